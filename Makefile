@@ -1,0 +1,91 @@
+# Each target does its own set-up in .venv. `make PYTHON=python3.12 …` makes it with another Python.
+
+PYTHON ?= python3
+HYPOTHESIS_PROFILE ?= dev
+PROMPT ?= List the Python files here and say what each is for
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Two stamps: `make run` needs what a user installs, everything else needs the tools as well.
+BASE := $(VENV)/.installed-base
+DEV := $(VENV)/.installed-dev
+
+PYTEST := $(BIN)/python -m pytest -n auto -rs
+COVER := --cov --cov-report=
+PURE := agentrail/otp/*,agentrail/core/*,agentrail/plugins/*
+# The floors only rise.
+PURE_FLOOR := 100
+FLOOR := 85
+
+# What ruff lacks or has in preview only, and what Trio code gets wrong: yields in scopes, swallowed cancellations,
+# await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
+TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
+
+.PHONY: help run test property check bench lint docs docs-check coverage coverage-of-spec longest install peers clean
+.DEFAULT_GOAL := help
+
+help:  ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
+	$(BIN)/agentrail run "$(PROMPT)"
+
+test: $(DEV) peers  ## unit, scenario and conformance tests, and the code in the pages
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST)
+
+property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightly
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) property_tests
+
+check: lint docs-check coverage longest  ## everything that must hold before a commit
+
+bench: $(DEV)  ## the benchmarks, each beside a bare loop
+	$(BIN)/python -m benchmarks
+
+lint: $(DEV)  ## style, types, layers, Trio habits, news fragments
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(find agentrail -name '*.py')
+	$(BIN)/towncrier build --draft --version next > /dev/null
+
+docs: $(DEV)  ## write the generated pages anew
+	$(BIN)/python scripts/generate_docs.py
+
+docs-check: $(DEV)  # the generated pages are those that `make docs` would write
+	$(if $(wildcard scripts/generate_docs.py),$(BIN)/python scripts/generate_docs.py --check)
+
+coverage: $(DEV) peers  ## the tests and the properties, with branches counted
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER)
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) --cov-append property_tests
+	$(BIN)/coverage report --include='$(PURE)' --fail-under=$(PURE_FLOOR)
+	$(BIN)/coverage report --fail-under=$(FLOOR)
+
+coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
+	$(BIN)/python scripts/scenario_coverage.py
+
+longest: $(DEV)  ## the longest functions and files, and the excepts that swallow
+	$(BIN)/python scripts/longest.py
+
+install: $(DEV) peers  ## all of the set-up and nothing else
+
+peers:  # servers that we did not write, for the provider tests
+	@bash scripts/install_peers.sh
+
+# Keeps .hypothesis: the examples that once failed are tried first for ever after.
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	find agentrail tests property_tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "agentrail needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(BASE): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,repl]"
+	@touch $(BASE) $@

@@ -1,0 +1,108 @@
+"""agentrail runs LLM agents the way Erlang/OTP runs telephone calls.
+
+This is the façade: at most forty names, resolved on first use, so that `import agentrail.core` (which runs this file first)
+works without Trio, and importing touches nothing. No logic enters this file.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agentrail.abc import Error as Error, Ok as Ok, ToolContext as ToolContext
+    from agentrail.app import open_supervisor as open_supervisor
+    from agentrail.core.cycle import PromptReceipt as PromptReceipt
+    from agentrail.core.projection import Status as Status
+    from agentrail.errors import (
+        AgentrailError as AgentrailError,
+        CycleAborted as CycleAborted,
+        CycleFailed as CycleFailed,
+        OptionError as OptionError,
+        PromptError as PromptError,
+        PromptQueueFull as PromptQueueFull,
+        ProviderError as ProviderError,
+        ReplyTimeout as ReplyTimeout,
+        SessionDown as SessionDown,
+    )
+    from agentrail.events import (
+        AbortReceipt as AbortReceipt,
+        AbortSettled as AbortSettled,
+        AgentAbort as AgentAbort,
+        AgentEnd as AgentEnd,
+        AgentError as AgentError,
+        AgentStart as AgentStart,
+        Event as Event,
+        MessageDelta as MessageDelta,
+        ResponseComplete as ResponseComplete,
+        SessionEnd as SessionEnd,
+        ThinkingDelta as ThinkingDelta,
+        ToolExecutionEnd as ToolExecutionEnd,
+        ToolExecutionStart as ToolExecutionStart,
+    )
+    from agentrail.messages import (
+        FileRef as FileRef,
+        Image as Image,
+        Text as Text,
+        TokenUsage as TokenUsage,
+    )
+    from agentrail.runtime.handle import Session as Session
+    from agentrail.runtime.options import SessionOptions as SessionOptions
+    from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
+    from agentrail.tools.function import tool as tool
+
+_HOMES: Final = {
+    "agentrail.abc": ("Error", "Ok", "ToolContext"),
+    "agentrail.app": ("open_supervisor",),
+    "agentrail.core.cycle": ("PromptReceipt",),
+    "agentrail.core.projection": ("Status",),
+    "agentrail.errors": (
+        "AgentrailError",
+        "CycleAborted",
+        "CycleFailed",
+        "OptionError",
+        "PromptError",
+        "PromptQueueFull",
+        "ProviderError",
+        "ReplyTimeout",
+        "SessionDown",
+    ),
+    "agentrail.events": (
+        "AbortReceipt",
+        "AbortSettled",
+        "AgentAbort",
+        "AgentEnd",
+        "AgentError",
+        "AgentStart",
+        "Event",
+        "MessageDelta",
+        "ResponseComplete",
+        "SessionEnd",
+        "ThinkingDelta",
+        "ToolExecutionEnd",
+        "ToolExecutionStart",
+    ),
+    "agentrail.messages": ("FileRef", "Image", "Text", "TokenUsage"),
+    "agentrail.runtime.handle": ("Session",),
+    "agentrail.runtime.options": ("SessionOptions",),
+    "agentrail.runtime.supervisor": ("SessionSupervisor",),
+    "agentrail.tools.function": ("tool",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+__version__: Final = "0.1.0"
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - a sorted list of the names above; written once, not twice
+
+
+def __getattr__(name: str) -> object:
+    """Resolve a public name on first use, and remember it."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        message = f"module 'agentrail' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List what `__getattr__` can resolve too."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,145 @@
+"""What a session asks of the shell. One closed union, and the order in which its members are carried out.
+
+Effects are imperative and frozen. None of them edits the state: what carrying one out teaches us comes back as a
+signal with its id.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from agentrail.core.request import EffectId, ModelRequest
+from agentrail.core.signals import SignalId
+from agentrail.errors import AgentrailError
+from agentrail.events import Event
+from agentrail.messages import CallId, JsonObject
+
+
+class StartStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the model.
+
+    Owes, whatever happens: any number of `StreamStarted` (at most one) and `ChunksArrived`, then exactly one
+    `ResponseCompleted` or `StreamFailed` with the id `request.attempt`.
+
+    Attributes:
+        request: The whole request.
+    """
+
+    request: ModelRequest
+
+
+class CancelStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop a stream. What it still says comes late and is dropped.
+
+    Attributes:
+        effect_id: The `attempt` of its request.
+    """
+
+    effect_id: EffectId
+
+
+class RunTool(msgspec.Struct, frozen=True, kw_only=True):
+    """Run one call whose arguments have passed all gates.
+
+    Owes exactly one `ToolFinished` with this id, whatever happens.
+
+    Attributes:
+        effect_id: This attempt at the call.
+        call_id: The call.
+        name: The tool.
+        arguments: Validated, with defaults filled in.
+        arguments_hash: SHA-256 of the canonical arguments; the runner compares it right before it runs.
+        operation_id: The idempotency key: the same for all attempts at one call.
+        turn: Which turn of the cycle, from 1.
+        model: The model string of the request.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+    arguments_hash: str
+    operation_id: str
+    turn: int
+    model: str
+
+
+class KillTools(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop running calls. Their results are given already; what they still say is dropped.
+
+    Attributes:
+        effect_ids: Which attempts.
+    """
+
+    effect_ids: tuple[EffectId, ...]
+
+
+class Teardown(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait until what was stopped is really gone, but not for ever.
+
+    Owes exactly one `TeardownFinished` with this id.
+
+    Attributes:
+        effect_id: This teardown.
+        stopped: The streams and tools that were told to stop.
+        survivors: Calls that run on by policy, for the receipt.
+    """
+
+    effect_id: EffectId
+    stopped: tuple[EffectId, ...]
+    survivors: tuple[CallId, ...] = ()
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Give an event to all subscribers; it carries its number already.
+
+    Attributes:
+        event: The event.
+    """
+
+    event: Event
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer a caller. One who has gone away gets nothing, and nothing happens.
+
+    Attributes:
+        to: The signal that asked.
+        value: The answer.
+    """
+
+    to: SignalId
+    value: object
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Answer a caller with an error, which is raised where it waits. It never enters state, journal or event.
+
+    Attributes:
+        to: The signal that asked.
+        error: What is raised.
+    """
+
+    to: SignalId
+    error: AgentrailError
+
+
+class End(msgspec.Struct, frozen=True):
+    """The session is over: nothing comes after this effect.
+
+    Attributes:
+        reason: How it ended, one line.
+    """
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    StartStream | CancelStream | RunTool | KillTools | Teardown | Publish | Reply | Refuse | End
+)
+"""Carried out in the order of the list, and only after the signal is recorded at the durability its class asks for.
+
+- `Publish` comes after the signal is recorded and never before; the events of one step come in one run.
+- `CancelStream` and `KillTools` end scopes at once; a `Teardown` of the same step waits for what they stopped.
+- A `Reply` that tells of a change comes after the change; `End` is always the last.
+"""

@@ -1,0 +1,109 @@
+"""What is legal: phase × signal → take, postpone, drop, refuse. Total, and the only place that says so.
+
+The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
+is still open. What a signal that is taken means stands elsewhere, in the `match` of `machine.py`.
+
+The diagram and the table in docs/reference/session.md are drawn from here.
+"""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agentrail.core.signals import (
+    Abort,
+    Approve,
+    ChunksArrived,
+    Compact,
+    MessagesQuery,
+    Outcome,
+    Parked,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    Started,
+    StatusQuery,
+    Steer,
+    StepCrashed,
+    Stop,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.state import Phase, SessionData
+
+
+class Verdict(enum.Enum):
+    """What the table says about a signal. A missing cell is a bug, not a verdict."""
+
+    TAKE = "take"
+    """The machine decides what it means."""
+    POSTPONE = "postpone"
+    """Legal, not now: delivered again after the next change of phase."""
+    DROP = "drop"
+    """Legal and late: nobody waits for it; counted."""
+    REFUSE = "refuse"
+    """Nothing happened, and the sender must hear so."""
+
+
+def _row(*verdicts: Verdict) -> Mapping[Phase, Verdict]:
+    return MappingProxyType(dict(zip(Phase, verdicts, strict=True)))  # strict: a missing cell fails at import
+
+
+T, P, D, R = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP, Verdict.REFUSE
+# fmt: off
+LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyType({
+    #                       IDLE  RUNNING  STREAMING  EXECUTING_TOOLS
+    Prompt:            _row(T,    T,       T,         T),  # not postponed: whoever prompts hears the position at once
+    Abort:             _row(T,    T,       T,         T),  # IDLE too: that nothing was left to stop is an answer
+    Stop:              _row(T,    T,       T,         T),
+    ReplyQuery:        _row(T,    P,       P,         P),  # answered when the cycle is over, before the next prompt
+    StatusQuery:       _row(T,    T,       T,         T),
+    MessagesQuery:     _row(T,    T,       T,         T),
+    Steer:             _row(R,    R,       R,         R),  # until the session can be steered
+    Approve:           _row(R,    R,       R,         R),  # until calls can wait for people
+    Reject:            _row(R,    R,       R,         R),  # as Approve
+    Respond:           _row(R,    R,       R,         R),  # as Approve
+    Compact:           _row(R,    R,       R,         R),  # until histories can be shortened
+    Started:           _row(T,    D,       D,         D),  # the first signal of a life, and there is one first
+    Restarted:         _row(T,    T,       T,         T),  # whatever ran died with the old actor
+    Parked:            _row(T,    T,       T,         T),
+    StepCrashed:       _row(T,    T,       T,         T),
+    StreamStarted:     _row(D,    T,       D,         D),
+    ChunksArrived:     _row(D,    D,       T,         D),
+    ResponseCompleted: _row(D,    T,       T,         D),  # RUNNING too: a response may come in one piece
+    StreamFailed:      _row(D,    T,       T,         D),
+    ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
+    ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
+    TeardownFinished:  _row(T,    D,       D,         D),  # a cycle starts only when the teardown is over
+})
+# fmt: on
+
+
+def verdict(phase: Phase, data: SessionData, signal: Signal) -> Verdict:
+    """Read the table; an outcome that nobody waits for is dropped, whatever the cell says."""
+    cell = LEGALITY[type(signal)][phase]
+    if cell is Verdict.TAKE and isinstance(signal, Outcome) and not is_awaited(data, signal):
+        return Verdict.DROP
+    return cell
+
+
+def is_awaited(data: SessionData, outcome: Outcome) -> bool:
+    """Say whether the effect that this came from is still open."""
+    open_id = outcome.effect_id
+    match outcome:
+        case ToolFinished() | ToolProgressed():
+            return any(call.effect_id == open_id and call.stage == "running" for call in data.batch) or any(
+                survivor.effect_id == open_id for survivor in data.survivors
+            )
+        case TeardownFinished():
+            return data.teardown is not None and data.teardown.effect_id == open_id
+        case _:
+            return data.stream is not None and data.stream.effect_id == open_id

@@ -1,0 +1,90 @@
+"""What goes to a provider and what comes back: `ModelRequest` and the closed union `Chunk`.
+
+The core makes requests and reads chunks; a provider does the opposite. Neither knows how the other works, and no
+wire format enters this file.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NewType, TypeAlias
+
+import msgspec
+
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
+
+EffectId = NewType("EffectId", str)
+ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to a model, complete.
+
+    Attributes:
+        attempt: The id of the effect that asks for it; stamped on all that comes back.
+        model: The whole model string, `provider:name`.
+        system: The system prompt, or None.
+        messages: The conversation; no call in it is unanswered.
+        tools: All tools of the session, sorted by name.
+        tool_choice: `none` withholds the tools and leaves the list as it is, which keeps the prompt cache.
+        max_output_tokens: A bound for the answer, or None for the model's own.
+        response_format: JSON Schema of the answer, or None.
+    """
+
+    attempt: EffectId
+    model: str
+    system: str | None
+    messages: Sequence[Message]
+    tools: Toolbox
+    tool_choice: ToolChoice = "auto"
+    max_output_tokens: int | None = None
+    response_format: JsonObject | None = None
+
+    @property
+    def model_name(self) -> str:
+        """What stands after the first colon: the name that the vendor knows."""
+        return self.model.partition(":")[2]
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More visible text."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True):
+    """More thinking, or the signature that ends it."""
+
+    text: str
+    signature: str | None = None
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True):
+    """The model begins a call; indexes are dense from 0, id and name are always there."""
+
+    index: int
+    id: str
+    name: str
+
+
+class ArgumentsDelta(msgspec.Struct, frozen=True):
+    """More of a call's arguments: raw JSON text, never parsed in pieces."""
+
+    index: int
+    text: str
+
+
+class UsageUpdate(msgspec.Struct, frozen=True):
+    """The total of this response so far, never an increment."""
+
+    usage: TokenUsage
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The one terminal chunk. Its message equals what the deltas add up to, in text, calls and order."""
+
+    stop_reason: StopReason
+    message: AssistantMessage
+    usage: TokenUsage
+
+
+Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolCallStarted | ArgumentsDelta | UsageUpdate | Completed

@@ -1,0 +1,256 @@
+"""What a session knows of its tools: names, schemas, and whether arguments are as the schema says.
+
+A `ToolSpec` is the pure half of a tool; the half that does something stays with the runner. Nothing that executes
+enters this file, and no schema is ever fetched: validators get an empty registry, because jsonschema would otherwise
+load a `$ref` to another document from the network.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import field, frozen
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agentrail.errors import ToolDefinitionError
+from agentrail.messages import CallId, JsonObject, JsonValue, ToolCall
+
+EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
+"""What a tool promises about being run twice; see docs/explanation/tools.md."""
+
+MAX_FAULTS: Final = 10
+MAX_FAULT_CHARACTERS: Final = 500
+MAX_ARGUMENTS_BYTES: Final = 1 << 20
+
+_EMPTY: Final[Registry[Any]] = Registry()
+
+
+def _is_integer(_checker: object, value: object) -> bool:
+    # JSON has one number type: 3.0 is an integer here, True is none.
+    return not isinstance(value, bool) and (
+        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    )
+
+
+_Validator: Final = extend(  # type: ignore[no-untyped-call]  # its stubs say nothing
+    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+)
+
+
+@frozen(kw_only=True)
+class ToolSpec:
+    """One tool, as the model is told of it and as the core judges its calls.
+
+    Attributes:
+        name: `[A-Za-z0-9_-]{1,64}`, unique in a session.
+        description: What the model reads.
+        parameters: JSON Schema, draft 2020-12, of an object.
+        killable: Whether a steer or a default abort stops it.
+        effect_class: What it promises about being run twice.
+        timeout_seconds: Per attempt; None for the session's own.
+    """
+
+    name: str
+    description: str
+    parameters: JsonObject
+    killable: bool = True
+    effect_class: EffectClass = "once"
+    timeout_seconds: float | None = None
+    _validator: Any = field(default=None, init=False, eq=False, repr=False)
+
+    def faults(self, arguments: JsonObject) -> tuple[str, ...]:
+        """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well.
+
+        Raises:
+            ToolDefinitionError: The tool author's move: the schema refers to another document.
+        """
+        validator = self._compiled()
+        try:
+            if validator.is_valid(arguments):
+                return ()
+            errors = sorted(
+                validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path))
+            )
+        except Unresolvable as error:
+            message = (
+                f"the schema of tool {self.name!r} refers to {error.ref!r}: inline it, nothing is fetched"
+            )
+            raise ToolDefinitionError(message) from None
+        sentences = [_sentence(error) for error in errors[:MAX_FAULTS]]
+        if len(errors) > MAX_FAULTS:
+            sentences.append(f"and {len(errors) - MAX_FAULTS} more")
+        return tuple(sentences)
+
+    def with_defaults(self, arguments: JsonObject) -> JsonObject:
+        """Fill in the schema's defaults for properties that are missing; the given arguments are not touched."""
+        properties = self.parameters.get("properties")
+        if not isinstance(properties, Mapping):
+            return arguments
+        missing = {
+            name: schema["default"]
+            for name, schema in properties.items()
+            if name not in arguments and isinstance(schema, Mapping) and "default" in schema
+        }
+        return {**arguments, **missing} if missing else arguments
+
+    def check(self) -> None:
+        """Refuse a schema that is none, or that is not of an object.
+
+        Raises:
+            ToolDefinitionError: The tool author's move; the message has the path of the fault.
+        """
+        if self.parameters.get("type") != "object":
+            message = f"the schema of tool {self.name!r} has type {self.parameters.get('type')!r}, expected 'object'"
+            raise ToolDefinitionError(message)
+        try:
+            Draft202012Validator.check_schema(dict(self.parameters))
+        except SchemaError as error:
+            message = (
+                f"the schema of tool {self.name!r} is not draft 2020-12 at {error.json_path}: {error.message}"
+            )
+            raise ToolDefinitionError(message) from None
+        for reference in _references(self.parameters):
+            if not reference.startswith("#"):
+                message = (
+                    f"the schema of tool {self.name!r} refers to {reference!r}: inline it, nothing is fetched"
+                )
+                raise ToolDefinitionError(message)
+
+    def _compiled(self) -> Draft202012Validator:
+        if self._validator is None:
+            # A memo, like the encoded form of a message: compiling costs a hundred times what judging costs.
+            object.__setattr__(self, "_validator", _Validator(dict(self.parameters), registry=_EMPTY))
+        return self._validator  # type: ignore[no-any-return]  # Any, because attrs would make it part of the value
+
+
+class Toolbox:
+    """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
+
+    __slots__ = ("_by_name", "encoded", "specs")
+
+    def __init__(self, specs: Iterable[ToolSpec] = ()) -> None:
+        """Take specs in any order.
+
+        Raises:
+            ToolDefinitionError: Your move: two tools of one name.
+        """
+        self.specs = tuple(sorted(specs, key=lambda spec: spec.name))
+        self._by_name = {spec.name: spec for spec in self.specs}
+        if len(self._by_name) != len(self.specs):
+            names = [spec.name for spec in self.specs]
+            double = sorted({name for name in names if names.count(name) > 1})
+            message = f"two tools are named {', '.join(map(repr, double))}: names are unique in a session"
+            raise ToolDefinitionError(message)
+        self.encoded: dict[str, bytes] = {}
+        """The list in each wire format that asked for it; a memo that belongs to the providers."""
+
+    def get(self, name: str) -> ToolSpec | None:
+        """Look a tool up by the name that the model wrote."""
+        return self._by_name.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(self._by_name)
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        """Give the specs by name."""
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.specs)
+
+    def __eq__(self, other: object) -> bool:
+        """Two boxes are equal when they hold equal specs."""
+        return isinstance(other, Toolbox) and self.specs == other.specs
+
+    def __hash__(self) -> int:
+        """Hash by names: schemas are mappings and have no hash."""
+        return hash(tuple(self._by_name))
+
+    def __repr__(self) -> str:
+        """Show the names."""
+        return f"Toolbox({', '.join(self._by_name)})"
+
+
+def parse_arguments(text: str) -> JsonObject | str:
+    """Read the arguments that a model wrote.
+
+    Args:
+        text: What came. The empty string counts as `{}`; nothing else is ever turned into `{}`.
+
+    Returns:
+        The object, or a sentence for the model that says what is wrong and near which words.
+    """
+    if not text.strip():
+        return {}
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_ARGUMENTS_BYTES:
+        return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
+    try:
+        value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 20) : error.pos + 20].replace("\n", " ")
+        return f"Malformed arguments: {error.msg} at line {error.lineno} column {error.colno}, near: …{near}…"
+    except (ValueError, RecursionError) as error:
+        return f"Malformed arguments: {error}."
+    if not isinstance(value, dict):
+        return f"Malformed arguments: expected a JSON object, got {_kind(value)}."
+    return value
+
+
+def read_call(call_id: str, name: str, text: str) -> ToolCall:
+    """Make a call of what a vendor sent.
+
+    Args:
+        call_id: The vendor's id of the call.
+        name: The tool, as the model wrote it.
+        text: The arguments, as the model wrote them. What is no JSON object is kept as text.
+    """
+    parsed = parse_arguments(text)
+    if isinstance(parsed, str):
+        return ToolCall(call_id=CallId(call_id), name=name, arguments=None, malformed=text)
+    return ToolCall(call_id=CallId(call_id), name=name, arguments=parsed)
+
+
+def _refuse_constant(name: str) -> JsonValue:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+def _kind(value: JsonValue) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "a number"
+
+
+def _sentence(error: ValidationError) -> str:
+    if error.validator == "required":
+        name = error.message.removesuffix(" is a required property").strip("'\"")
+        return f"{error.json_path}.{name} is required"
+    return f"{error.json_path}: {error.message[:MAX_FAULT_CHARACTERS]}"
+
+
+def _references(schema: object) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        for key in ("$ref", "$dynamicRef"):
+            if isinstance(schema.get(key), str):
+                yield schema[key]
+        for value in schema.values():
+            yield from _references(value)
+    elif isinstance(schema, list | tuple):
+        for value in schema:
+            yield from _references(value)

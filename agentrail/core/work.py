@@ -1,0 +1,85 @@
+"""One signal being worked out: the data as it stands by now, and the effects so far, in order.
+
+A `Work` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
+What the rules of a session are stands in its siblings (`cycle`, `batch`, `teardown`); here is only how they write down
+what they decide.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agentrail.core.effects import Effect, Publish, Refuse, Reply
+from agentrail.core.request import EffectId
+from agentrail.core.signals import SignalId
+from agentrail.core.state import Cycle, SessionData, Stream
+from agentrail.errors import AgentrailError
+from agentrail.events import EPHEMERAL, Envelope, Event
+from agentrail.otp.statem import Perform
+
+
+class Work:
+    """The step in progress.
+
+    Attributes:
+        data: What the session knows by now.
+        at_ms: The time of the signal.
+        actions: The effects so far, as the engine wants them.
+    """
+
+    __slots__ = ("actions", "at_ms", "data")
+
+    def __init__(self, data: SessionData, at_ms: int) -> None:
+        """Begin with the data that the signal met."""
+        self.data = data
+        self.at_ms = at_ms
+        self.actions: list[Perform] = []
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the data."""
+        self.data = msgspec.structs.replace(self.data, **fields)
+
+    def ask(self, effect: Effect) -> None:
+        """Add an effect."""
+        self.actions.append(Perform(effect))
+
+    def publish(self, event: Event) -> None:
+        """Give a new event its number and its place, and add it."""
+        data = self.data
+        ephemeral = type(event) in EPHEMERAL
+        if not ephemeral:
+            data = self.data = msgspec.structs.replace(data, seq=data.seq + 1)
+        config = data.config
+        meta = Envelope(config.session_id, data.seq, self.at_ms, config.path, ephemeral)
+        # The event was made for this call a moment ago, so nobody has seen it without its envelope yet. Making it a
+        # second time with `attrs.evolve` would cost more than the rest of publishing.
+        object.__setattr__(event, "meta", meta)
+        self.actions.append(Perform(Publish(event)))
+
+    def reply(self, to: SignalId | None, value: object) -> None:
+        """Answer a caller, if there is one."""
+        if to is not None:
+            self.actions.append(Perform(Reply(to, value)))
+
+    def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
+        """Answer a caller with an error, if there is one."""
+        if to is not None:
+            self.actions.append(Perform(Refuse(to, error)))
+
+    def mint(self, prefix: str) -> EffectId:
+        """Make the next effect id. Counted, not drawn, so that a replay makes the same."""
+        minted = self.data.minted + 1
+        self.change(minted=minted)
+        return EffectId(f"{prefix}{minted}")
+
+    @property
+    def cycle(self) -> Cycle:
+        """The cycle, in the phases that have one."""
+        assert self.data.cycle is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        return self.data.cycle
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, in the phases that have one."""
+        assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        return self.data.stream

@@ -1,0 +1,313 @@
+"""The exceptions of agentrail, arranged by whose move it is. Nothing but exceptions and `ErrorInfo` enters this file.
+
+    AgentrailError
+    ├── YourMove                    the caller asked for something that cannot be: change the call
+    │   ├── OptionError             an option of a session, provider or command
+    │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
+    │   ├── PromptQueueFull         as many prompts wait as are allowed
+    │   ├── MailboxFull             as many messages wait as are allowed
+    │   ├── NotAvailable            something that this version does not do
+    │   ├── AlreadyStarted          a live session of that id exists; carries its handle
+    │   ├── CallingSelf             a session's own tool waits for the session
+    │   ├── ToolDefinitionError     a function that cannot be made a tool
+    │   ├── SandboxError            a root that is missing, or no directory
+    │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
+    ├── ToolContractError           the tool's author: it returned what a tool may not return
+    ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
+    │   ├── RateLimited · Overloaded · Transport · Timeout · StreamStalled · ProtocolError
+    │   └── Authentication · ModelNotFound · ContextOverflow · ContentRefused · BadRequest
+    ├── CycleEnded                  how a cycle ended that somebody waited for
+    │   ├── CycleAborted · CycleFailed
+    │   └── ReplyTimeout            it has not ended yet; the session goes on
+    ├── SessionDown                 nobody's: the session has ended, `reason` says how
+    ├── HistoryError                ours: somebody tried to build a conversation that no provider would take
+    └── InternalError               ours: a bug; the session put the signal aside and went on
+
+What is published or journaled holds no exception object: there an error is an `ErrorInfo`.
+"""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+
+class AgentrailError(Exception):
+    """Whatever agentrail raises on purpose derives from this."""
+
+
+# --- your move
+
+
+class YourMove(AgentrailError):
+    """The caller can put it right: the message says what was expected, what came, and what to do."""
+
+
+class OptionError(YourMove):
+    """An option has a value that it cannot have, or does not exist. All faults are reported at once.
+
+    Attributes:
+        faults: One sentence per fault.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        """Take the faults in the order in which the options were given."""
+        self.faults = tuple(faults)
+        super().__init__("; ".join(self.faults))
+
+
+class PromptError(YourMove):
+    """A prompt that no session can take: empty, too long, or with a block of unknown type."""
+
+
+class PromptQueueFull(YourMove):
+    """`max_prompt_queue` prompts wait already. Try again after the next terminal event of a cycle."""
+
+
+class MailboxFull(YourMove):
+    """As many messages wait for this actor as are allowed. Try again when it has caught up."""
+
+
+class NotAvailable(YourMove):
+    """Something that this version of agentrail does not do; the README says what is there."""
+
+
+class AlreadyStarted(YourMove):
+    """A live session of this id exists.
+
+    Attributes:
+        handle: The handle of the live one.
+    """
+
+    def __init__(self, message: str, *, handle: object) -> None:
+        """Keep the handle, so that the caller can go on with it."""
+        super().__init__(message)
+        self.handle = handle
+
+
+class CallingSelf(YourMove):
+    """A tool of the session waits for the session that waits for the tool."""
+
+
+class ToolDefinitionError(YourMove):
+    """A function, a schema or a set of tools that cannot be offered to a model."""
+
+
+class SandboxError(YourMove):
+    """A sandbox that cannot be made: its root is missing, is no directory, or is too wide."""
+
+
+class SubscriberTooSlow(YourMove):
+    """The subscriber did not read and its buffer is full: it is cut off, the session and the others go on.
+
+    Attributes:
+        resume_after: The number of the last committed event that this subscriber was given.
+    """
+
+    def __init__(self, message: str, *, resume_after: int) -> None:
+        """Keep the number from which a new subscription goes on."""
+        super().__init__(message)
+        self.resume_after = resume_after
+
+
+# --- the tool's author
+
+
+class ToolContractError(AgentrailError):
+    """A tool returned something that is no result. It is never retried: the next attempt would do the same."""
+
+
+# --- the vendor, the network, the key
+
+
+class ProviderError(AgentrailError):
+    """A request to a model failed.
+
+    Attributes:
+        code: The snake_case name of the class.
+        status: The HTTP status, where there was one.
+        request_id: The vendor's own id of the request, for its support.
+        retryable: Whether the same request may succeed later.
+        retry_after_seconds: How long the vendor asks to wait, where it said so.
+    """
+
+    code = "provider_error"
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        request_id: str | None = None,
+        retry_after_seconds: float | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        """Take what is known; `retryable` overrides the class where the server said so itself."""
+        super().__init__(message)
+        self.status = status
+        self.request_id = request_id
+        self.retry_after_seconds = retry_after_seconds
+        if retryable is not None:
+            self.retryable = retryable
+
+
+class RateLimited(ProviderError):
+    """Too many requests or tokens for now."""
+
+    code = "rate_limited"
+    retryable = True
+
+
+class Overloaded(ProviderError):
+    """The vendor is down or overloaded."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class Transport(ProviderError):
+    """No connection, or one that broke before the answer was complete."""
+
+    code = "transport"
+    retryable = True
+
+
+class Timeout(ProviderError):
+    """Connecting, sending or the first chunk took too long."""
+
+    code = "timeout"
+    retryable = True
+
+
+class StreamStalled(ProviderError):
+    """A stream that had begun went silent."""
+
+    code = "stream_stalled"
+    retryable = True
+
+
+class ProtocolError(ProviderError):
+    """The answer is not of the format that was agreed on."""
+
+    code = "protocol_error"
+    retryable = True
+
+
+class Authentication(ProviderError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+    code = "authentication"
+
+
+class ModelNotFound(ProviderError):
+    """There is no such provider or model."""
+
+    code = "model_not_found"
+
+
+class ContextOverflow(ProviderError):
+    """The conversation is longer than the model's window."""
+
+    code = "context_overflow"
+
+
+class ContentRefused(ProviderError):
+    """The vendor refused to answer before any content came."""
+
+    code = "content_refused"
+
+
+class BadRequest(ProviderError):
+    """The vendor does not take this request; sending it again would not help."""
+
+    code = "bad_request"
+
+
+# --- how a cycle ended
+
+
+@frozen(kw_only=True)
+class ErrorInfo:
+    """An error as data: what events, signals and journals hold in place of an exception.
+
+    Attributes:
+        code: snake_case, stable; to branch on.
+        message: For people: what was expected, what came, what to do.
+        retryable: Whether the same request may succeed later.
+        retry_after_seconds: How long to wait first, where somebody said so.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+
+    @classmethod
+    def of(cls, error: ProviderError) -> "ErrorInfo":
+        """Keep of a provider's error what may be published; neither traceback nor request travels along."""
+        return cls(
+            code=error.code,
+            message=str(error),
+            retryable=error.retryable,
+            retry_after_seconds=error.retry_after_seconds,
+        )
+
+
+class CycleEnded(AgentrailError):
+    """Somebody waited for the reply of a cycle, and there is none."""
+
+
+class CycleAborted(CycleEnded):
+    """The cycle was aborted.
+
+    Attributes:
+        reason: What `abort` was given, or None.
+    """
+
+    def __init__(self, reason: str | None) -> None:
+        """Take the reason of the abort."""
+        super().__init__("the cycle was aborted" + (f": {reason}" if reason else ""))
+        self.reason = reason
+
+
+class CycleFailed(CycleEnded):
+    """The cycle failed; the session can be prompted again at once.
+
+    Attributes:
+        error: What went wrong, as data.
+    """
+
+    def __init__(self, error: ErrorInfo) -> None:
+        """Take the error that the end event carries too."""
+        super().__init__(f"the cycle failed ({error.code}): {error.message}")
+        self.error = error
+
+
+class ReplyTimeout(CycleEnded):
+    """The reply did not come in time. The cycle goes on; `collect_reply` may be called again."""
+
+
+class SessionDown(AgentrailError):
+    """The session has ended, or never was.
+
+    Attributes:
+        session_id: Which one.
+        reason: How it ended, one line.
+    """
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        """Say which session, and how it ended."""
+        super().__init__(f"session {session_id!r} is down: {reason}")
+        self.session_id = session_id
+        self.reason = reason
+
+
+# --- ours
+
+
+class HistoryError(AgentrailError):
+    """A change that would make a conversation with an unanswered call, a second answer, or one to nobody."""
+
+
+class InternalError(AgentrailError):
+    """A bug in agentrail or in a plugin. The signal that met it was put aside; please report it."""

@@ -1,0 +1,260 @@
+"""What is said: content blocks, messages, tool calls and their results, token usage.
+
+Values only, frozen. No wire format enters this file: how a vendor wants a message is that provider's business, and
+what a message looks like on a wire is kept beside it by `encoded`, so that each is encoded once per format and a
+request is a join of what is there already.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NewType, TypeAlias
+
+from attrs import field, frozen
+
+SessionId = NewType("SessionId", str)
+CallId = NewType("CallId", str)
+PromptRef = NewType("PromptRef", str)
+
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = Mapping[str, JsonValue]
+
+MAX_PROMPT_BYTES: Final = 1_000_000
+
+StopReason: TypeAlias = Literal[
+    "end", "tool_use", "max_tokens", "stop_sequence", "refused", "pause", "context_window", "other"
+]
+
+
+# --- content blocks
+
+
+@frozen(kw_only=True)
+class Text:
+    """Words.
+
+    Attributes:
+        text: Never empty in a message that a session made itself.
+    """
+
+    text: str
+
+
+@frozen(kw_only=True)
+class Image:
+    """A picture, as bytes in base64.
+
+    Attributes:
+        media_type: Such as `image/png`.
+        data: Base64, no line breaks.
+        name: What people call it.
+    """
+
+    media_type: str
+    data: str
+    name: str = "image"
+
+
+@frozen(kw_only=True)
+class FileRef:
+    """A file of the workspace that the user points at; the model sees its path and reads it with its tools.
+
+    Attributes:
+        path: Relative to the working directory.
+    """
+
+    path: str
+
+
+@frozen(kw_only=True)
+class Thinking:
+    """What a model thought aloud. It goes back, unchanged, to the vendor that made it, and to no other.
+
+    Attributes:
+        text: May be empty where a vendor only gives a signature.
+        signature: The vendor's proof that it made this block; None when the stream was cut before it came.
+        provider: Whose it is.
+    """
+
+    text: str
+    signature: str | None = None
+    provider: str
+
+
+@frozen(kw_only=True)
+class Opaque:
+    """A block that only its vendor understands; kept, because some vendors refuse a history without it.
+
+    Attributes:
+        provider: Whose it is.
+        payload: As it came.
+    """
+
+    provider: str
+    payload: JsonObject
+
+
+@frozen(kw_only=True)
+class ToolCall:
+    """The model asks for a tool.
+
+    Attributes:
+        call_id: Unique in its session, the same in deltas, events, history and approval.
+        name: As the model wrote it; there need not be such a tool.
+        arguments: The JSON object that the model sent; None when it sent something else.
+        malformed: What it sent when that was no JSON object, else None.
+    """
+
+    call_id: CallId
+    name: str
+    arguments: JsonObject | None
+    malformed: str | None = None
+
+
+@frozen(kw_only=True)
+class ToolResult:
+    """What the model reads as the answer to one call. Every call gets exactly one.
+
+    Attributes:
+        call_id: The call that it answers.
+        name: The tool's name, as in the call.
+        text: Never empty.
+        is_error: Whether the model should take it as a failure.
+        details: JSON for events and user interfaces; no model sees it.
+    """
+
+    call_id: CallId
+    name: str
+    text: str
+    is_error: bool = False
+    details: JsonValue = None
+
+
+UserBlock: TypeAlias = Text | Image | FileRef
+AssistantBlock: TypeAlias = Text | Thinking | Opaque | ToolCall
+Content: TypeAlias = str | tuple[UserBlock, ...] | list[UserBlock]
+
+
+# --- messages
+
+Origin: TypeAlias = Literal["prompt", "steer", "intervention", "note"]
+
+
+@frozen(kw_only=True)
+class UserMessage:
+    """Something that the model reads as coming from the user.
+
+    Attributes:
+        content: At least one block.
+        origin: Who really said it: the user's prompt, a steer, a plugin, or the session itself (`note`).
+        ref: The prompt that it is, where it is one.
+    """
+
+    content: tuple[UserBlock, ...]
+    origin: Origin = "prompt"
+    ref: PromptRef | None = None
+    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+
+
+@frozen(kw_only=True)
+class AssistantMessage:
+    """Something that the model said.
+
+    Attributes:
+        content: Text, thinking and calls, in the order in which they came.
+        model: The model string of the request.
+        stop_reason: Why the model stopped.
+        cut: Whether an abort ended it early; then it holds complete text only, and no call.
+    """
+
+    content: tuple[AssistantBlock, ...]
+    model: str
+    stop_reason: StopReason = "end"
+    cut: bool = False
+    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """All that it says aloud, joined."""
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Its tool calls, in the model's order."""
+        return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+
+@frozen(kw_only=True)
+class ToolMessage:
+    """The results of one batch: all of them, in the order of the calls.
+
+    Attributes:
+        results: One for each call of the assistant message right before it.
+    """
+
+    results: tuple[ToolResult, ...]
+    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+
+
+def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
+    """Return the message in a wire format, encoding it at most once per format in its life.
+
+    Args:
+        message: The message.
+        wire: The name of the format; two providers of one format share the bytes.
+        encode: Makes the bytes; a pure function of the message.
+    """
+    kept = message._encoded  # noqa: SLF001 - the one door to the cache
+    if kept is None:
+        kept = {}
+        # The value of the message does not change: this is a memo, which equality and repr do not look at.
+        object.__setattr__(message, "_encoded", kept)
+    found = kept.get(wire)
+    if found is None:
+        found = kept[wire] = encode(message)
+    return found
+
+
+# --- usage
+
+
+@frozen(kw_only=True)
+class TokenUsage:
+    """What a response, a cycle or a session has used. One meaning for all vendors.
+
+    Attributes:
+        input: Tokens read, cache reads and cache writes included.
+        output: Tokens written, reasoning included.
+        cache_read: The part of `input` that came from the vendor's cache.
+        cache_write: The part of `input` that was written into it.
+        reasoning: The part of `output` that nobody sees.
+        cost_usd: US dollars; None as soon as one part of the sum has no known price. Never 0 for unknown.
+        estimated: Whether any part was estimated because the vendor did not report it.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_usd: float | None = 0.0
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output
+
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        """Sum two usages; an unknown price makes the sum's price unknown."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return TokenUsage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            reasoning=self.reasoning + other.reasoning,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            estimated=self.estimated or other.estimated,
+        )

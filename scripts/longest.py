@@ -1,0 +1,94 @@
+"""Prints the five longest functions and files of agentrail, and every broad `except` that lets nobody know.
+
+It judges nothing: a long `match` may be right. It shows the tails, because they grow while nobody looks.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+PACKAGE: Final = Path(__file__).parent.parent / "agentrail"
+BROAD: Final = frozenset({"Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
+
+
+@frozen(kw_only=True, order=True)
+class Place:
+    """Something that is so many lines long, and where it begins."""
+
+    lines: int
+    where: str
+
+
+@frozen(kw_only=True)
+class Survey:
+    """What a tree of modules looks like from far away; the longest comes first."""
+
+    functions: tuple[Place, ...] = ()
+    files: tuple[Place, ...] = ()
+    swallowing: tuple[str, ...] = field(default=())  # `path:line` of each broad `except` without a `raise`
+
+
+def survey(package: Path) -> Survey:
+    """Measure every module below a folder.
+
+    Args:
+        package: The folder; places are named from its parent on.
+
+    Raises:
+        SyntaxError: A module does not parse.
+    """
+    functions: list[Place] = []
+    files: list[Place] = []
+    swallowing: list[str] = []
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(package.parent).as_posix()
+        files.append(Place(lines=len(text.splitlines()), where=name))
+        for node in ast.walk(ast.parse(text, filename=name)):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                    functions.append(Place(lines=lines, where=f"{name}:{node.lineno} {node.name}"))
+                case ast.ExceptHandler() if _is_broad(node.type) and not _raises(node):
+                    swallowing.append(f"{name}:{node.lineno}")
+                case _:
+                    pass
+    return Survey(
+        functions=tuple(sorted(functions, reverse=True)),
+        files=tuple(sorted(files, reverse=True)),
+        swallowing=tuple(swallowing),
+    )
+
+
+def _is_broad(caught: ast.expr | None) -> bool:
+    match caught:
+        case None:  # a bare `except:`
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in BROAD
+        case ast.Tuple(elts=elements):
+            return any(_is_broad(element) for element in elements)
+        case _:
+            return False
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+
+
+def report(found: Survey, *, rows: int = 5) -> Iterator[str]:
+    """The survey as lines of text."""
+    yield "Longest functions, in lines:"
+    yield from (f"  {place.lines:4d}  {place.where}" for place in found.functions[:rows])
+    yield "Longest files, in lines:"
+    yield from (f"  {place.lines:4d}  {place.where}" for place in found.files[:rows])
+    yield f"Broad excepts that do not raise: {len(found.swallowing)}"
+    yield from (f"        {where}" for where in found.swallowing)
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in report(survey(PACKAGE)))

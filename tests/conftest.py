@@ -1,0 +1,32 @@
+"""The services that some tests need: who has them not skips those tests, and CI fails them."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+SERVICES: Final = {"aimock": ROOT / ".peers" / "node_modules" / ".bin" / "llmock"}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("services"):
+        for name in marker.args:
+            _need_service(name)
+
+
+@pytest.fixture(scope="session")
+def aimock_command() -> Path:
+    """The command that starts aimock; for tests marked `services("aimock")`."""
+    return SERVICES["aimock"]
+
+
+def _need_service(name: str) -> None:
+    command = SERVICES[name]
+    if command.exists():
+        return
+    reason = f"{name} is not installed: run `make peers`, which needs npm"
+    if os.environ.get("AGENTRAIL_REQUIRE_SERVICES"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,61 @@
+"""What a user can meet has its line in the reference."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import agentrail.cli
+from agentrail.core.effects import Effect
+from agentrail.core.signals import Signal
+from agentrail.errors import AgentrailError
+from agentrail.events import Event
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def names_in_the_reference() -> set[str]:
+    """Every name that some page of the reference sets in code type."""
+    pages = (path.read_text(encoding="utf-8") for path in REFERENCE.rglob("*.md"))
+    spans = (span for page in pages for span in re.findall(r"`([^`\n]+)`", page))
+    return {word for span in spans for word in re.findall(r"[A-Za-z_][\w-]*", span)}
+
+
+def error_classes(root: type[AgentrailError]) -> Iterator[type[AgentrailError]]:
+    """An error and everything below it in the tree."""
+    yield root
+    for below in root.__subclasses__():
+        yield from error_classes(below)
+
+
+def command_names() -> set[str]:
+    """The commands, without the options that every command has."""
+    return {name for name in agentrail.cli.app if not name.startswith("-")}
+
+
+UNIONS = {"event": Event, "signal": Signal, "effect": Effect}
+
+
+@pytest.mark.parametrize("kind", UNIONS)
+def test_every_member_of_a_closed_union_is_documented(kind):
+    """Each event, signal and effect has its line under docs/reference."""
+    members = {member.__name__ for member in get_args(UNIONS[kind])}
+    assert members, f"{kind} is no union: the test would prove nothing"
+    assert sorted(members - names_in_the_reference()) == []
+
+
+def test_every_public_error_is_documented():
+    """Each error that a user can catch has its line under docs/reference."""
+    public = {
+        error.__name__ for error in error_classes(AgentrailError) if error.__module__ == "agentrail.errors"
+    }
+    assert len(public) > 1
+    assert sorted(public - names_in_the_reference()) == []
+
+
+def test_every_command_is_documented():
+    """Each command has its line under docs/reference."""
+    assert command_names()
+    assert sorted(command_names() - names_in_the_reference()) == []

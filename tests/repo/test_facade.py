@@ -1,0 +1,66 @@
+"""The façade is small, lazy, and touches nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import agentrail
+
+ROOT = Path(__file__).parents[2]
+MAX_PUBLIC_NAMES = 40
+
+# Notes what an import does to the machine. Modules themselves are opened too, which is what an import is.
+WATCHED_IMPORT = """
+import json, sys
+touched = []
+
+def note(event, args):
+    if event == "open" and not str(args[0]).endswith((".py", ".pyc")):
+        touched.append(f"open {args[0]}")
+    elif event.startswith(("socket.", "subprocess.", "os.mkdir", "os.remove", "os.system", "sqlite3.")):
+        touched.append(event)
+
+sys.dont_write_bytecode = True
+sys.addaudithook(note)
+import agentrail
+print(json.dumps({"touched": touched, "modules": sorted(sys.modules)}))
+"""
+
+
+def watch_the_import() -> dict[str, list[str]]:
+    """What `import agentrail` touched, and which modules it left behind."""
+    command = [sys.executable, "-c", WATCHED_IMPORT]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    watched: dict[str, list[str]] = json.loads(done.stdout)
+    return watched
+
+
+def test_importing_touches_nothing():
+    """`import agentrail` opens no file and no socket, starts no process, makes no directory."""
+    assert watch_the_import()["touched"] == []
+
+
+def test_importing_brings_no_trio():
+    """`import agentrail` imports neither Trio nor any room, so that the pure rooms can be had alone."""
+    modules = watch_the_import()["modules"]
+    assert "trio" not in modules
+    assert [name for name in modules if name.startswith("agentrail.")] == []
+
+
+def test_the_facade_is_small():
+    """There are at most 40 public names, each of them once, in order."""
+    assert 0 < len(agentrail.__all__) <= MAX_PUBLIC_NAMES
+    assert list(agentrail.__all__) == sorted(set(agentrail.__all__))
+
+
+def test_every_public_name_resolves():
+    """Every name that the façade lists is there, and `dir()` shows it."""
+    missing = [name for name in agentrail.__all__ if not hasattr(agentrail, name)]
+    assert missing == []
+    assert set(agentrail.__all__) <= set(dir(agentrail))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """A misspelt name fails as it does in any module, though names are looked up late."""
+    assert not hasattr(agentrail, "open_superviser")

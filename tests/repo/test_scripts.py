@@ -1,0 +1,89 @@
+"""The scripts that look at the source see what they say they see."""
+
+import pytest
+
+from scripts.longest import PACKAGE, Place, report, survey
+from scripts.scenario_coverage import SERIES, as_ranges, covered_numbers, marked_numbers
+
+# A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason.
+MAX_SWALLOWING_EXCEPTS = 4
+
+MODULE = """\
+def short():
+    try:
+        return 1
+    except ValueError:
+        return 2
+
+
+def long():
+    try:
+        return 1
+    except (OSError, Exception):
+        return 2
+    # one more line
+    # and another
+    return 3
+
+
+def cleans_up():
+    try:
+        return 1
+    except BaseException:
+        raise
+"""
+
+
+def test_the_survey_finds_the_long_and_the_swallowing(tmp_path):
+    """Functions come longest first, and only a broad `except` without a `raise` counts as swallowing."""
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "module.py").write_text(MODULE)
+    found = survey(tmp_path / "room")
+    assert found.functions[0] == Place(lines=8, where="room/module.py:8 long")
+    assert [place.lines for place in found.functions] == [8, 5, 5]
+    assert found.swallowing == ("room/module.py:11",)
+    assert "Broad excepts that do not raise: 1" in list(report(found))
+
+
+def test_broad_excepts_only_become_fewer():
+    """No commit adds a broad `except` that does not raise: lower the ceiling when one goes (BLE001 wants a reason)."""
+    swallowing = survey(PACKAGE).swallowing
+    assert len(swallowing) <= MAX_SWALLOWING_EXCEPTS, swallowing
+
+
+def test_marks_are_found_wherever_they_stand():
+    """A mark counts as a decorator, in `pytestmark` and in `pytest.param`, with and without its prefix."""
+    source = """
+pytestmark = [pytest.mark.at(39), pytest.mark.host("H-001")]
+CASES = [pytest.param(1, marks=pytest.mark.scenario("S-002"))]
+
+@pytest.mark.scenario("S-001", "S-003")
+def test_it(): ...
+"""
+    expected = [("AT", 39), ("H", 1), ("S", 1), ("S", 2), ("S", 3)]
+    assert sorted(marked_numbers(source)) == expected
+
+
+@pytest.mark.parametrize("mark", ['at("AT-8")', "at(163)", 'scenario("AT-001")', "host(name)"])
+def test_a_mark_with_a_wrong_number_is_refused(mark):
+    """A number that the series does not have, or of another series, is an error that names the line."""
+    with pytest.raises(ValueError, match=r"line 1: .* is no number of the series"):
+        list(marked_numbers(f"pytest.mark.{mark}"))
+
+
+def test_a_wrong_mark_is_reported_with_its_file(tmp_path):
+    """The message says which file to mend."""
+    (tmp_path / "test_x.py").write_text("pytest.mark.at(8)")
+    with pytest.raises(ValueError, match=r"test_x\.py: line 1"):
+        covered_numbers((tmp_path,))
+
+
+def test_ranges_read_well():
+    """Neighbours become a range, nothing becomes a word."""
+    assert as_ranges({1, 2, 3, 7, 9, 10}) == "1-3, 7, 9-10"
+    assert as_ranges(set()) == "none"
+
+
+def test_the_series_are_complete():
+    """There are 189 OTP scenarios, 142 acceptance guarantees and 75 host scenarios."""
+    assert {series: len(known) for series, known in SERIES.items()} == {"S": 189, "AT": 142, "H": 75}
