@@ -1,0 +1,292 @@
+"""The interpreter: effect → port call → signal. It carries out and reports; it decides nothing.
+
+Every effect that owes an outcome gets exactly one, whatever happens to it: the task that carries it out ends with one
+`deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+from attrs import define, field, frozen
+
+from agentrail.abc import Error, Provider, Sandbox, Tool, ToolContext, ToolOutcome
+from agentrail.core.effects import (
+    CancelStream,
+    Effect,
+    End,
+    KillTools,
+    Publish,
+    Refuse,
+    Reply,
+    RunTool,
+    StartStream,
+    Teardown,
+)
+from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.signals import (
+    ChunksArrived,
+    ResponseCompleted,
+    Signal,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.errors import ErrorInfo, ProviderError
+from agentrail.events import AbortReceipt
+from agentrail.messages import JsonValue, SessionId
+from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.slots import Slots
+from agentrail.runtime.tool_runner import Attempt, leaves_of, run_tool
+
+TEARDOWN_SECONDS: Final = 5.0
+"""How long an abort waits for what it stopped before it calls it stuck."""
+
+
+def now_ms() -> int:
+    """Read the clock of signals: milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class ChunkBuffer:
+    """The chunks that wait together: one message in the mailbox, however many came before it is read."""
+
+    __slots__ = ("_chunks", "effect_id")
+
+    def __init__(self, effect_id: EffectId) -> None:
+        """Begin empty."""
+        self.effect_id = effect_id
+        self._chunks: list[Chunk] = []
+
+    def add(self, chunk: Chunk) -> bool:
+        """Add a chunk, and say whether it is the first since the last `take`."""
+        self._chunks.append(chunk)
+        return len(self._chunks) == 1
+
+    def take(self) -> ChunksArrived:
+        """Make one signal of all that waits."""
+        chunks, self._chunks = self._chunks, []
+        return ChunksArrived(at_ms=now_ms(), effect_id=self.effect_id, chunks=tuple(chunks))
+
+
+Letter: TypeAlias = Signal | ChunkBuffer
+"""What lies in a session's mailbox."""
+
+
+@frozen(kw_only=True)
+class Ports:
+    """What a session was given to work with.
+
+    Attributes:
+        session_id: Whose they are.
+        providers: By model string.
+        tools: By name.
+        sandbox: Where files are read and commands run.
+        working_dir: The root of the file tools.
+        user_data: The application's own data.
+        tool_timeout_seconds: For tools that name none.
+    """
+
+    session_id: SessionId
+    providers: dict[str, Provider]
+    tools: dict[str, Tool]
+    sandbox: Sandbox
+    working_dir: str
+    user_data: dict[str, JsonValue] = field(factory=dict)
+    tool_timeout_seconds: float = 300.0
+
+
+@define(eq=False)
+class _Open:
+    """An effect that is being carried out."""
+
+    name: str
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    ended: trio.Event | None = None
+
+
+class Interpreter:
+    """Carries out the effects of one incarnation of a session, in tasks of its nursery."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        ports: Ports,
+        bus: EventBus,
+        slots: Slots,
+        deliver: Callable[[Letter], None],
+    ) -> None:
+        """Take what effects need; `deliver` puts a signal into the session's mailbox."""
+        self._nursery = nursery
+        self._ports = ports
+        self._bus = bus
+        self._slots = slots
+        self._deliver = deliver
+        self._open: dict[EffectId, _Open] = {}
+
+    def carry_out(self, effect: Effect) -> None:
+        """Carry out one effect, or start to. Frequent ones stand first."""
+        match effect:
+            case Publish(event):
+                self._bus.publish(event)
+            case Reply(to, value):
+                self._slots.answer(to, value)
+            case RunTool(effect_id=effect_id, name=name):
+                self._nursery.start_soon(self._run_tool, effect, self._opened(effect_id, name), name=name)
+            case StartStream(request=request):
+                opened = self._opened(request.attempt, request.model)
+                self._nursery.start_soon(self._run_stream, request, opened, name=request.model)
+            case Refuse(to, error):
+                self._slots.refuse(to, error)
+            case CancelStream(effect_id=effect_id):
+                self._stop(effect_id, "cancelled by the session")
+            case KillTools(effect_ids=effect_ids):
+                for effect_id in effect_ids:
+                    self._stop(effect_id, "killed by the session")
+            case Teardown():
+                self._nursery.start_soon(self._tear_down, effect)
+            case End():
+                pass  # the actor looks at the state
+
+    # --- streams
+
+    async def _run_stream(self, request: ModelRequest, opened: _Open) -> None:
+        outcome = await self._stream(request, opened.scope)
+        self._closed(request.attempt, opened)
+        self._deliver(outcome)
+
+    async def _stream(
+        self, request: ModelRequest, scope: trio.CancelScope
+    ) -> ResponseCompleted | StreamFailed:
+        attempt = request.attempt
+        try:
+            with scope:
+                provider = self._ports.providers[request.model]
+                async with provider.open_stream(request) as chunks:
+                    buffer = ChunkBuffer(attempt)
+                    started = False
+                    async for chunk in chunks:
+                        if not started:
+                            started = True
+                            self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
+                        if isinstance(chunk, Completed):
+                            return _completed(attempt, chunk)
+                        if buffer.add(chunk):
+                            self._deliver(buffer)
+                message = f"the provider of {request.model} ended a stream without its terminal chunk"
+                return _failed(attempt, ErrorInfo(code="protocol_error", message=message, retryable=True))
+        except ProviderError as error:
+            return _failed(attempt, ErrorInfo.of(error))
+        except Exception as error:  # noqa: BLE001 - the edge of a provider: its bug ends this request, not the session
+            return _failed(attempt, decide_provider_crash(request.model, error))
+        return _failed(attempt, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+
+    # --- tools
+
+    async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
+        started_at_ms = now_ms()
+        outcome = await self._tool_outcome(effect, opened.scope)
+        self._closed(effect.effect_id, opened)
+        self._deliver(
+            ToolFinished(
+                at_ms=now_ms(),
+                effect_id=effect.effect_id,
+                text=outcome.text,
+                is_error=isinstance(outcome, Error),
+                details=outcome.details,
+                started_at_ms=started_at_ms,
+            )
+        )
+
+    async def _tool_outcome(self, effect: RunTool, scope: trio.CancelScope) -> ToolOutcome:
+        tool = self._ports.tools[effect.name]
+        timeout_seconds = tool.timeout_seconds or self._ports.tool_timeout_seconds
+        scope.deadline = trio.current_time() + timeout_seconds
+        context = ToolContext(
+            session_id=self._ports.session_id,
+            call_id=effect.call_id,
+            operation_id=effect.operation_id,
+            working_dir=self._ports.working_dir,
+            sandbox=self._ports.sandbox,
+            model=effect.model,
+            turn=effect.turn,
+            user_data=self._ports.user_data,
+            deadline=scope.deadline,
+            progress=partial(self._progressed, effect.effect_id, trio.lowlevel.current_trio_token()),
+        )
+        with self._slots.inside():
+            return await run_tool(
+                effect, Attempt(tool=tool, context=context, timeout_seconds=timeout_seconds), scope
+            )
+
+    def _progressed(self, effect_id: EffectId, token: trio.lowlevel.TrioToken, text: str) -> None:
+        if effect_id not in self._open:
+            return
+        signal = ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text)
+        if trio.lowlevel.in_trio_run():
+            self._deliver(signal)
+        else:  # a tool in a worker thread
+            token.run_sync_soon(self._deliver, signal)
+
+    # --- stopping
+
+    async def _tear_down(self, effect: Teardown) -> None:
+        """Wait for what was stopped, but not for ever; then say what is gone and what is not."""
+        begun_at = trio.current_time()
+        waiting = {
+            effect_id: self._open[effect_id] for effect_id in effect.stopped if effect_id in self._open
+        }
+        with trio.move_on_after(TEARDOWN_SECONDS):
+            for opened in waiting.values():
+                if opened.ended is None:
+                    opened.ended = trio.Event()
+                await opened.ended.wait()
+        stuck = tuple(opened.name for effect_id, opened in waiting.items() if effect_id in self._open)
+        receipt = AbortReceipt(
+            tasks_ended=len(effect.stopped) - len(stuck),
+            stuck=stuck,
+            survivors=effect.survivors,
+            milliseconds=round((trio.current_time() - begun_at) * 1000),
+        )
+        self._deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
+
+    def _stop(self, effect_id: EffectId, reason: str) -> None:
+        opened = self._open.get(effect_id)
+        if opened is not None:  # it may have ended a moment ago; its outcome is in the mailbox then
+            opened.scope.cancel(reason=reason)
+
+    def _opened(self, effect_id: EffectId, name: str) -> _Open:
+        opened = self._open[effect_id] = _Open(name)
+        return opened
+
+    def _closed(self, effect_id: EffectId, opened: _Open) -> None:
+        del self._open[effect_id]
+        if opened.ended is not None:
+            opened.ended.set()
+
+
+def decide_provider_crash(model: str, error: Exception) -> ErrorInfo:
+    """Say what a provider raised that it may not raise: text only, and whose bug it is."""
+    described = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves_of(error))
+    message = (
+        f"the provider of {model} crashed ({described}): this is a bug in the provider, please report it"
+    )
+    return ErrorInfo(code="provider_crashed", message=message)
+
+
+def _completed(attempt: EffectId, chunk: Completed) -> ResponseCompleted:
+    return ResponseCompleted(
+        at_ms=now_ms(),
+        effect_id=attempt,
+        message=chunk.message,
+        usage=chunk.usage,
+        stop_reason=chunk.stop_reason,
+    )
+
+
+def _failed(attempt: EffectId, error: ErrorInfo) -> StreamFailed:
+    return StreamFailed(at_ms=now_ms(), effect_id=attempt, error=error)

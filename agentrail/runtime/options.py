@@ -1,0 +1,119 @@
+"""The options of a session: what they may be, and all that is wrong with them, said at once."""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import field, frozen
+
+from agentrail.abc import Provider, Sandbox, Tool
+from agentrail.errors import OptionError
+from agentrail.messages import JsonValue
+
+_SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+@frozen(kw_only=True)
+class SessionOptions:
+    """What a session is started with.
+
+    Attributes:
+        model: A model string such as `anthropic:claude-sonnet-4-5`, or a provider object.
+        tools: What the model may call; two of one name are refused.
+        system_prompt: Stands before the conversation.
+        session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None.
+        working_dir: The root of the file tools.
+        sandbox: Where files are read and commands run; a local one on `working_dir` when None.
+        user_data: The application's own data; tools see it.
+        provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
+        max_turns: Model calls in one cycle; on the last one tools are withheld.
+        max_output_tokens: Per response; None for the model's own bound.
+        max_prompt_queue: How many prompts may wait.
+        immune_tools: Names that a default abort does not stop.
+        max_parallel_tools: How many calls of a batch run at a time.
+        tool_timeout_seconds: For tools that name no timeout of their own.
+    """
+
+    model: str | Provider
+    tools: Sequence[Tool] = ()
+    system_prompt: str | None = None
+    session_id: str | None = None
+    working_dir: str | os.PathLike[str] = "."
+    sandbox: Sandbox | None = None
+    user_data: Mapping[str, JsonValue] = field(factory=dict)
+    provider_opts: Mapping[str, Any] = field(factory=dict)
+    max_turns: int = 100
+    max_output_tokens: int | None = None
+    max_prompt_queue: int = 100
+    immune_tools: Sequence[str] = ()
+    max_parallel_tools: int = 8
+    tool_timeout_seconds: float = 300.0
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            OptionError: Your move: every fault, with the option, what it got and what it takes.
+        """
+        faults = faults_of(attrs.asdict(self, recurse=False))
+        if faults:
+            raise OptionError(faults)
+
+
+def make_options(given: Mapping[str, Any]) -> SessionOptions:
+    """Make options from keywords.
+
+    Raises:
+        OptionError: Your move: an unknown option (with the nearest known one), a missing model, or a wrong value.
+    """
+    known = {attribute.name for attribute in attrs.fields(SessionOptions)}
+    faults = [_unknown(name, known) for name in given if name not in known]
+    if "model" not in given:
+        faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
+    if faults:
+        raise OptionError(faults)
+    return SessionOptions(**given)
+
+
+def faults_of(values: Mapping[str, Any]) -> list[str]:
+    """Say all that is wrong with the values of the options, a sentence each."""
+    faults: list[str] = []
+    if not isinstance(values["model"], str | Provider):
+        faults.append(f"model is {values['model']!r}: expected a model string or a provider")
+    faults += [
+        f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
+        for tool in values["tools"]
+        if not isinstance(tool, Tool)
+    ]
+    session_id, system_prompt, working_dir = values["session_id"], values["system_prompt"], values["working_dir"]
+    if session_id is not None and not (isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id)):
+        faults.append(f"session_id is {session_id!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
+    if not isinstance(working_dir, str | os.PathLike) or not Path(working_dir).is_dir():
+        faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
+    if system_prompt is not None and not isinstance(system_prompt, str):
+        faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
+    for name in ("max_turns", "max_parallel_tools"):
+        faults += _whole(name, values[name], least=1)
+    faults += _whole("max_prompt_queue", values["max_prompt_queue"], least=0)
+    if values["max_output_tokens"] is not None:
+        faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
+    seconds = values["tool_timeout_seconds"]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        faults.append(f"tool_timeout_seconds is {seconds!r}: expected a finite number above 0")
+    return faults
+
+
+def _whole(name: str, value: object, *, least: int) -> list[str]:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        return [f"{name} is {value!r}: expected a whole number from {least}"]
+    return []
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(known))}"
+    return f"there is no option {name!r}{guess}"

@@ -1,0 +1,104 @@
+"""The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
+
+from collections import deque
+
+import trio
+
+from agentrail.actors.mailbox import Mailbox
+from agentrail.core.effects import Effect, Publish, Refuse, Reply
+from agentrail.core.machine import step
+from agentrail.core.signals import Asked, Signal, StepCrashed
+from agentrail.core.state import SessionState
+from agentrail.errors import ErrorInfo
+from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports, now_ms
+from agentrail.runtime.slots import Slots
+
+MAILBOX_CAPACITY = 1000
+
+
+class SessionCell:
+    """What of a session survives a crash of its actor: state, mailbox, subscribers, callers.
+
+    Attributes:
+        state: What `step` returned last.
+        ports: What it works with.
+        mailbox: What it has not read yet; a message accepted is never lost.
+        bus: Its subscribers.
+        slots: Its callers.
+        undone: Effects of the last step that were not carried out when the actor crashed.
+    """
+
+    def __init__(self, state: SessionState, ports: Ports) -> None:
+        """Make a session that has not begun."""
+        self.state = state
+        self.ports = ports
+        self.mailbox: Mailbox[Letter] = Mailbox(capacity=MAILBOX_CAPACITY)
+        self.bus = EventBus(ports.session_id)
+        self.slots = Slots(ports.session_id)
+        self.undone: deque[Effect] = deque()
+
+    async def run(self, first: Signal) -> None:
+        """Be the actor, from its first signal until the session has ended.
+
+        Raises:
+            Exception: Whatever crashed the shell, also in a group. The state is that of the last complete step.
+        """
+        self._finish_last_step()
+        async with trio.open_nursery() as nursery:
+            interpreter = Interpreter(nursery, self.ports, self.bus, self.slots, self.mailbox.put_notice)
+            self._advance(first, interpreter)
+            while not self.state.ended:
+                letter = await self.mailbox.get()
+                self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
+            nursery.cancel_scope.cancel(reason="the session has ended")
+
+    def close(self, reason: str) -> None:
+        """Tell callers and subscribers that nothing comes any more."""
+        self.slots.close(reason)
+        self.bus.close(reason)
+
+    def say_last_words(self, last: Signal) -> None:
+        """Let the session end itself without an actor: only what it publishes and answers is carried out."""
+        self._finish_last_step()
+        self.state, effects = step(self.state, last)
+        self.undone.extend(effects)
+        self._finish_last_step()
+
+    def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
+        try:
+            self.state, effects = step(self.state, signal)
+        except Exception as error:  # noqa: BLE001 - the core's edge: its bug is put aside, the session goes on
+            self.state, effects = step(self.state, decide_quarantine(signal, error))
+        self.undone.extend(effects)
+        while self.undone:
+            interpreter.carry_out(self.undone.popleft())
+
+    def _finish_last_step(self) -> None:
+        """Publish and answer what the last step decided before the actor crashed.
+
+        Numbers stay dense and nobody waits in vain. What would start work is left out: the core hears of the crash and
+        closes all that was open.
+        """
+        while self.undone:
+            match self.undone.popleft():
+                case Publish(event):
+                    self.bus.publish(event)
+                case Reply(to, value):
+                    self.slots.answer(to, value)
+                case Refuse(to, error):
+                    self.slots.refuse(to, error)
+                case _:
+                    pass
+
+
+def decide_quarantine(signal: Signal, error: Exception) -> StepCrashed:
+    """Make the signal that tells the core of its own bug: text only, no exception is kept."""
+    kind = type(signal).__name__
+    message = f"{kind} crashed the session's core and was put aside ({type(error).__name__}: {error}); please report it"
+    return StepCrashed(
+        at_ms=now_ms(),
+        signal_kind=kind,
+        error=ErrorInfo(code="internal_error", message=message),
+        asked_by=signal.signal_id if isinstance(signal, Asked) else None,
+    )

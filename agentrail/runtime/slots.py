@@ -1,0 +1,101 @@
+"""Reply slots: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from agentrail.core.signals import Asked, SignalId
+from agentrail.errors import AgentrailError, CallingSelf, SessionDown
+
+_INSIDE: Final[ContextVar[tuple[str, ...]]] = ContextVar(
+    "agentrail_sessions_whose_tool_this_task_is", default=()
+)
+
+
+@define(eq=False)
+class _Slot:
+    answered: trio.Event = field(factory=trio.Event)
+    value: object = None
+    error: AgentrailError | None = None
+
+
+class Slots:
+    """The callers who wait for one session, across its restarts."""
+
+    def __init__(self, session_id: str) -> None:
+        """Begin with nobody waiting."""
+        self._session_id = session_id
+        self._waiting: dict[SignalId, _Slot] = {}
+        self._down: str | None = None
+        self._prefix = secrets.token_hex(4)
+        self._count = 0
+
+    def mint(self) -> SignalId:
+        """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
+        self._count += 1
+        return SignalId(f"{self._prefix}-{self._count}")
+
+    async def ask(self, signal: Asked, send: Callable[[Asked], None]) -> object:
+        """Send a signal and wait for its reply.
+
+        Raises:
+            AgentrailError: What the session refused it with.
+            SessionDown: It has ended, or ends before it answers.
+
+        Cancellation: Only the reply is lost; the session does what it was asked.
+        """
+        if self._down is not None:
+            raise SessionDown(self._session_id, self._down)
+        slot = self._waiting[signal.signal_id] = _Slot()
+        try:
+            send(signal)
+            await slot.answered.wait()
+        finally:
+            del self._waiting[signal.signal_id]
+        if slot.error is not None:
+            raise slot.error
+        return slot.value
+
+    def answer(self, to: SignalId, value: object) -> None:
+        """Give a caller its value; one who has gone away, or has an answer, gets nothing."""
+        slot = self._waiting.get(to)
+        if slot is not None and not slot.answered.is_set():
+            slot.value = value
+            slot.answered.set()
+
+    def refuse(self, to: SignalId, error: AgentrailError) -> None:
+        """Raise an error where a caller waits."""
+        slot = self._waiting.get(to)
+        if slot is not None and not slot.answered.is_set():
+            slot.error = error
+            slot.answered.set()
+
+    def close(self, reason: str) -> None:
+        """The session has ended: whoever waits, or comes later, gets `SessionDown`. Nobody hangs."""
+        self._down = reason
+        for to in list(self._waiting):
+            self.refuse(to, SessionDown(self._session_id, reason))
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Mark the task, and all it starts, as work of this session's own tools."""
+        token = _INSIDE.set((*_INSIDE.get(), self._session_id))
+        try:
+            yield
+        finally:
+            _INSIDE.reset(token)
+
+    def refuse_self(self, call: str) -> None:
+        """Refuse a call that would wait for the very tool that makes it.
+
+        Raises:
+            CallingSelf: Your move: return from the tool first, or start another session.
+        """
+        if self._session_id in _INSIDE.get():
+            message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
+            raise CallingSelf(message)

@@ -1,0 +1,187 @@
+"""Models for tests: `ScriptedModel` answers from a script, `FunctionModel` from a function. No network, no clock but Trio's."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail.abc import Capabilities
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Chunk,
+    Completed,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStarted,
+    UsageUpdate,
+)
+from agentrail.core.toolbox import read_call
+from agentrail.errors import ProviderError
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    JsonValue,
+    StopReason,
+    Text,
+    Thinking,
+    TokenUsage,
+)
+
+
+_USAGE: Final = TokenUsage(input=10, output=5)
+
+
+@frozen(kw_only=True)
+class Call:
+    """A tool call that a script makes.
+
+    Attributes:
+        name: The tool.
+        arguments: As text, exactly as the model would write it.
+        call_id: The vendor's id.
+    """
+
+    name: str
+    arguments: str
+    call_id: str
+
+
+@frozen(kw_only=True)
+class Turn:
+    """One response of a script.
+
+    Attributes:
+        text: The visible text, in the pieces in which it is streamed.
+        thinking: Thought aloud before it.
+        calls: The calls after it.
+        usage: What it says it used.
+        stop_reason: Why it stops; by default what follows from the calls.
+        error: Raised instead of the terminal chunk, after all that comes before it.
+        pause_seconds: Before each piece of text, and before the end.
+    """
+
+    text: tuple[str, ...] = ()
+    thinking: str = ""
+    calls: tuple[Call, ...] = ()
+    usage: TokenUsage = _USAGE
+    stop_reason: StopReason | None = None
+    error: ProviderError | None = None
+    pause_seconds: float = 0.0
+
+
+def says(*pieces: str, pause_seconds: float = 0.0) -> Turn:
+    """Make a turn that says something, a delta for each piece."""
+    return Turn(text=pieces, pause_seconds=pause_seconds)
+
+
+def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") -> Turn:
+    """Make a turn that calls tools: pairs of a name and arguments, which may be text that is no JSON."""
+    made = tuple(
+        Call(
+            name=name,
+            arguments=arguments
+            if isinstance(arguments, str)
+            else msgspec.json.encode(dict(arguments)).decode(),
+            call_id="",
+        )
+        for name, arguments in wanted
+    )
+    return Turn(text=(text,) if text else (), calls=made)
+
+
+def fails(error: ProviderError, *, after: str = "") -> Turn:
+    """Make a turn that fails, after it has said something or at once."""
+    return Turn(text=(after,) if after else (), error=error)
+
+
+Answer: TypeAlias = Callable[[ModelRequest], Turn | Awaitable[Turn]]
+
+
+class FunctionModel:
+    """A model whose every response is what a function says.
+
+    Attributes:
+        requests: All that it was asked, in order.
+    """
+
+    name = "scripted"
+
+    def __init__(self, answer: Answer) -> None:
+        """Take the function: from a request to a `Turn`, sync or async."""
+        self._answer = answer
+        self.requests: list[ModelRequest] = []
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say that it can do everything, within a window of 128,000 tokens."""
+        return Capabilities(context_window=128_000, images=True, reasoning=True)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """There is no wire: the body is empty."""
+        return b""
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Stream the turn that the function gives."""
+        self.requests.append(request)
+        answered = self._answer(request)
+        turn = answered if isinstance(answered, Turn) else await answered
+        await trio.lowlevel.checkpoint()
+        yield stream_of(turn, request)
+
+
+class ScriptedModel(FunctionModel):
+    """A model that answers from a script, one turn per request. Running out of script fails the request."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        """Take the turns, in order."""
+        super().__init__(self._next)
+        self._turns = tuple(turns)
+
+    def _next(self, request: ModelRequest) -> Turn:
+        position = len(self.requests) - 1
+        if position >= len(self._turns):
+            message = f"the script has {len(self._turns)} turns, and this is request {position + 1}: write another turn"
+            return fails(ProviderError(message))
+        return self._turns[position]
+
+    def assert_exhausted(self) -> None:
+        """Check that every turn of the script was asked for.
+
+        Raises:
+            AssertionError: Some were not.
+        """
+        left = len(self._turns) - len(self.requests)
+        assert left <= 0, f"{left} of {len(self._turns)} turns of the script were never asked for"
+
+
+async def stream_of(turn: Turn, request: ModelRequest) -> AsyncIterator[Chunk]:
+    """Turn a turn into chunks, ending with its terminal one or with its error."""
+    blocks: list[AssistantBlock] = []
+    if turn.thinking:
+        blocks.append(Thinking(text=turn.thinking, provider="scripted"))
+        yield ThinkingDelta(turn.thinking)
+    for piece in turn.text:
+        await _pause(turn)
+        yield TextDelta(piece)
+    if any(turn.text):
+        blocks.append(Text(text="".join(turn.text)))
+    for index, call in enumerate(turn.calls):
+        yield ToolCallStarted(index, call.call_id, call.name)
+        yield ArgumentsDelta(index, call.arguments)
+        blocks.append(read_call(call.call_id, call.name, call.arguments))
+    await _pause(turn)
+    if turn.error is not None:
+        raise turn.error
+    yield UsageUpdate(turn.usage)
+    stop_reason: StopReason = turn.stop_reason or ("tool_use" if turn.calls else "end")
+    message = AssistantMessage(content=tuple(blocks), model=request.model, stop_reason=stop_reason)
+    yield Completed(stop_reason, message, turn.usage)
+
+
+async def _pause(turn: Turn) -> None:
+    if turn.pause_seconds:
+        await trio.sleep(turn.pause_seconds)
