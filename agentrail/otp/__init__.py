@@ -1,0 +1,22 @@
+"""OTP's rules as pure functions: why an actor ended, what a state machine does, what a supervisor decides.
+
+A signpost, nothing is exported from here. `exits` has the seven reasons; `statem` is gen_statem, one `step` per event,
+and re-exports what its users write (`statem_types`). `agentrail.actors` carries all of it out under Trio; here nothing
+knows of Trio, a clock, or an agent, and all of it runs without them:
+
+    >>> from agentrail.otp.statem import Call, Cast, Init, Keep, NextState, Reply, SendReply, start, step
+    >>> class Door:
+    ...     def handle(self, event, state, data):
+    ...         match state, event:
+    ...             case "locked", Cast(("coin", int(n))):
+    ...                 return NextState("open", data + n)
+    ...             case _, Call(to, "total"):
+    ...                 return Keep(actions=[Reply(to, data)])
+    ...         return Keep()
+    >>> engine, effects = start(Door(), Init("locked", 0), now=0.0)
+    >>> engine, effects = step(Door(), engine, Cast(("coin", 2)), now=1.0)
+    >>> engine.state
+    'open'
+    >>> step(Door(), engine, Call("me", "total"), now=2.0)[1] == (SendReply("me", 2),)
+    True
+"""

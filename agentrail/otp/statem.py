@@ -1,0 +1,209 @@
+"""The state machine engine: gen_statem of OTP as a pure function, one `step` per incoming event.
+
+The door and nothing else: what is said here is named in `statem_types`, what happens inside a step is in `turns`. A
+machine sees events in this order: what a handler inserted, what a state change replays, the rest of the queue, timeouts
+that were due at once, and last what lies in the mailbox. No clock, no mailbox and no I/O: time comes in as `now`, all
+that leaves is an effect.
+"""
+
+from typing import Final, NoReturn
+
+from msgspec import structs
+
+from agentrail.otp.exits import ExitReason, Redact, keep
+from agentrail.otp.statem_types import (
+    KEEP,
+    Action,
+    ArmTimer,
+    Call,
+    CancelTimer,
+    Cast,
+    D,
+    DeadLetter,
+    DisarmTimer,
+    Engine,
+    EngineEffect,
+    EnteringMachine,
+    Event,
+    EventTimeout,
+    Hibernate,
+    Incoming,
+    Info,
+    Init,
+    Internal,
+    Keep,
+    KeepType,
+    Limits,
+    Machine,
+    NamedTimeout,
+    NextEvent,
+    NextState,
+    Note,
+    Perform,
+    PerformEffect,
+    Postpone,
+    RefuseCall,
+    Repeat,
+    Reply,
+    S,
+    SendReply,
+    StateTimeout,
+    Stop,
+    StopAndReply,
+    Terminate,
+    TimedOut,
+    TimerFired,
+    Transition,
+    UpdateTimer,
+)
+from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind, Timers
+from agentrail.otp.turns import Run, show
+
+__all__ = [
+    "EVENT_TIMER",
+    "KEEP",
+    "STATE_TIMER",
+    "Action",
+    "ArmTimer",
+    "Call",
+    "CancelTimer",
+    "Cast",
+    "DeadLetter",
+    "DisarmTimer",
+    "Engine",
+    "EngineEffect",
+    "EnteringMachine",
+    "Event",
+    "EventTimeout",
+    "Hibernate",
+    "Incoming",
+    "Info",
+    "Init",
+    "Internal",
+    "Keep",
+    "KeepType",
+    "Limits",
+    "Machine",
+    "NamedTimeout",
+    "NextEvent",
+    "NextState",
+    "Note",
+    "Perform",
+    "PerformEffect",
+    "Postpone",
+    "RefuseCall",
+    "Repeat",
+    "Reply",
+    "SendReply",
+    "StateTimeout",
+    "Stop",
+    "StopAndReply",
+    "Terminate",
+    "TimedOut",
+    "Timer",
+    "TimerFired",
+    "TimerKey",
+    "TimerKind",
+    "Timers",
+    "Transition",
+    "UpdateTimer",
+    "start",
+    "step",
+    "stop",
+]
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+def start(
+    machine: Machine[S, D],
+    init: Init[S, D],
+    *,
+    now: float,
+    limits: Limits = DEFAULT_LIMITS,
+    redact: Redact = keep,
+) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
+    """Begin: carry out the actions of `init`, enter the first state, handle what was inserted.
+
+    Args:
+        machine: The functions that decide. The same one is to be given to every `step`.
+        init: The first state and data.
+        now: The time, in seconds on a clock that never falls; all `due_seconds` are on the same one.
+        limits: What keeps the machine from growing or spinning without end.
+        redact: Takes secrets out of the texts of a `Crashed`.
+
+    Returns:
+        The machine as it is before its first message, and the effects to carry out, in order.
+
+    Source: OTP, gen_statem:init/1 and "state enter calls".
+    """
+    run = Run(machine, Engine(init.state, init.data, limits), now, redact)
+    run.run(None, init.actions)
+    return run.result()
+
+
+def step(
+    machine: Machine[S, D],
+    engine: Engine[S, D],
+    event: Incoming,
+    *,
+    now: float,
+    redact: Redact = keep,
+) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
+    """Handle one event and all that follows from it, until only the mailbox could bring more.
+
+    Args:
+        machine: The functions that decide.
+        engine: What the step before returned. It is not changed.
+        event: From the mailbox, or a timer of this machine that came due. A timer that was cancelled or replaced
+            meanwhile is dropped. For a machine that has ended a call is refused, anything else a dead letter.
+        now: The time, as for `start`.
+        redact: As for `start`.
+
+    Returns:
+        The next value, and the effects to carry out, in order; the last one is `Terminate` if the machine ended. What
+        the machine raises ends it too, with `Crashed`: nothing but `KeyboardInterrupt` and its like passes through.
+
+    Raises:
+        ValueError: Your move: an `Internal`, or anything else that nobody can send.
+
+    Source: OTP, gen_statem, "the exact order" of transition actions.
+    """
+    if isinstance(event, TimerFired):
+        timer = engine.timers.get(event.key)
+        if timer is None or timer.epoch != event.epoch or engine.stopped is not None:
+            return engine, ()
+        run = Run(machine, engine, now, redact)
+        run.timers = engine.timers.drop(event.key)
+        run.run(TimedOut(event.key.kind, event.key.name, timer.content))
+        return run.result()
+    if not isinstance(event, (Cast, Info, Call)):
+        _refuse(event)
+    if engine.stopped is not None:
+        too_late = (
+            RefuseCall(event.to, "stopped") if isinstance(event, Call) else DeadLetter(event, "stopped")
+        )
+        return engine, (too_late,)
+    run = Run(machine, engine, now, redact)
+    run.run(event)
+    return run.result()
+
+
+def stop(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
+    """End the machine from outside, between two steps; one that has ended stays as it is.
+
+    Args:
+        engine: What the last step returned.
+        reason: Why.
+
+    Returns:
+        The engine as it ended, which still shows what it had postponed and which timers ran, and `Terminate`.
+    """
+    if engine.stopped is not None:
+        return engine, ()
+    return structs.replace(engine, stopped=reason), (Terminate(reason),)
+
+
+def _refuse(event: object) -> NoReturn:
+    message = f"from outside come Call, Cast, Info and TimerFired, got {show(event)}: wrap it in a Cast"
+    raise ValueError(message)

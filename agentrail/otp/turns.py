@@ -1,0 +1,419 @@
+"""What happens inside one step of the state machine engine. `Run._turn` and `Run._settle` are "the exact order".
+
+Mutable inside, pure from outside: a `Run` lives for one call of `start` or `step` and never gets out of it. Nothing
+is copied that does not change; one event that is answered with a new state and an effect takes two microseconds, and a
+session takes such a step per signal.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from reprlib import Repr
+from typing import Final, Generic, NoReturn, cast
+
+from agentrail.otp.exits import Crashed, ExitReason, Redact
+from agentrail.otp.statem_types import (
+    KEEP,
+    Action,
+    ArmTimer,
+    Call,
+    CancelTimer,
+    Cast,
+    D,
+    DeadLetter,
+    DisarmTimer,
+    Engine,
+    EngineEffect,
+    EnteringMachine,
+    Event,
+    EventTimeout,
+    Hibernate,
+    Info,
+    Internal,
+    Keep,
+    Machine,
+    NamedTimeout,
+    NextEvent,
+    NextState,
+    Note,
+    Perform,
+    PerformEffect,
+    Postpone,
+    RefuseCall,
+    Repeat,
+    Reply,
+    S,
+    SendReply,
+    StateTimeout,
+    Stop,
+    StopAndReply,
+    Terminate,
+    TimedOut,
+    Transition,
+    UpdateTimer,
+)
+from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind
+
+_EVENTS: Final = (Call, Cast, Info, TimedOut, Internal)
+_NAMELESS: Final[dict[str, TimerKey]] = {"event": EVENT_TIMER, "state": STATE_TIMER}
+
+_short = Repr()  # bounded, and it survives a `__repr__` that raises
+_short.maxother = _short.maxstring = 200
+
+
+def show(value: object) -> str:
+    """Return a `repr` for a message: at most about 200 characters, and never an exception."""
+    return _short.repr(value)
+
+
+class _Halt(Exception):
+    """The machine ends in the middle of a turn, with this reason. What it did so far stands."""
+
+    def __init__(self, reason: ExitReason) -> None:
+        self.reason = reason
+
+
+class _BrokenRule(Exception):
+    """The machine ends in the middle of a turn: it did what the engine does not take."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+
+
+class Run(Generic[S, D]):
+    """One step at work, from an engine to the next one and the effects.
+
+    Attributes:
+        before: The engine as it was.
+        machine: The functions that decide.
+        now: The time of this step.
+        redact: Takes secrets out of the texts of a `Crashed`.
+        timers: Those that run. Set by the caller when one has just fired.
+    """
+
+    __slots__ = (
+        "_data",
+        "_due",
+        "_effects",
+        "_entering",
+        "_epoch",
+        "_event",
+        "_handled",
+        "_inserted",
+        "_overflowing",
+        "_postpone",
+        "_postponed",
+        "_queue",
+        "_state",
+        "_stopped",
+        "_wanted",
+        "before",
+        "machine",
+        "now",
+        "redact",
+        "timers",
+    )
+
+    def __init__(self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact) -> None:
+        self.machine = machine
+        self.before = before
+        self.now = now
+        self.redact = redact
+        self.timers = before.timers
+        self._state = before.state
+        self._data = before.data
+        self._postponed = before.postponed
+        self._epoch = before.epoch
+        self._overflowing = before.overflowing
+        self._stopped: ExitReason | None = None
+        self._effects: list[EngineEffect] = []
+        self._queue: deque[Event] = deque()
+        self._due: dict[TimerKey, object] = {}  # waiting zero timeouts and what they carry, oldest first
+        self._handled = 0
+        # Of one turn: its event, and what its actions asked for.
+        self._event: Event | None = None
+        self._entering = False
+        self._postpone = False
+        self._inserted: list[Event] = []
+        self._wanted: dict[
+            TimerKey, tuple[float | None, object]
+        ] = {}  # due when, with what; None: when it was
+
+    def run(self, event: Event | None, actions: Sequence[Action] = ()) -> None:
+        """Handle an event and all that follows from it; `None` is the start, with the actions of `init`."""
+        try:
+            if event is None:
+                self._begin(actions)
+            else:
+                self._turn(event)
+            while self._queue or self._due:  # 7
+                self._turn(self._queue.popleft() if self._queue else self._oldest_zero_timeout())
+        except _Halt as halt:
+            self._stopped = halt.reason
+        except _BrokenRule as broken:
+            self._stopped = Crashed.of_rule(broken.name, broken.text, redact=self.redact)
+        except Exception as error:  # noqa: BLE001 - an actor's edge: what its machine raises becomes its exit reason
+            self._stopped = Crashed.from_exception(error, redact=self.redact)
+
+    def result(self) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
+        """Return the next engine and the effects."""
+        last: Event | None = None
+        left: tuple[Event, ...] = ()
+        if self._stopped is not None:
+            self._effects.append(Terminate(self._stopped))
+            last = self._event
+            left = (*self._queue, *(_timed_out(key, content) for key, content in self._due.items()))
+        after = Engine(
+            self._state,
+            self._data,
+            self.before.limits,
+            self._postponed,
+            self.timers,
+            self._epoch,
+            self._overflowing,
+            self._stopped,
+            last,
+            left,
+        )
+        return after, tuple(self._effects)
+
+    # --- the exact order; the numbers are those of the specification
+
+    def _begin(self, actions: Sequence[Action]) -> None:
+        self._act(actions)  # 1
+        if getattr(self.machine, "state_enter", False):
+            self._enter(self._state)  # 2
+        self._settle(changed=False)  # 3 to 6
+
+    def _turn(self, event: Event) -> None:
+        self._event = event
+        self._count()
+        left = self._state
+        transition = self.machine.handle(event, left, self._data)
+        self._take(transition)  # 1
+        if isinstance(transition, NextState):
+            self._state = transition.state
+        changed = not _is_same(left, self._state)
+        if (changed or isinstance(transition, Repeat)) and getattr(self.machine, "state_enter", False):
+            self._enter(left)  # 2
+        self._settle(changed=changed)  # 3 to 6
+
+    def _settle(self, *, changed: bool) -> None:
+        if self._postpone:  # 3
+            self._postpone = False
+            if self._event is not None:  # in `init` there is none to keep
+                self._put_by(self._event, changed=changed)
+        if changed and self._postponed:  # 4
+            self._queue.extendleft(reversed(self._postponed))
+            self._postponed = ()
+            self._overflowing = False
+        if self._inserted:  # 5
+            self._queue.extendleft(reversed(self._inserted))
+            self._inserted = []
+        if self._wanted or self._due or self.timers.count:  # 6
+            self._set_timers(changed=changed)
+
+    def _enter(self, left: S) -> None:
+        machine = cast("EnteringMachine[S, D]", self.machine)
+        self._entering = True
+        while True:
+            transition = machine.enter(left, self._state, self._data)
+            if isinstance(transition, NextState) and not _is_same(self._state, transition.state):
+                _bad_enter(f"the state {show(transition.state)}")
+            self._take(transition)
+            if not isinstance(transition, Repeat):
+                break
+            self._count()
+            left = self._state
+        self._entering = False
+
+    # --- transitions and actions
+
+    def _take(self, transition: Transition[S, D]) -> None:
+        if isinstance(transition, (NextState, Keep, Repeat)):
+            if transition.actions:
+                self._act(transition.actions)
+            if transition.data is not KEEP:
+                self._data = transition.data
+        elif isinstance(transition, (Stop, StopAndReply)):
+            self._end(transition)
+        else:
+            _fault(
+                "BadTransition",
+                _NO_TRANSITION.format("enter" if self._entering else "handle", show(transition)),
+            )
+
+    def _end(self, transition: Stop[D] | StopAndReply[D]) -> NoReturn:
+        if isinstance(transition, StopAndReply):
+            for reply in transition.replies:
+                if isinstance(reply, Reply):
+                    self._effects.append(SendReply(reply.to, reply.value))
+                else:
+                    _fault("BadAction", f"StopAndReply takes Reply and nothing else, got {show(reply)}")
+        if transition.data is not KEEP:
+            self._data = transition.data
+        if isinstance(transition.reason, ExitReason):
+            raise _Halt(transition.reason)
+        _fault("BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: Shutdown(why)")
+
+    def _act(self, actions: Sequence[Action]) -> None:
+        if not isinstance(actions, (tuple, list, Sequence)):
+            _fault("BadAction", f"actions are a list or a tuple, got {show(actions)}: put it in brackets")
+        for action in actions:
+            match action:
+                case Perform(effect):
+                    self._effects.append(PerformEffect(effect))
+                case Reply(to, value):
+                    self._effects.append(SendReply(to, value))
+                case Postpone() | NextEvent() if self._entering:
+                    _bad_enter(show(action))
+                case Postpone(on):
+                    self._postpone = on
+                case NextEvent(event) if isinstance(event, _EVENTS):
+                    self._inserted.append(event)
+                case StateTimeout(content=content):
+                    self._want(STATE_TIMER, self._due_seconds(action), content)
+                case EventTimeout(content=content):
+                    self._want(EVENT_TIMER, self._due_seconds(action), content)
+                case NamedTimeout(content=content):
+                    self._want(self._key_of(action, "named"), self._due_seconds(action), content)
+                case CancelTimer(kind):
+                    self._want(self._key_of(action, kind), math.inf, None)
+                case UpdateTimer(kind, content):
+                    self._want(self._key_of(action, kind), None, content)
+                case Hibernate():
+                    pass
+                case _:
+                    _fault("BadAction", _NO_ACTION.format(show(action)))
+
+    # --- postponing
+
+    def _put_by(self, event: Event, *, changed: bool) -> None:
+        # At a change the queue is replayed at once, so there is nothing that could grow and nothing is refused.
+        limits = self.before.limits
+        if changed or len(self._postponed) < limits.postponed:
+            self._postponed = (*self._postponed, event)
+            return
+        if limits.postpone_overflow == "stop":
+            _fault("PostponeOverflow", f"{limits.postponed} events are postponed, and that is the limit")
+        if not self._overflowing:
+            self._overflowing = True
+            self._effects.append(Note("postpone_overflow"))
+        if isinstance(event, Call):
+            self._effects.append(RefuseCall(event.to, "postpone queue"))
+        else:
+            self._effects.append(DeadLetter(event, "postpone queue"))
+
+    # --- timers
+
+    def _want(self, key: TimerKey, due_seconds: float | None, content: object) -> None:
+        self._wanted.pop(key, None)  # the last one wins, and zero timeouts keep the order of those that won
+        self._wanted[key] = (due_seconds, content)
+
+    def _set_timers(self, *, changed: bool) -> None:
+        self._cancel(EVENT_TIMER)
+        if changed:
+            self._cancel(STATE_TIMER)
+        wanted, self._wanted = self._wanted, {}
+        for key, (due_seconds, content) in wanted.items():
+            if due_seconds is None:
+                self._update(key, content)
+            elif due_seconds == math.inf:
+                self._cancel(key)
+            elif due_seconds <= self.now:
+                self._cancel(key)
+                self._due[key] = content
+            else:
+                self._due.pop(key, None)
+                self._epoch += 1
+                self.timers = self.timers.put(key, Timer(self._epoch, due_seconds, content))
+                self._effects.append(ArmTimer(key, self._epoch, due_seconds))
+
+    def _cancel(self, key: TimerKey) -> None:
+        self._due.pop(key, None)
+        if self.timers.get(key) is not None:
+            self.timers = self.timers.drop(key)
+            self._effects.append(DisarmTimer(key))
+
+    def _update(self, key: TimerKey, content: object) -> None:
+        timer = self.timers.get(key)
+        if timer is None:
+            self._due[key] = content  # one that waits already keeps its place
+        else:  # no new arming: the same epoch, and nothing for the shell to do
+            self.timers = self.timers.put(key, Timer(timer.epoch, timer.due_seconds, content))
+
+    def _oldest_zero_timeout(self) -> TimedOut:
+        key = next(iter(self._due))
+        return _timed_out(key, self._due.pop(key))
+
+    def _due_seconds(self, timeout: StateTimeout | EventTimeout | NamedTimeout) -> float:
+        due_seconds = timeout.at_seconds
+        if (
+            due_seconds is None
+            and timeout.seconds is not None
+            and _is_number(timeout.seconds)
+            and timeout.seconds >= 0
+        ):
+            due_seconds = self.now + timeout.seconds
+        if due_seconds is None or not _is_number(due_seconds):
+            _fault(
+                "BadAction",
+                f"{show(timeout)}: a timeout has seconds from 0, or at_seconds on the clock of now",
+            )
+        return due_seconds
+
+    def _key_of(self, action: NamedTimeout | CancelTimer | UpdateTimer, kind: TimerKind) -> TimerKey:
+        if kind == "named" and _is_hashable(action.name):
+            return TimerKey(kind, action.name)
+        if action.name is not None or kind not in _NAMELESS:
+            _fault(
+                "BadAction",
+                f"{show(action)}: a timer is event, state or named, and named has a hashable name",
+            )
+        return _NAMELESS[kind]
+
+    def _count(self) -> None:
+        self._handled += 1
+        if self._handled > self.before.limits.events_per_step:
+            _fault(
+                "EngineLoop",
+                f"more than {self._handled - 1} events in one step: something is inserted for ever",
+            )
+
+
+def _fault(name: str, text: str) -> NoReturn:
+    raise _BrokenRule(name, text)
+
+
+def _bad_enter(what: str) -> NoReturn:
+    _fault(
+        "BadEnterResult", f"enter returned {what}: changing the state, postponing and inserting is for handle"
+    )
+
+
+_NO_TRANSITION: Final = (
+    "{} returned {}, expected NextState, Keep, Repeat, Stop or StopAndReply: return one of them"
+)
+_NO_ACTION: Final = "{} is no action, and NextEvent takes an event: an effect for the shell goes into Perform"
+
+
+def _timed_out(key: TimerKey, content: object) -> TimedOut:
+    return TimedOut(key.kind, key.name, content)
+
+
+def _is_same(one: object, other: object) -> bool:
+    # `==` alone would take 1 for True.
+    return one is other or (type(one) is type(other) and bool(one == other))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (float, int)) and not math.isnan(value)
+
+
+def _is_hashable(name: object) -> bool:
+    try:
+        hash(name)  # not `isinstance(name, Hashable)`: a tuple may hold a list
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""Why an actor ended, as text."""
+
+import gc
+import weakref
+from typing import get_args
+
+import pytest
+
+from agentrail.otp.exits import (
+    TEXT_LIMIT,
+    TRACEBACK_LIMIT,
+    ActorExit,
+    Crashed,
+    ExitReason,
+    InitFailed,
+    Killed,
+    NoProcess,
+    Normal,
+    Shutdown,
+    Stuck,
+    describe,
+    is_clean,
+    leaves,
+)
+
+LINES = {
+    Normal(): "normal",
+    Shutdown(): "shutdown",
+    Shutdown("budget exhausted"): "shutdown: budget exhausted",
+    Killed(): "killed",
+    Crashed("ValueError", "no such door", "Traceback ..."): "crashed: ValueError: no such door",
+    InitFailed("timeout"): "init failed: timeout",
+    InitFailed(
+        "child", Crashed("OSError", "in use"), "db"
+    ): "init failed: child 'db': crashed: OSError: in use",
+    NoProcess(): "no process",
+    Stuck(1.5): "stuck: had not obeyed the kill after 1.5 s",
+}
+
+
+def crash(error):
+    """Raise and catch it, so that it has a traceback."""
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize("reason", LINES, ids=repr)
+def test_only_normal_and_shutdown_are_clean(reason):
+    """`Normal` and `Shutdown`, with or without a detail, are clean; the other five are not."""
+    assert is_clean(reason) == isinstance(reason, Normal | Shutdown)
+
+
+def test_the_table_has_all_reasons():
+    """The reasons tried here are all that there are."""
+    assert {type(reason) for reason in LINES} == set(get_args(ExitReason))
+
+
+@pytest.mark.parametrize(("reason", "line"), list(LINES.items()), ids=list(LINES.values()))
+def test_describe_names_reason_and_detail(reason, line):
+    """`describe` names the reason, its detail and its cause."""
+    assert describe(reason) == line
+
+
+def test_describe_is_one_line_whatever_the_text_holds():
+    """Line breaks and control characters of a message, a detail or a part do not reach the log."""
+    part = Crashed("KeyError", "two\nlines")
+    reason = InitFailed(
+        "raised", Crashed("ExceptionGroup", "a\r\n\x1b[31mb\u2028c", "", (part, Crashed("E", "")))
+    )
+    assert describe(reason) == (
+        "init failed: raised: crashed: ExceptionGroup: a [31mb c [crashed: KeyError: two lines; crashed: E]"
+    )
+    assert describe(Shutdown("one\ntwo")) == "shutdown: one two"
+
+
+def test_init_failed_takes_the_six_ways_only():
+    """`InitFailed` refuses a way to fail that does not exist."""
+    with pytest.raises(ValueError, match="'raised', 'returned', 'timeout', 'stopped', 'cancelled', 'child'"):
+        InitFailed("slow")
+
+
+def test_reasons_are_values():
+    """Two reasons with the same contents are equal and hash alike, so that they can be compared and counted."""
+    assert Crashed("A", "b", "c", (Crashed("D", "e"),)) == Crashed("A", "b", "c", (Crashed("D", "e"),))
+    assert len({Shutdown("x"), Shutdown("x"), Shutdown()}) == 2
+
+
+def test_actor_exit_carries_its_reason():
+    """`ActorExit` has the reason as a value, and as text."""
+    error = ActorExit(Shutdown("done"))
+    assert error.reason == Shutdown("done")
+    assert str(error) == "shutdown: done"
+
+
+# --- Crashed.from_exception
+
+
+class DoorError(Exception):
+    """A type with a module."""
+
+
+def test_crash_has_type_message_and_traceback():
+    """The type is qualified unless it is a builtin, and the traceback is the printed one."""
+    crashed = Crashed.from_exception(crash(DoorError("locked")))
+    assert crashed.type == f"{__name__}.DoorError"
+    assert crashed.text == "locked"
+    assert crashed.traceback.startswith("Traceback (most recent call last):\n")
+    assert crashed.traceback.endswith("DoorError: locked\n")
+    assert Crashed.from_exception(ValueError("x")).type == "ValueError"
+
+
+def test_traceback_has_no_local_variables():
+    """A value that is only in a local variable is not in the reason."""
+
+    def open_door():
+        secret = "hunter" + "2"
+        raise DoorError(len(secret))
+
+    with pytest.raises(DoorError) as caught:
+        open_door()
+    assert "hunter2" not in repr(Crashed.from_exception(caught.value))
+
+
+def test_group_is_flattened_to_its_leaves():
+    """The leaves of a nested group are the parts, from left to right, each with its own text."""
+    inner = ExceptionGroup("inner", [crash(ValueError("two")), KeyError("three")])
+    crashed = Crashed.from_exception(
+        crash(ExceptionGroup("outer", [OSError("one"), inner, DoorError("four")]))
+    )
+    assert crashed.type == "ExceptionGroup"
+    assert crashed.text == "outer (3 sub-exceptions)"
+    assert [part.text for part in crashed.parts] == ["one", "two", "'three'", "four"]
+    assert [part.parts for part in crashed.parts] == [()] * 4
+    assert "inner" in crashed.traceback
+
+
+def test_leaves_of_no_group_is_the_exception_itself():
+    """`leaves` flattens groups of any depth, base exceptions included, and leaves others alone."""
+    error, interrupt = ValueError(), KeyboardInterrupt()
+    assert leaves(error) == (error,)
+    nested = interrupt
+    for _ in range(5_000):  # deeper than Python recurses
+        nested = BaseExceptionGroup("nested", [nested])
+    assert leaves(BaseExceptionGroup("outer", [error, nested])) == (error, interrupt)
+
+
+def test_long_text_and_traceback_are_cut_in_the_middle():
+    """Text and traceback keep their limits, their beginning and their end, and say that something is missing."""
+    error = crash(ValueError("begin" + "x" * 100_000 + "end"))
+    crashed = Crashed.from_exception(error)
+    assert len(crashed.text) == TEXT_LIMIT == 2_000
+    assert len(crashed.traceback) == TRACEBACK_LIMIT == 20_000
+    assert crashed.text.startswith("begin")
+    assert crashed.text.endswith("end")
+    assert "100008 characters, cut to 2000" in crashed.text
+    assert crashed.traceback.startswith("Traceback")
+    assert Crashed.from_exception(ValueError("x" * 2_000)).text == "x" * 2_000
+
+
+def test_text_is_redacted_before_it_is_cut():
+    """A secret that lies across the cut is gone as a whole, from message, traceback and parts alike."""
+    secret = "s" * 600
+    error = crash(ExceptionGroup("x" * 900 + secret + "x" * 900, [crash(ValueError(secret))]))
+    crashed = Crashed.from_exception(error, redact=lambda text: text.replace(secret, "***"))
+    assert "***" in crashed.text
+    assert "***" in crashed.traceback
+    assert "ssss" not in repr(crashed)
+    assert crashed.parts[0].text == "***"
+
+
+def test_redactor_that_raises_withholds_the_text():
+    """When `redact` raises, a placeholder stands for the text: neither the error nor the secret gets out."""
+
+    def broken(text):
+        raise LookupError(text)
+
+    crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
+    assert crashed.type == "ValueError"
+    assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
+
+
+def test_exception_that_cannot_be_printed_is_still_a_reason():
+    """An exception whose `__str__` raises becomes a reason like any other."""
+
+    class Unprintable(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert "str() failed" in Crashed.from_exception(crash(Unprintable())).text
+
+
+def test_reason_keeps_nothing_alive():
+    """What a crashed child held is collected while its reason is kept: it has no exception, traceback or frame."""
+
+    class Large:
+        pass
+
+    def child():
+        large = Large()
+        watched.append(weakref.ref(large))
+        raise DoorError(large)
+
+    watched = []
+    try:
+        child()
+    except DoorError as error:
+        crashed = Crashed.from_exception(ExceptionGroup("group", [error]))
+    gc.collect()
+    assert watched[0]() is None
+    assert crashed.parts[0].type.endswith("DoorError")
+
+
+def test_broken_rule_is_limited_and_redacted_too():
+    """A reason without an exception has the same limits and the same redaction."""
+    crashed = Crashed.of_rule(
+        "BadAction", "key " + "y" * 9_000, redact=lambda text: text.replace("key", "***")
+    )
+    assert crashed.type == "BadAction"
+    assert crashed.text.startswith("*** yyy")
+    assert len(crashed.text) == TEXT_LIMIT
+    assert crashed.traceback == ""

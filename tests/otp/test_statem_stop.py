@@ -1,0 +1,338 @@
+"""Section K of the conformance scenarios, as far as the engine shows it: replies, stops, faults and limits."""
+
+import pytest
+
+from agentrail.otp.exits import Crashed, Killed, Normal, Shutdown
+from agentrail.otp.statem import (
+    Call,
+    CancelTimer,
+    Cast,
+    DeadLetter,
+    Info,
+    Init,
+    Internal,
+    Keep,
+    Limits,
+    NamedTimeout,
+    NextEvent,
+    NextState,
+    Perform,
+    PerformEffect,
+    Postpone,
+    RefuseCall,
+    Repeat,
+    Reply,
+    SendReply,
+    StateTimeout,
+    Stop,
+    StopAndReply,
+    Terminate,
+    TimedOut,
+    UpdateTimer,
+    start,
+    step,
+)
+from tests.otp.rig import Rig, Table, obey, of_kind, postpone, said
+
+
+@pytest.mark.scenario("S-166")
+@pytest.mark.scenario("S-170")
+@pytest.mark.scenario("S-171")
+def test_replies_go_out_whether_or_not_anybody_waits():
+    """The engine sends every reply, a late or second one too; that a slot takes only one is for the shell."""
+    rig = Rig(Table({"s1": obey}))
+    rig.call(Keep(actions=[Reply("caller", 1), Reply("caller", 2)]))
+    rig.cast(Keep(actions=[Reply("caller", 3)]))
+    assert rig.replies == [("caller", 1), ("caller", 2), ("caller", 3)]
+
+
+@pytest.mark.scenario("S-172")
+def test_call_can_be_kept_and_answered_by_a_later_event():
+    """A `to` that was kept in the data is answered by a later event, and others are handled meanwhile."""
+
+    class Keeper:
+        def handle(self, event, state, data):
+            match event:
+                case Call(to, "ask"):
+                    return Keep(to)
+                case Cast("answer"):
+                    return Keep(actions=[Reply(data, state)])
+            return Keep()
+
+    rig = Rig(Keeper())
+    rig.call("ask")
+    rig.cast("meanwhile")
+    assert rig.replies == []
+    rig.cast("answer")
+    assert rig.replies == [("caller", "s1")]
+
+
+@pytest.mark.scenario("S-169")
+@pytest.mark.parametrize("reason", [Normal(), Shutdown("x"), Killed()], ids=repr)
+def test_stop_ends_with_its_reason_and_data(reason):
+    """`Stop` makes `Terminate` with its reason the last effect; the data it gives is what the machine ends with."""
+    rig = Rig(Table({"s1": obey}))
+    assert rig.call(Stop(reason, "final")) == (Terminate(reason),)
+    assert (rig.engine.stopped, rig.engine.data) == (reason, "final")
+    assert rig.engine.last == Call("caller", Stop(reason, "final"))
+
+
+@pytest.mark.scenario("S-174")
+def test_stop_and_reply_replies_before_it_terminates():
+    """The replies of `StopAndReply` go out in order, before `Terminate`; without a reason that is `Normal`."""
+    rig = Rig(Table({"s1": obey}))
+    rig.cast(StopAndReply([Reply("a", 1), Reply("b", 2)], data="final"))
+    assert rig.effects == [SendReply("a", 1), SendReply("b", 2), Terminate(Normal())]
+    assert rig.engine.data == "final"
+
+
+def test_stop_in_the_middle_leaves_the_rest_unhandled():
+    """What was queued behind the event that stops is not handled and still shows, zero timeouts last."""
+    rig = Rig(Table({"s1": postpone, "s2": lambda event: Stop() if said(event) == "i" else Keep()}))
+    rig.cast("p")
+    rig.machine.table["s1"] = NextState(
+        "s2", actions=[NextEvent(Internal("i")), NextEvent(Internal("j")), StateTimeout(0, "due")]
+    )
+    rig.cast("go")
+    assert rig.log[2:] == [("s2", "i")]
+    assert rig.engine.last == Internal("i")
+    assert rig.engine.queue == (Internal("j"), Cast("p"), TimedOut("state", None, "due"))
+
+
+def test_machine_that_ended_takes_nothing_more():
+    """After the end a call is refused, anything else is a dead letter, a second stop changes nothing."""
+    rig = Rig(Table({"s1": obey}))
+    rig.cast(Stop(Shutdown("x")))
+    ended = rig.engine
+    assert rig.call("more") == (RefuseCall("caller", "stopped"),)
+    assert rig.send(Info("more")) == (DeadLetter(Info("more"), "stopped"),)
+    rig.stop(Killed())
+    assert rig.engine is ended
+    assert len(of_kind(rig.effects, Terminate)) == 1
+
+
+def test_stop_from_outside_keeps_what_there_was():
+    """`stop` ends the machine with the reason given; state, data, postponed events and timers still show."""
+    rig = Rig(Table({"s1": postpone}), Init("s1", "data", [StateTimeout(5.0)]))
+    rig.cast("p")
+    rig.stop(Shutdown())
+    assert rig.effects[-1] == Terminate(Shutdown())
+    assert (rig.engine.state, rig.engine.data, rig.engine.postponed) == ("s1", "data", (Cast("p"),))
+    assert rig.engine.timers.count == 1
+
+
+# --- faults
+
+
+@pytest.mark.scenario("S-176")
+@pytest.mark.parametrize("returned", [None, "s2", Postpone(), ("next_state", "s2"), Normal()], ids=repr)
+def test_return_that_is_no_transition_is_named(returned):
+    """A handler that returns anything but a transition crashes the machine; the reason names what it returned."""
+    rig = Rig(Table({"s1": lambda _: returned}))
+    rig.call("x")
+    stopped = rig.engine.stopped
+    assert rig.effects == [Terminate(stopped)]
+    assert stopped.type == "BadTransition"
+    assert stopped.text.startswith(f"handle returned {returned!r}, expected NextState, Keep")
+    assert rig.engine.last == Call("caller", "x")
+
+
+@pytest.mark.scenario("S-176")
+def test_enter_that_returns_no_transition_is_named_too():
+    """What `enter` returns is held to the same, and the message says that it was `enter`."""
+    rig = Rig(Table({}, enter=lambda _state, _data: None))
+    assert rig.engine.stopped.type == "BadTransition"
+    assert rig.engine.stopped.text.startswith("enter returned None")
+
+
+@pytest.mark.scenario("S-176")
+@pytest.mark.parametrize(
+    ("action", "named"),
+    [
+        ("reply", "'reply' is no action"),
+        (Keep(), "is no action"),
+        (NextEvent("x"), "NextEvent takes an event"),  # type: ignore[arg-type]
+        (StateTimeout(-1), "seconds=-1"),
+        (StateTimeout(float("nan")), "seconds=nan"),
+        (StateTimeout(), "seconds=None"),
+        (StateTimeout("5"), "seconds='5'"),  # type: ignore[arg-type]
+        (StateTimeout(5, at_seconds=float("nan")), "at_seconds=nan"),
+        (StateTimeout(5, at_seconds="noon"), "at_seconds='noon'"),  # type: ignore[arg-type]
+        (NamedTimeout([], 5), "hashable name"),  # type: ignore[arg-type]
+        (NamedTimeout(([],), 5), "hashable name"),
+        (CancelTimer("alarm"), "kind='alarm'"),  # type: ignore[arg-type]
+        (CancelTimer("state", "t"), "name='t'"),
+        (UpdateTimer("event", "x", "t"), "name='t'"),
+    ],
+    ids=str,
+)
+def test_bad_action_is_named_and_what_came_before_stands(action, named):
+    """An unknown action or a time that cannot be is a crash that names it; the effects before it stand, none after."""
+    rig = Rig(Table({"s1": obey}), Init("s1", "data"))
+    rig.cast(NextState("s2", "new", [Perform("before"), Reply("a", 1), action, Perform("after")]))
+    stopped = rig.engine.stopped
+    assert rig.effects == [PerformEffect("before"), SendReply("a", 1), Terminate(stopped)]
+    assert stopped.type == "BadAction"
+    assert named in stopped.text
+    assert (rig.engine.state, rig.engine.data) == ("s1", "data")
+
+
+@pytest.mark.scenario("S-176")
+def test_actions_that_are_no_list_are_named():
+    """One action that is not in a list is refused with the hint to put it in brackets, in `init` as well."""
+    rig = Rig(Table({"s1": obey}))
+    rig.cast(Keep(actions=Postpone()))
+    assert rig.engine.stopped == Crashed(
+        "BadAction", "actions are a list or a tuple, got Postpone(on=True): put it in brackets"
+    )
+    assert Rig(Table({}), Init("s1", None, {Postpone()})).engine.stopped.type == "BadAction"
+
+
+@pytest.mark.scenario("S-176")
+def test_stop_with_bad_reply_or_reason_is_named():
+    """`StopAndReply` with something else than replies and `Stop` with something else than a reason are crashes."""
+    rig = Rig(Table({"s1": obey}))
+    rig.cast(StopAndReply([Reply("a", 1), Perform("x")]))
+    assert rig.effects == [SendReply("a", 1), Terminate(rig.engine.stopped)]
+    assert rig.engine.stopped.type == "BadAction"
+    assert "Perform(effect='x')" in rig.engine.stopped.text
+    rig = Rig(Table({"s1": obey}))
+    rig.cast(Stop("done"))
+    assert rig.engine.stopped == Crashed(
+        "BadTransition", "Stop takes an exit reason, got 'done': Shutdown(why)"
+    )
+
+
+@pytest.mark.scenario("S-177")
+def test_handler_that_raises_ends_the_machine_and_shows_what_waited():
+    """A raise is a crash with its traceback; earlier effects stand, the rest of the queue and the postponed show."""
+
+    def second(event):
+        if said(event) == "i":
+            message = "broken"
+            raise LookupError(message)
+        return Keep(actions=[Perform(said(event)), Postpone()])
+
+    rig = Rig(Table({"s1": postpone, "s2": second}))
+    rig.cast("p1", "p2")
+    rig.machine.table["s1"] = NextState(
+        "s2", actions=[NextEvent(Cast("a")), NextEvent(Cast("i")), NextEvent(Cast("b"))]
+    )
+    rig.cast("go")
+    stopped = rig.engine.stopped
+    assert (stopped.type, stopped.text) == ("LookupError", "broken")
+    assert "in second" in stopped.traceback
+    assert rig.effects == [PerformEffect("a"), Terminate(stopped)]
+    assert rig.engine.last == Cast("i")
+    assert rig.engine.postponed == (Cast("a"),)
+    assert rig.engine.queue == (Cast("b"), Cast("p1"), Cast("p2"))
+
+
+@pytest.mark.scenario("S-177")
+def test_raised_value_is_not_a_returned_one():
+    """What an exception carries is never taken as the answer, not even a transition."""
+
+    class Throw(Exception):
+        pass
+
+    def handle(_event):
+        raise Throw(Keep("thrown"))
+
+    rig = Rig(Table({"s1": handle}))
+    rig.cast("x")
+    assert rig.engine.stopped.type.endswith("Throw")
+    assert rig.engine.data is None
+
+
+def test_enter_and_comparison_that_raise_end_the_machine():
+    """What `enter`, or `==` of two states, raises is a crash as well, and the step does not raise."""
+
+    class Unequal:
+        __hash__ = object.__hash__
+
+        def __eq__(self, other):
+            raise ArithmeticError
+
+    def enter(_state, _data):
+        raise OSError
+
+    assert Rig(Table({}, enter=enter)).engine.stopped.type == "OSError"
+    first = Unequal()
+    rig = Rig(Table({first: NextState(Unequal())}), Init(first, None))
+    rig.cast("x")
+    assert rig.engine.stopped.type == "ArithmeticError"
+
+
+def test_interrupt_passes_through():
+    """`KeyboardInterrupt` leaves the step, and the engine of before is as good as it was."""
+
+    def handle(event):
+        if said(event) == "interrupt":
+            raise KeyboardInterrupt
+        return Keep(actions=[Perform("done")])
+
+    rig = Rig(Table({"s1": handle}))
+    with pytest.raises(KeyboardInterrupt):
+        rig.cast("interrupt")
+    assert rig.send(Cast("again")) == (PerformEffect("done"),)
+
+
+@pytest.mark.scenario("S-186")
+def test_texts_of_a_crash_are_redacted():
+    """`redact` is applied to what was raised and to what was returned, at the start and in a step."""
+
+    class Raising:
+        def handle(self, event, state, data):
+            raise ValueError(data)
+
+    class Returning:
+        state_enter = True
+
+        def enter(self, old_state, state, data):
+            return data
+
+    def redact(text):
+        return text.replace("hunter2", "***")
+
+    engine, _ = start(Raising(), Init("s1", "hunter2"), now=0.0)
+    engine, effects = step(Raising(), engine, Cast("x"), now=0.0, redact=redact)
+    assert engine.stopped.text == "***"
+    assert "hunter2" not in repr(effects)
+    engine, effects = start(Returning(), Init("s1", "hunter2"), now=0.0, redact=redact)
+    assert "'***'" in engine.stopped.text
+    assert "hunter2" not in repr(effects)
+
+
+# --- loops
+
+
+def test_machine_that_inserts_for_ever_is_stopped():
+    """More events in one step than the limit are a crash `EngineLoop`; exactly as many are fine."""
+
+    def handle(event):
+        left = said(event)
+        return Keep(actions=[NextEvent(Internal(left - 1))] if left > 1 else [])
+
+    rig = Rig(Table({"s1": handle}), limits=Limits(events_per_step=10))
+    rig.cast(10)
+    rig.cast(10)
+    assert rig.engine.stopped is None
+    rig.cast(11)
+    assert rig.engine.stopped.type == "EngineLoop"
+    assert "more than 10 events" in rig.engine.stopped.text
+    assert len(rig.log) == 30
+
+
+def test_enter_that_repeats_for_ever_is_stopped():
+    """An `enter` that always answers `Repeat` is a loop too, and ends with the same crash."""
+    rig = Rig(Table({"s1": Keep()}, enter=Repeat()), limits=Limits(events_per_step=5))
+    assert rig.engine.stopped.type == "EngineLoop"
+    assert len(rig.log) == 6
+
+
+def test_zero_timeout_that_sets_itself_for_ever_is_stopped():
+    """A zero timeout whose handler asks for the next one counts like any other event."""
+    rig = Rig(Table({"s1": Keep(actions=[StateTimeout(0)])}))
+    rig.cast("go")
+    assert rig.engine.stopped.type == "EngineLoop"
+    assert len(rig.log) == 10_000
