@@ -6,6 +6,8 @@ load a `$ref` to another document from the network.
 """
 
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,6 +17,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import CallId, JsonObject, JsonValue, ToolCall
@@ -25,6 +28,10 @@ EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 MAX_FAULTS: Final = 10
 MAX_FAULT_CHARACTERS: Final = 500
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_SCHEMAS: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords whose values are data: what looks like a reference there is none."""
 
 _EMPTY: Final[Registry[Any]] = Registry()
 
@@ -63,23 +70,16 @@ class ToolSpec:
     _validator: Any = field(default=None, init=False, eq=False, repr=False)
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
-        """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well.
-
-        Raises:
-            ToolDefinitionError: The tool author's move: the schema refers to another document.
-        """
+        """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well."""
         validator = self._compiled()
         try:
             if validator.is_valid(arguments):
                 return ()
-            errors = sorted(
-                validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path))
-            )
-        except Unresolvable as error:
-            message = (
-                f"the schema of tool {self.name!r} refers to {error.ref!r}: inline it, nothing is fetched"
-            )
-            raise ToolDefinitionError(message) from None
+            errors = sorted(validator.iter_errors(arguments), key=_place_of)
+        except (Unresolvable, OverflowError, RecursionError) as error:
+            # A reference to nowhere, a number that no float holds, a schema or a value without an end: refused, since
+            # what cannot be judged may not run.
+            return (f"$: cannot be judged ({type(error).__name__}): send less, and simpler values",)
         sentences = [_sentence(error) for error in errors[:MAX_FAULTS]]
         if len(errors) > MAX_FAULTS:
             sentences.append(f"and {len(errors) - MAX_FAULTS} more")
@@ -98,27 +98,37 @@ class ToolSpec:
         return {**arguments, **missing} if missing else arguments
 
     def check(self) -> None:
-        """Refuse a schema that is none, or that is not of an object.
+        """Refuse a tool that no model can be told of: a bad name, no description, a schema that is none.
 
         Raises:
-            ToolDefinitionError: The tool author's move; the message has the path of the fault.
+            ToolDefinitionError: The tool author's move; of a schema the message has the path of the fault.
         """
+        if not _NAME.fullmatch(self.name):
+            message = f"a tool is named {self.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -"
+            raise ToolDefinitionError(message)
+        if not self.description.strip():
+            message = f"tool {self.name!r} has no description: say what it does, the model chooses by that"
+            raise ToolDefinitionError(message)
         if self.parameters.get("type") != "object":
             message = f"the schema of tool {self.name!r} has type {self.parameters.get('type')!r}, expected 'object'"
             raise ToolDefinitionError(message)
+        schema = dict(self.parameters)
         try:
-            Draft202012Validator.check_schema(dict(self.parameters))
+            Draft202012Validator.check_schema(schema)
         except SchemaError as error:
             message = (
                 f"the schema of tool {self.name!r} is not draft 2020-12 at {error.json_path}: {error.message}"
             )
             raise ToolDefinitionError(message) from None
-        for reference in _references(self.parameters):
-            if not reference.startswith("#"):
+        resolver = _EMPTY.resolver_with_root(DRAFT202012.create_resource(schema))
+        for reference in _references(schema):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
                 message = (
                     f"the schema of tool {self.name!r} refers to {reference!r}: inline it, nothing is fetched"
                 )
-                raise ToolDefinitionError(message)
+                raise ToolDefinitionError(message) from None
 
     def _compiled(self) -> Draft202012Validator:
         if self._validator is None:
@@ -187,13 +197,13 @@ def parse_arguments(text: str) -> JsonObject | str:
     Returns:
         The object, or a sentence for the model that says what is wrong and near which words.
     """
-    if not text.strip():
+    if not text:
         return {}
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ARGUMENTS_BYTES:
         return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20].replace("\n", " ")
         return f"Malformed arguments: {error.msg} at line {error.lineno} column {error.colno}, near: …{near}…"
@@ -223,6 +233,14 @@ def _refuse_constant(name: str) -> JsonValue:
     raise ValueError(message)
 
 
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        message = f"{digits[:20]} is too large for a number"
+        raise ValueError(message)
+    return value
+
+
 def _kind(value: JsonValue) -> str:
     match value:
         case None:
@@ -244,13 +262,17 @@ def _sentence(error: ValidationError) -> str:
     return f"{error.json_path}: {error.message[:MAX_FAULT_CHARACTERS]}"
 
 
+def _place_of(error: ValidationError) -> list[str]:
+    return [str(step) for step in error.absolute_path]
+
+
 def _references(schema: object) -> Iterator[str]:
     if isinstance(schema, Mapping):
-        for key in ("$ref", "$dynamicRef"):
-            if isinstance(schema.get(key), str):
-                yield schema[key]
-        for value in schema.values():
-            yield from _references(value)
+        for key, value in schema.items():
+            if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
+                yield value
+            elif key not in _NO_SCHEMAS:
+                yield from _references(value)
     elif isinstance(schema, list | tuple):
         for value in schema:
             yield from _references(value)

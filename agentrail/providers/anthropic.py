@@ -1,0 +1,243 @@
+"""Anthropic Messages: the projection and the provider. The reader of its stream is in `anthropic_stream.py`."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from agentrail.abc import Capabilities
+from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserBlock,
+    UserMessage,
+    encoded,
+)
+from agentrail.providers.anthropic_stream import MessagesStream
+from agentrail.providers.failures import Vendor
+from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.json_text import encode_json
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.streaming import open_chunks
+from agentrail.providers.wire import (
+    chosen_tool,
+    current_key,
+    joined_object,
+    merged_headers,
+    output_bound,
+    spoken,
+    wire_arguments,
+    wire_id,
+    wire_name,
+)
+
+NAME: Final = "anthropic"
+_VENDOR_URL: Final = "https://api.anthropic.com"
+_VERSION: Final = "2023-06-01"
+_KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
+_DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
+_TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+
+
+class AnthropicMessages:
+    """The provider `anthropic`."""
+
+    name = NAME
+
+    def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
+        """Take the options and the supervisor's clients; nothing is opened."""
+        self._options = options
+        self._http = http
+        base_url = options.base_url or _VENDOR_URL
+        # The address of this vendor ends before the version, that of all others behind it, so people write both.
+        self._url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
+        self.encodings = 0
+        """How many messages were encoded so far: in a session one per new message, whatever its length."""
+
+    def __repr__(self) -> str:
+        """Show where the requests go."""
+        return f"AnthropicMessages({self._url!r})"
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say what is known without a table of models."""
+        return Capabilities(images=True, reasoning=True)
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
+        key = await current_key(self._options, missing=f"anthropic needs a key: {_KEY_HELP}")
+        ours = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "anthropic-version": _VERSION,
+            "x-api-key": key or "",
+        }
+        body = self.encode(request)
+        post = Post(
+            url=self._url,
+            headers=merged_headers(ours, self._options),
+            body=body,
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
+            verify=self._options.verify,
+            trust_env=self._options.trust_env,
+        )
+        reader = MessagesStream(
+            model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
+        )
+        async with open_chunks(self._http, post, reader, within_seconds=self._options.timeout) as chunks:
+            yield chunks
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        options = self._options
+        max_tokens, thinking = _bounds(output_bound(request, options), options.reasoning)
+        members = {
+            "model": encode_json(request.model_name),
+            "max_tokens": encode_json(max_tokens),
+            "stream": b"true",
+            "messages": self._messages(request.messages),
+        }
+        if request.system:
+            members["system"] = encode_json(request.system)
+        if len(request.tools):
+            members["tools"] = _tools(request.tools)
+            members["tool_choice"] = _tool_choice(chosen_tool(request, options))
+        if thinking is not None:
+            members["thinking"] = encode_json(thinking)
+        output_config: dict[str, object] = {}
+        if isinstance(options.reasoning, str) and options.reasoning != "off":
+            output_config["effort"] = options.reasoning
+        if request.response_format is not None:
+            output_config["format"] = {"type": "json_schema", "schema": request.response_format}
+        if output_config:
+            members["output_config"] = encode_json(output_config)
+        for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
+            if value is not None:
+                members[name] = encode_json(value)
+        if options.stop:
+            members["stop_sequences"] = encode_json(options.stop)
+        return joined_object(members, options.extra_body)
+
+    def _messages(self, messages: Sequence[Message]) -> bytes:
+        """Join the blocks of all messages; neighbours of one role become one message, results before words.
+
+        What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A message of
+        which nothing can be said here is left out, and then its neighbours are neighbours of each other.
+        """
+        groups: list[tuple[bytes, list[bytes]]] = []
+        last = b""
+        for message in messages:
+            blocks = encoded(message, NAME, self._encode)
+            if not blocks:
+                continue
+            role = b"assistant" if isinstance(message, AssistantMessage) else b"user"
+            if role == last:
+                groups[-1][1].append(blocks)
+            else:
+                groups.append((role, [blocks]))
+                last = role
+        return b"[%b]" % b",".join(
+            b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in groups
+        )
+
+    def _encode(self, message: Message) -> bytes:
+        self.encodings += 1
+        blocks: list[object]
+        match message:
+            case UserMessage():
+                blocks = [_user_block(block) for block in message.content]
+            case AssistantMessage():
+                blocks = _assistant_blocks(message)
+            case ToolMessage():
+                blocks = [_result(result) for result in message.results]
+        return encode_json([block for block in blocks if block is not None])[1:-1]
+
+
+def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[str, object] | None]:
+    """Return `max_tokens` and the thinking to ask for; the budget is a part of the former and stays below it."""
+    match reasoning:
+        case None:
+            return bound or _DEFAULT_MAX_TOKENS, None
+        case "off":
+            return bound or _DEFAULT_MAX_TOKENS, {"type": "disabled"}
+        case str():
+            return bound or _DEFAULT_MAX_TOKENS, {"type": "adaptive"}
+        case _:
+            max_tokens = bound or _DEFAULT_MAX_TOKENS + reasoning
+            return max_tokens, {"type": "enabled", "budget_tokens": min(reasoning, max_tokens - 1)}
+
+
+def _user_block(block: UserBlock) -> dict[str, object] | None:
+    if isinstance(block, Image):
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": block.media_type, "data": block.data},
+        }
+    text = spoken(block)
+    return {"type": "text", "text": text} if text and text.strip() else None
+
+
+def _assistant_blocks(message: AssistantMessage) -> list[object]:
+    blocks: list[object] = []
+    for block in message.content:
+        match block:
+            case Text(text=text) if text.strip():
+                blocks.append({"type": "text", "text": text})
+            case Thinking(
+                provider="anthropic", signature=str(signature)
+            ):  # an unsigned one was cut: it is refused
+                blocks.append({"type": "thinking", "thinking": block.text, "signature": signature})
+            case Opaque(provider="anthropic", payload=payload):
+                blocks.append(payload)
+            case ToolCall():
+                call = {
+                    "id": wire_id(block.call_id),
+                    "name": wire_name(block.name),
+                    "input": wire_arguments(block),
+                }
+                blocks.append({"type": "tool_use", **call})
+            case Text() | Thinking() | Opaque():
+                pass  # empty, cut, or another vendor's
+    said = any(
+        block.get("type") not in {"thinking", "redacted_thinking"}
+        for block in blocks
+        if isinstance(block, dict)
+    )
+    return blocks if said else []  # a message that ends in thinking is refused
+
+
+def _result(result: ToolResult) -> dict[str, object]:
+    block: dict[str, object] = {
+        "type": "tool_result",
+        "tool_use_id": wire_id(result.call_id),
+        "content": result.text,
+    }
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _tools(tools: Toolbox) -> bytes:
+    kept = tools.encoded.get(NAME)
+    if kept is None:
+        kept = tools.encoded[NAME] = encode_json(
+            [
+                {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+                for spec in tools
+            ]
+        )
+    return kept
+
+
+def _tool_choice(choice: str) -> bytes:
+    kind = _TOOL_CHOICES.get(choice)
+    return encode_json({"type": kind} if kind is not None else {"type": "tool", "name": choice})

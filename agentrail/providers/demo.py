@@ -1,0 +1,369 @@
+"""`demo:`: a model without intelligence, so that a newcomer without a key sees streaming, tools and steering.
+
+`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses.
+"""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import Capabilities
+from agentrail.core.request import Chunk, ModelRequest, TextDelta, UsageUpdate
+from agentrail.core.toolbox import ToolSpec
+from agentrail.messages import (
+    AssistantMessage,
+    FileRef,
+    Image,
+    JsonObject,
+    JsonValue,
+    Message,
+    Text,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.providers.draft import Draft
+from agentrail.providers.json_text import encode_json
+
+NAME: Final = "demo"
+INTRODUCTION: Final = (
+    "This is a demo without any intelligence: a key in ANTHROPIC_API_KEY or OPENAI_API_KEY, or a server in "
+    "OPENAI_BASE_URL, brings a real model. "
+)
+_MAX_FILES: Final = 3
+_SHOWN: Final = 200
+_BYTES_PER_TOKEN: Final = 4
+# Whoever brings a tool of one of these names means the same by it.
+_BUILT_IN: Final = frozenset({
+    "read_file", "write_file", "edit_file", "shell", "grep", "glob", "list_dir",
+    "task", "write_todos", "ask_user", "compact_conversation",
+})  # fmt: skip
+_SOURCE: Final = re.compile(
+    r"\.(py|pyi|js|ts|tsx|go|rs|c|h|cc|cpp|java|rb|sh|ex|hs|lua|sql|toml|cfg|ini|json|md|rst|txt)$"
+)
+_FILE_LINE: Final = re.compile(r"^\[file\] (.+) \(\d+ bytes\)$", re.MULTILINE)
+_DIR_LINE: Final = re.compile(r"^\[dir\]\s+(.+)$", re.MULTILINE)
+_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
+# Not the single quotes, which are apostrophes more often.
+_QUOTED: Final = re.compile(r"[\"“`]([^\"“”`]+)[\"”`]")
+_CAPITALISED: Final = re.compile(r"\b[A-ZÀ-Þ][\w’-]*(?:\s+[A-ZÀ-Þ][\w’-]*)*")
+_WORD: Final = re.compile(r"[^\W_]{3,}")
+_FILLERS: Final = (
+    "the and for with what which this that from are was has have get set give given you your can how who why when "
+    "where does its not all any into out about tell please show return returns use uses now there here is"
+)
+_SAYS_NOTHING: Final = frozenset(_FILLERS.split())
+
+
+@frozen(kw_only=True)
+class _Plan:
+    """What to say, and what to call after it.
+
+    Attributes:
+        text: Words.
+        calls: Names and arguments.
+    """
+
+    text: str
+    calls: tuple[tuple[str, JsonObject], ...] = ()
+
+
+class Demo:
+    """The provider `demo`: nobody is talked to."""
+
+    name = NAME
+
+    def __init__(self, *, pause_seconds: float = 0.02) -> None:
+        """Take the pause between two words; `demo:fast` makes none."""
+        self._pause_seconds = pause_seconds
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say that it can do nothing special."""
+        return Capabilities()
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return nothing, which is what travels."""
+        return b""
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
+        pause_seconds = 0.0 if request.model_name == "fast" else self._pause_seconds
+        async with aclosing(_paced(respond(request), pause_seconds)) as chunks:
+            yield chunks
+
+
+async def _paced(chunks: Sequence[Chunk], pause_seconds: float) -> AsyncGenerator[Chunk, None]:
+    await trio.lowlevel.checkpoint()
+    for chunk in chunks:
+        if pause_seconds and isinstance(chunk, TextDelta):
+            await trio.sleep(pause_seconds)
+        yield chunk
+
+
+def respond(request: ModelRequest) -> list[Chunk]:
+    """Return the whole response, in word-sized chunks."""
+    plan = _plan(request)
+    calls_before = sum(
+        len(message.calls) for message in request.messages if isinstance(message, AssistantMessage)
+    )
+    draft = Draft(provider=NAME, model=request.model, attempt=request.attempt)
+    chunks: list[Chunk] = [draft.text(word) for word in re.findall(r"\S+\s*|\s+", plan.text)]
+    for number, (name, arguments) in enumerate(plan.calls, calls_before + 1):
+        started = draft.start_call(f"call_{number}", name)
+        chunks += [started, draft.arguments(started.index, encode_json(arguments).decode())]
+    usage = TokenUsage(  # made up, but by the rule by which the missing usage of others is estimated; its price is 0
+        input=sum(len(_words_of(message)) for message in request.messages) // _BYTES_PER_TOKEN,
+        output=len(plan.text) // _BYTES_PER_TOKEN,
+        estimated=True,
+    )
+    return [*chunks, UsageUpdate(usage), draft.completed("tool_use" if plan.calls else "end", usage)]
+
+
+# --- deciding
+
+
+def _plan(request: ModelRequest) -> _Plan:
+    start = _cycle_start(request.messages)
+    prompt = _words_of(request.messages[start]) if request.messages else ""
+    cycle, before = request.messages[start + 1 :], request.messages[:start]
+    tools = {} if request.tool_choice == "none" else {spec.name: spec for spec in request.tools}
+    calls = {
+        call.call_id: call
+        for message in cycle
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
+    }
+    results = [
+        (calls[result.call_id], result)
+        for message in cycle
+        if isinstance(message, ToolMessage)
+        for result in message.results
+        if result.call_id in calls
+    ]
+    plan = _after(results, tools) if results else _first(prompt, before, tools)
+    is_greeting = not any(isinstance(message, AssistantMessage) for message in request.messages)
+    return _Plan(text=(INTRODUCTION if is_greeting else "") + _steered(cycle) + plan.text, calls=plan.calls)
+
+
+def _cycle_start(messages: Sequence[Message]) -> int:
+    prompts = [
+        n
+        for n, message in enumerate(messages)
+        if isinstance(message, UserMessage) and message.origin == "prompt"
+    ]
+    return prompts[-1] if prompts else 0
+
+
+def _steered(cycle: Sequence[Message]) -> str:
+    """Quote the steers that nothing was said to yet."""
+    fresh: list[str] = []
+    for message in cycle:
+        if isinstance(message, AssistantMessage):
+            fresh.clear()
+        elif isinstance(message, UserMessage) and message.origin == "steer":
+            fresh.append(_words_of(message))
+    return "".join(f"You steered: {text}\n" for text in fresh)
+
+
+def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]) -> _Plan:
+    """Decide the first turn of a cycle."""
+    own = [spec for name, spec in sorted(tools.items()) if name not in _BUILT_IN]
+    chosen = _matching(prompt, own) or _used_last(before, own)
+    if chosen is not None:
+        call = (chosen.name, _arguments(prompt, chosen.parameters))
+        return _Plan(text=f"I will ask the tool {chosen.name}.", calls=(call,))
+    if "list_dir" in tools:
+        return _Plan(
+            text="I will look around in the working directory first.", calls=(("list_dir", {"path": "."}),)
+        )
+    asked_for = _matching(prompt, [spec for _, spec in sorted(tools.items())])
+    if (
+        asked_for is not None
+    ):  # a built-in tool by its name, such as `shell`, where there is no directory to look at
+        return _Plan(
+            text=f"I will ask the tool {asked_for.name}.",
+            calls=((asked_for.name, _arguments(prompt, asked_for.parameters)),),
+        )
+    return _Plan(text=f"You said: {_shown(prompt)}\nThere is no tool that I could use, so I can only talk.")
+
+
+def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> _Plan:
+    """Decide a turn after tools have run."""
+    names = [call.name for call, _ in results]
+    last_call, last = results[-1]
+    if last_call.name == "list_dir" and "read_file" not in names:
+        if last.is_error:
+            return _Plan(text=f"The directory could not be listed: {_shown(last.text)}")
+        chosen = _worth_reading(last.text)
+        if chosen and "read_file" in tools:
+            calls = tuple(("read_file", {"path": name}) for name in chosen)
+            return _Plan(text=f"{_counted(last.text)} I will read {_enumerated(chosen)}.", calls=calls)
+        return _Plan(text=f"{_counted(last.text)} There is nothing in it that I could read.")
+    if "read_file" in names:
+        listing = next((result.text for call, result in results if call.name == "list_dir"), "")
+        lines = [_first_line(call, result) for call, result in results if call.name == "read_file"]
+        return _Plan(text="\n".join([f"{_counted(listing)} The first lines of what I read:", *lines]))
+    quotes = [
+        f"{call.name} failed: {_shown(result.text)}"
+        if result.is_error
+        else f"{call.name} says: {_shown(result.text)}"
+        for call, result in results
+    ]
+    return _Plan(text="\n".join(quotes))
+
+
+# --- choosing a tool of the user's, and its arguments
+
+
+def _words(text: str) -> set[str]:
+    spread = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return {word.lower() for word in _WORD.findall(spread.replace("_", " "))} - _SAYS_NOTHING
+
+
+def _matching(prompt: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    """Return the tool that shares most words with the prompt, those of its name counting double; None shares none."""
+    words = _words(prompt)
+    best, most = None, 0
+    for spec in tools:
+        score = 2 * len(words & _words(spec.name)) + len(words & _words(spec.description))
+        if score > most:
+            best, most = spec, score
+    return best
+
+
+def _used_last(before: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    known = {spec.name: spec for spec in tools}
+    used = [
+        call.name
+        for message in before
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
+        if call.name in known
+    ]
+    return known[used[-1]] if used else None
+
+
+def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
+    """Fill parameters from the prompt: texts with its quoted or capitalised words, numbers with its numbers."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping):
+        return {}
+    names = (
+        _QUOTED.findall(prompt)
+        or _CAPITALISED.findall(_without_first_word(prompt))
+        or _CAPITALISED.findall(prompt)
+    )
+    numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # those in a quoted text belong to it
+    filled: dict[str, JsonValue] = {}
+    for name, parameter in properties.items():
+        must = isinstance(required, list) and name in required
+        value = _value(parameter if isinstance(parameter, Mapping) else {}, names, numbers)
+        if value is None and must:
+            value = _stand_in(parameter if isinstance(parameter, Mapping) else {}, prompt)
+        if value is not None:
+            filled[name] = value
+    return filled
+
+
+def _value(parameter: JsonObject, names: list[str], numbers: list[str]) -> JsonValue:
+    choices = parameter.get("enum")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    match _kind(parameter):
+        case "string" if names:
+            return names.pop(0).strip()
+        case "integer" if numbers:
+            return int(float(numbers.pop(0)))
+        case "number" if numbers:
+            return float(numbers.pop(0))
+        case _:
+            return None
+
+
+def _stand_in(parameter: JsonObject, prompt: str) -> JsonValue:
+    """Make a value of a kind for which the prompt has nothing."""
+    values: dict[str, JsonValue] = {
+        "string": prompt,
+        "integer": 1,
+        "number": 1,
+        "boolean": False,
+        "array": [],
+    }
+    return values.get(_kind(parameter), {})
+
+
+def _kind(parameter: JsonObject) -> str:
+    kind = parameter.get("type")
+    if isinstance(kind, list):
+        kind = next((item for item in kind if item != "null"), None)
+    variants = parameter.get("anyOf")
+    if kind is None and isinstance(variants, list):
+        kinds = [_kind(variant) for variant in variants if isinstance(variant, Mapping)]
+        kind = next((item for item in kinds if item != "null"), None)
+    return kind if isinstance(kind, str) else "string"
+
+
+def _without_first_word(prompt: str) -> str:
+    """Drop the word that is capitalised because it is the first one."""
+    return re.sub(r"^\W*\w+\W*", "", prompt)
+
+
+# --- words
+
+
+def _words_of(message: Message) -> str:
+    match message:
+        case UserMessage(content=content):
+            return " ".join(_block_words(block) for block in content)
+        case AssistantMessage():
+            return message.text
+        case ToolMessage(results=results):
+            return " ".join(result.text for result in results)
+
+
+def _block_words(block: Text | Image | FileRef) -> str:
+    match block:
+        case Text(text=text):
+            return text
+        case Image(name=name):
+            return name
+        case FileRef(path=path):
+            return path
+
+
+def _worth_reading(listing: str) -> list[str]:
+    """Return up to three names: a README first, then sources by name."""
+    names = _FILE_LINE.findall(listing)
+    readable = [name for name in names if _SOURCE.search(name) or name.lower().startswith("readme")]
+    return sorted(readable, key=lambda name: (not name.lower().startswith("readme"), name))[:_MAX_FILES]
+
+
+def _counted(listing: str) -> str:
+    return f"The directory holds {len(_DIR_LINE.findall(listing))} directories and {len(_FILE_LINE.findall(listing))} files."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _first_line(call: ToolCall, result: ToolResult) -> str:
+    path = (call.arguments or {}).get("path", "?")
+    if result.is_error:
+        return f"- {path} could not be read: {_shown(result.text)}"
+    for line in result.text.splitlines():
+        _, tab, text = line.partition("\t")
+        if tab and text.strip():
+            return f"- {path}: {_shown(text)}"
+    return f"- {path} is empty"
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"

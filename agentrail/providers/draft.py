@@ -1,0 +1,194 @@
+"""A response while it arrives: `Draft`. It makes the chunks and, from the same pieces, the message at the end.
+
+So the message of `Completed` equals what the deltas add up to, for every format. No format enters this file.
+"""
+
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Completed,
+    EffectId,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStarted,
+)
+from agentrail.core.toolbox import parse_arguments
+from agentrail.errors import ProtocolError
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    Opaque,
+    StopReason,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+)
+
+_BYTES_PER_TOKEN = 4
+_MAX_BELIEVED_TOKENS = 1_000_000_000
+_MAY_BE_EMPTY: frozenset[StopReason] = frozenset(
+    {"refused", "max_tokens", "stop_sequence", "pause", "context_window"}
+)
+
+
+class _Text:
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+
+class _Thinking:
+    __slots__ = ("pieces", "signature")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.signature: str | None = None
+
+
+class _Call:
+    __slots__ = ("call_id", "name", "pieces")
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.pieces: list[str] = []
+
+
+class Draft:
+    """Collects one response; each method returns the chunk that says what it added."""
+
+    def __init__(self, *, provider: str, model: str, attempt: EffectId) -> None:
+        """Begin a response.
+
+        Args:
+            provider: Whose thinking and opaque blocks it will hold.
+            model: The whole model string of the request.
+            attempt: The request's id; ids that the vendor left out are made from it, so the same events give the same
+                chunks, and no two requests the same ids.
+        """
+        self._provider = provider
+        self._model = model
+        self._attempt = attempt
+        self._blocks: list[_Text | _Thinking | _Call | JsonObject] = []
+        self._calls: list[_Call] = []
+        self._last: _Text | _Thinking | _Call | JsonObject | None = None
+        self._output_characters = 0
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call has begun."""
+        return bool(self._calls)
+
+    def text(self, piece: str) -> TextDelta:
+        """Add visible text."""
+        last = self._last
+        if not isinstance(last, _Text):
+            last = _Text()
+            self._add(last)
+        last.pieces.append(piece)
+        self._output_characters += len(piece)
+        return TextDelta(piece)
+
+    def thinking(self, piece: str, signature: str | None = None) -> ThinkingDelta:
+        """Add thinking, or the signature that ends it; what follows a signature is a block of its own."""
+        last = self._last
+        if not isinstance(last, _Thinking) or last.signature is not None:
+            last = _Thinking()
+            self._add(last)
+        last.pieces.append(piece)
+        last.signature = signature
+        self._output_characters += len(piece)
+        return ThinkingDelta(piece, signature)
+
+    def opaque(self, payload: JsonObject) -> None:
+        """Add a block that nobody here understands, as it came; it has no chunk."""
+        self._add(payload)
+
+    def start_call(self, call_id: str, name: str) -> ToolCallStarted:
+        """Begin a call. An id that is missing, or taken by another call of this response, is made up.
+
+        Raises:
+            ProtocolError: The vendor's move: a call of nothing.
+        """
+        if not name:
+            message = "the provider sent a tool call without a name"
+            raise ProtocolError(message)
+        index = len(self._calls)
+        if not call_id or any(call.call_id == call_id for call in self._calls):
+            call_id = f"call_{self._attempt}_{index}"
+        call = _Call(call_id, name)
+        self._calls.append(call)
+        self._add(call)
+        return ToolCallStarted(index, call_id, name)
+
+    def arguments(self, index: int, piece: str) -> ArgumentsDelta:
+        """Add to the arguments of a call."""
+        self._calls[index].pieces.append(piece)
+        self._output_characters += len(piece)
+        return ArgumentsDelta(index, piece)
+
+    def arguments_so_far(self, index: int) -> str:
+        """Return what has come of a call's arguments."""
+        return "".join(self._calls[index].pieces)
+
+    def estimate(self, request_bytes: int) -> TokenUsage:
+        """Guess the usage that the vendor did not report: four bytes per token, marked as estimated."""
+        return TokenUsage(
+            input=request_bytes // _BYTES_PER_TOKEN,
+            output=self._output_characters // _BYTES_PER_TOKEN,
+            cost_usd=None,
+            estimated=True,
+        )
+
+    def completed(self, stop_reason: StopReason, usage: TokenUsage) -> Completed:
+        """End the response.
+
+        Raises:
+            ProtocolError: The vendor's move: it said nothing at all, and gave no reason that would explain it.
+        """
+        blocks = tuple(block for block in map(self._finished, self._blocks) if block is not None)
+        if not blocks and stop_reason not in _MAY_BE_EMPTY:
+            message = f"the provider answered with nothing (stop reason {stop_reason!r}): try again"
+            raise ProtocolError(message)
+        return Completed(
+            stop_reason, AssistantMessage(content=blocks, model=self._model, stop_reason=stop_reason), usage
+        )
+
+    def _add(self, block: "_Text | _Thinking | _Call | JsonObject") -> None:
+        self._blocks.append(block)
+        self._last = block
+
+    def _finished(self, block: "_Text | _Thinking | _Call | JsonObject") -> AssistantBlock | None:
+        match block:
+            case _Text():
+                text = "".join(block.pieces)
+                return Text(text=text) if text else None
+            case _Thinking():
+                text = "".join(block.pieces)
+                if not text and block.signature is None:
+                    return None
+                return Thinking(text=text, signature=block.signature, provider=self._provider)
+            case _Call():
+                return _call(block)
+            case _:
+                return Opaque(provider=self._provider, payload=block)
+
+
+def _call(draft: _Call) -> ToolCall:
+    written = "".join(draft.pieces)
+    arguments = parse_arguments(written)
+    if isinstance(
+        arguments, str
+    ):  # a sentence for the model; the core finds it again when it judges the call
+        return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=None, malformed=written)
+    return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
+
+
+def believable(count: object) -> int | None:
+    """Return a token count; None for one that no vendor can mean."""
+    if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MAX_BELIEVED_TOKENS:
+        return count
+    return None

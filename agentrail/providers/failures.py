@@ -1,0 +1,319 @@
+"""What vendors answer when they do not answer: bodies and statuses become the typed errors, by the tables below.
+
+Pure: values in, an exception out. The text of a message is read in one place, `_OVERFLOW`, because a 400 for a prompt
+that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide.
+"""
+
+import datetime
+import email.utils
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import frozen
+
+from agentrail.errors import (
+    Authentication,
+    BadRequest,
+    ContentRefused,
+    ContextOverflow,
+    ModelNotFound,
+    Overloaded,
+    ProtocolError,
+    ProviderError,
+    RateLimited,
+    Timeout,
+)
+from agentrail.providers.json_text import decode_json, shown
+
+Kind = type[ProviderError]
+
+
+@frozen(kw_only=True)
+class Vendor:
+    """Who answers, for messages.
+
+    Attributes:
+        name: Such as `anthropic`.
+        key_help: Where the key comes from, as a half sentence: `set ANTHROPIC_API_KEY or …`.
+        secrets: The keys in use: no error text holds them, or a piece of them.
+    """
+
+    name: str
+    key_help: str
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Show the name alone."""
+        return f"Vendor({self.name!r})"
+
+
+@frozen(kw_only=True)
+class Answer:
+    """An answer that is no stream of events, complete or its beginning.
+
+    Attributes:
+        status: The HTTP status.
+        headers: With names in lower case.
+        body: As text.
+        now: The time of the answer, to which a date in `Retry-After` is compared.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+    now: datetime.datetime
+
+
+@frozen(kw_only=True)
+class _Fault:
+    """What a body says, whatever its shape.
+
+    Attributes:
+        codes: The code and the type, the more telling one first.
+        status: A status inside the body, as proxies put it there.
+        message: The vendor's words.
+    """
+
+    codes: tuple[str, ...] = ()
+    status: int | None = None
+    message: str
+
+
+_BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "insufficient_quota": Authentication,  # these two come as 429, and no waiting helps
+        "billing_hard_limit_reached": Authentication,
+        "billing_error": Authentication,
+        "authentication_error": Authentication,
+        "invalid_api_key": Authentication,
+        "permission_error": Authentication,
+        "context_length_exceeded": ContextOverflow,
+        "model_not_found": ModelNotFound,
+        "content_filter": ContentRefused,
+        "content_policy_violation": ContentRefused,
+        "rate_limit_error": RateLimited,
+        "rate_limit_exceeded": RateLimited,
+        "overloaded_error": Overloaded,
+        "timeout_error": Timeout,
+    }
+)
+"""Codes that mean the same wherever they stand, and so come before the status."""
+
+_BY_VAGUE_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "api_error": Overloaded,
+        "server_error": Overloaded,
+        "internal_server_error": Overloaded,
+        "service_unavailable": Overloaded,
+        "not_found_error": ModelNotFound,
+        "invalid_request_error": BadRequest,
+        "request_too_large": BadRequest,
+    }
+)
+"""Codes that some servers write for anything, and so come after the status: all there is for an error in a stream."""
+
+_BY_STATUS: Final[Mapping[int, Kind]] = MappingProxyType(
+    {
+        401: Authentication,
+        402: Authentication,
+        403: Authentication,
+        408: Timeout,
+        429: RateLimited,
+        500: Overloaded,
+        502: Overloaded,
+        503: Overloaded,
+        504: Overloaded,
+        529: Overloaded,
+    }
+)
+
+_OVERFLOW: Final = re.compile(
+    r"prompt is too long|maximum context length|input token count.{0,40}exceeds|exceeds? the (available )?context"
+    r"|context (length|window|size).{0,20}exceeded|input length and .{0,40}exceed context",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
+    """Make the error of an answer that was refused, or that is no stream.
+
+    Args:
+        answer: What came.
+        vendor: Who it came from.
+    """
+    fault = _fault_of_body(answer.body)
+    if fault is None:
+        kind, text = _kind_of_page(answer.status), shown(answer.body) or "nothing"
+    else:
+        kind, text = _kind(answer.status, fault), fault.message
+    said = f"{vendor.name} answered {answer.status}: {scrubbed(shown(text), vendor.secrets)}"
+    return kind(
+        said + _advice(kind, answer, vendor),
+        status=answer.status,
+        request_id=request_id_of(answer.headers),
+        retry_after_seconds=retry_after_of(answer.headers, answer.now),
+        retryable=_RETRY_HEADER.get(answer.headers.get("x-should-retry", "")),
+    )
+
+
+def failure_in_stream(event: Mapping[str, Any], vendor: Vendor) -> ProviderError | None:
+    """Make the error of an event that reports one, after a 200; None when it reports none.
+
+    Args:
+        event: The event, whole.
+        vendor: Who it came from.
+    """
+    fault = _fault_of(event)
+    if fault is None:
+        return None
+    kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
+    said = f"{vendor.name} broke off with an error: {scrubbed(shown(fault.message), vendor.secrets)}"
+    request_id = event.get("request_id")
+    return kind(said, status=fault.status, request_id=request_id if isinstance(request_id, str) else None)
+
+
+_RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
+
+
+def _kind(status: int | None, fault: _Fault) -> Kind:
+    """Judge by telling codes, then by status, then by vague codes."""
+    for code in fault.codes:
+        if code in _BY_CODE:
+            return _BY_CODE[code]
+    if status is not None and status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status in {None, 400, 413} and _OVERFLOW.search(fault.message):
+        return ContextOverflow
+    if status == 404:  # noqa: PLR2004 - a status is its own name
+        # The path is ours and fixed: what a server that speaks the format does not find there is the model.
+        return ModelNotFound
+    vague = next((_BY_VAGUE_CODE[code] for code in fault.codes if code in _BY_VAGUE_CODE), None)
+    return vague or (BadRequest if status is not None else Overloaded)
+
+
+def _kind_of_page(status: int) -> Kind:
+    """Judge an answer that is not of the format at all: a proxy's page, or another server altogether."""
+    if status < 300:  # noqa: PLR2004 - a status is its own name
+        return ProtocolError
+    return _BY_STATUS.get(status, BadRequest)
+
+
+def _advice(kind: Kind, answer: Answer, vendor: Vendor) -> str:
+    if kind is Authentication:
+        return f" ({vendor.key_help})"
+    if kind is ModelNotFound:
+        return " (look at the part of the model string after the colon)"
+    if kind is ProtocolError or answer.status == 404:  # noqa: PLR2004 - a status is its own name
+        return " (look at base_url: is there a server that speaks this format?)"
+    if 300 <= answer.status < 400:  # noqa: PLR2004 - a status is its own name
+        target = answer.headers.get("location", "elsewhere")
+        return (
+            f" (it redirects to {shown(target)}, which is not followed, because the key would travel along)"
+        )
+    return ""
+
+
+# --- reading bodies
+
+
+def _fault_of_body(body: str) -> _Fault | None:
+    try:
+        value = decode_json(body)
+    except ProtocolError:
+        return None
+    return _fault_of(value) if isinstance(value, dict) else None
+
+
+def _fault_of(body: Mapping[str, Any]) -> _Fault | None:
+    """Find the fault in any of the shapes in use: `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`."""
+    inner = body.get("error")
+    if isinstance(inner, str) and inner:
+        return _Fault(message=inner)
+    if isinstance(inner, Mapping) and inner:
+        return _fault_in(inner)
+    if body.get("object") == "error":
+        return _fault_in(body)
+    return None
+
+
+def _fault_in(inner: Mapping[str, Any]) -> _Fault:
+    code, kind, message = inner.get("code"), inner.get("type"), inner.get("message")
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
+    return _Fault(
+        codes=tuple(text for text in (code, kind) if isinstance(text, str) and not text.isdecimal()),
+        status=number if number is not None and 300 <= number < 600 else None,  # noqa: PLR2004 - a status
+        message=message if isinstance(message, str) and message else "no message",
+    )
+
+
+# --- reading headers
+
+
+def request_id_of(headers: Mapping[str, str]) -> str | None:
+    """Find the vendor's own id of the request, for its support."""
+    return headers.get("request-id") or headers.get("x-request-id")
+
+
+def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float | None:
+    """Read how long the vendor asks to wait, in seconds; None when it does not say, or says nonsense.
+
+    Args:
+        headers: With names in lower case.
+        now: What a date is compared to.
+    """
+    precise = _number(headers.get("retry-after-ms"))
+    if precise is not None:
+        return precise / 1000
+    text = headers.get("retry-after") or headers.get("llm_provider-retry-after")  # the latter through LiteLLM
+    seconds = _number(text)
+    if seconds is not None or text is None:
+        return seconds
+    try:
+        until = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=datetime.UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+# --- keys
+
+_LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai|AIza)[-_]?[\w*.\-]{6,}")
+_WORD: Final = re.compile(r"[^\s'\",;:()\[\]{}<>]+")
+_TELLING_CHARACTERS: Final = 4
+_MIN_SECRET: Final = 8
+
+
+def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
+    """Take keys out of a text, and the pieces of keys that vendors echo: `sk-ab***yz`.
+
+    Args:
+        text: Fit to be shown otherwise.
+        secrets: The keys in use. One of less than eight characters is no secret, and every text would hold it.
+    """
+    for secret in secrets:
+        if len(secret) >= _MIN_SECRET:
+            text = text.replace(secret, "[key]")
+            begin, end = secret[:_TELLING_CHARACTERS], secret[-_TELLING_CHARACTERS:]
+            text = _WORD.sub(
+                lambda word, begin=begin, end=end: _without_piece(word[0], begin, end),  # type: ignore[misc]
+                text,
+            )
+    return _LOOKS_LIKE_A_KEY.sub("[key]", text)
+
+
+def _without_piece(word: str, begin: str, end: str) -> str:
+    # Only a word with a gap in it: others may begin like the key by chance, and hold nothing of the rest.
+    has_gap = "*" in word or "…" in word or "..." in word
+    return "[key]" if has_gap and (word.startswith(begin) or word.rstrip(".").endswith(end)) else word

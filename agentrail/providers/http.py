@@ -1,0 +1,391 @@
+"""HTTP: the one module that knows the HTTP library. No wire format of a vendor enters this file.
+
+Its successor keeps the interface, so that a change of library is a change of this file. `HttpClients` belongs to one
+supervisor; it has a pooled client per origin, because scans of a pool grow with its streams, and one TLS context for
+all of them, because making one costs milliseconds. Both are made on first use: who only runs `demo` pays for neither.
+"""
+
+import codecs
+import datetime
+import ipaddress
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from types import MappingProxyType, TracebackType
+from typing import Final, Self, cast
+from urllib.parse import urlsplit
+
+import httpx
+import httpx_sse
+import structlog
+import trio
+from attrs import field, frozen
+
+from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
+from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
+
+MAX_EVENT_BYTES: Final = 4 << 20
+MAX_RESPONSE_BYTES: Final = 64 << 20
+_MAX_REFUSAL_BYTES: Final = 64 << 10  # of a body that only becomes an error text
+
+# No limit to connections: the default of 100 would make the 101st session wait. No read timeout: whether a stream
+# that went silent is given up is decided by the session, and until the first chunk there is a deadline of our own.
+_TIMEOUT: Final = httpx.Timeout(connect=10, read=None, write=30, pool=30)
+_LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60)
+_CLOSING_SECONDS: Final = 2.0
+
+
+@frozen(kw_only=True)
+class Post:
+    """One request, complete.
+
+    Attributes:
+        url: Where it goes.
+        headers: All that we set; the key is among them.
+        body: JSON, encoded.
+        vendor: Who answers, for error texts.
+        verify: As in `ProviderOptions`.
+        trust_env: As in `ProviderOptions`.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    vendor: Vendor
+    verify: bool | str = True
+    trust_env: bool = True
+
+
+@frozen(kw_only=True)
+class HttpStatistics:
+    """What the clients of a supervisor are doing.
+
+    Attributes:
+        origins: The servers that have a client, sorted.
+        requests: How many were sent, answered or not.
+        open_responses: How many are being read now; each holds a connection.
+    """
+
+    origins: tuple[str, ...]
+    requests: int
+    open_responses: int
+
+
+class HttpClients:
+    """The HTTP clients of one supervisor. Leaving the block, or `aclose`, closes every connection."""
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str, bool | str, bool], httpx.AsyncClient] = {}
+        self._contexts: dict[bool | str, ssl.SSLContext] = {}
+        self._requests = 0
+        self._open_responses = 0
+        self._has_warned = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        """Show what `statistics` says."""
+        return f"HttpClients({self.statistics()!r})"
+
+    async def __aenter__(self) -> Self:
+        """Do nothing yet: clients are made when they are needed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections; again if you like.
+
+        Cancellation: Shielded, for two seconds at most; what is not closed politely by then is closed all the same.
+        """
+        self._is_closed = True
+        with trio.move_on_after(_CLOSING_SECONDS, shield=True):
+            while self._clients:
+                _, client = self._clients.popitem()
+                await client.aclose()
+        await trio.lowlevel.checkpoint()
+
+    def statistics(self) -> HttpStatistics:
+        """Say what is going on."""
+        return HttpStatistics(
+            origins=tuple(sorted({origin for origin, _, _ in self._clients})),
+            requests=self._requests,
+            open_responses=self._open_responses,
+        )
+
+    @asynccontextmanager
+    async def open_events(self, post: Post, *, deadline: float) -> AsyncIterator[AsyncIterator[str]]:
+        """Send a request; the iterator gives the data of each event of the answer.
+
+        An answer that is one JSON document is given as one event, because that is how some servers report an error,
+        or answer who asked for a stream.
+
+        Args:
+            post: The request.
+            deadline: When the answer must have begun, on Trio's clock.
+
+        Raises:
+            ProviderError: On entering or while iterating: no connection, a broken one, a refusal, or no stream.
+
+        Cancellation: Leaving the block, by whatever way, closes the connection or gives it back.
+        """
+        client = self._client_for(post)
+        self._requests += 1
+        self._open_responses += 1
+        try:
+            request = client.build_request("POST", post.url, headers=dict(post.headers), content=post.body)
+            request.stream = _Body(post.body)
+            with _translated(post.vendor), _answered_by(deadline, post.vendor):
+                response = await client.send(request, stream=True)
+            try:
+                async with aclosing(_events(response, post.vendor)) as events:
+                    yield events
+            finally:
+                await response.aclose()
+        finally:
+            self._open_responses -= 1
+
+    async def get_text(self, url: str, *, headers: Mapping[str, str], vendor: Vendor) -> str:
+        """Fetch a document, such as a list of models, and return its text.
+
+        Args:
+            url: Where it is.
+            headers: All that we set; the key is among them.
+            vendor: Who answers, for error texts.
+
+        Raises:
+            ProviderError: No connection, a broken one, or any answer but 200.
+
+        Cancellation: Closes the connection. There is no time limit but the caller's.
+        """
+        client = self._client_for(Post(url=url, headers=headers, body=b"", vendor=vendor))
+        self._requests += 1
+        with _translated(vendor):
+            async with client.stream("GET", url, headers=dict(headers)) as response:
+                body = (await _read(response, MAX_RESPONSE_BYTES + 1)).decode("utf-8", "replace")
+        if response.status_code != httpx.codes.OK:
+            raise failure_of(_answer(response, body), vendor)
+        return body
+
+    def _client_for(self, post: Post) -> httpx.AsyncClient:
+        if self._is_closed:
+            message = "the HTTP clients are closed: the supervisor that they belong to has ended"
+            raise trio.ClosedResourceError(message)
+        parts = urlsplit(post.url)
+        self._warn_of_plain_text(parts.scheme, parts.hostname or "", post)
+        key = (f"{parts.scheme}://{parts.netloc}", post.verify, post.trust_env)
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = httpx.AsyncClient(
+                verify=self._context(post.verify),
+                trust_env=post.trust_env,
+                limits=_LIMITS,
+                timeout=_TIMEOUT,
+                follow_redirects=False,  # a key must not travel to another host
+            )
+        return client
+
+    def _context(self, verify: bool | str) -> ssl.SSLContext:  # noqa: FBT001 - the option's own shape
+        context = self._contexts.get(verify)
+        if context is None:
+            context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+            if verify is False:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._contexts[verify] = context
+        return context
+
+    def _warn_of_plain_text(self, scheme: str, host: str, post: Post) -> None:
+        if scheme == "http" and post.vendor.secrets and not self._has_warned and not _is_loopback(host):
+            self._has_warned = True
+            structlog.get_logger(__name__).warning(
+                "a key travels unencrypted: use https:// or an address of this machine", host=host
+            )
+
+
+class _Body(httpx.AsyncByteStream):
+    """A body that is no generator: the library's own would wait for the garbage collector after a cancelled write."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# --- reading an answer
+
+
+async def _events(response: httpx.Response, vendor: Vendor) -> AsyncGenerator[str, None]:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    with _translated(vendor):
+        if response.status_code == httpx.codes.OK and kind == "text/event-stream":
+            metered = _Metered(response)
+            # The event source reads two members of a response, and ours has both.
+            source = httpx_sse.EventSource(cast("httpx.Response", metered))
+            async with aclosing(metered), aclosing(source.aiter_sse()) as events:
+                async for event in events:
+                    metered.begin_event()
+                    if event.data:
+                        yield event.data
+        elif response.status_code == httpx.codes.OK and kind == "application/json":
+            yield (await _read(response, MAX_RESPONSE_BYTES + 1)).decode("utf-8", "replace")
+        else:
+            body = (await _read(response, _MAX_REFUSAL_BYTES)).decode("utf-8", "replace")
+            raise failure_of(_answer(response, body), vendor)
+
+
+def _answer(response: httpx.Response, body: str) -> Answer:
+    return Answer(
+        status=response.status_code,
+        headers=MappingProxyType({name.lower(): text for name, text in response.headers.items()}),
+        body=body,
+        now=datetime.datetime.now(datetime.UTC),
+    )
+
+
+async def _read(response: httpx.Response, max_bytes: int) -> bytes:
+    """Read a body, or its beginning when it is longer; a whole answer that is too long is refused."""
+    body = bytearray()
+    async with _open_pieces(response) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MAX_RESPONSE_BYTES:
+                message = f"the answer is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
+                raise ProtocolError(message)
+            if len(body) >= max_bytes:
+                break
+    return bytes(body[:max_bytes])
+
+
+@asynccontextmanager
+async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Give a body in pieces; leaving early closes the connection.
+
+    The library nests generators that do not close each other: left early, the inner ones would wait for the garbage
+    collector, which may come at any time and in any task. Read on from a closed connection, they all end at once.
+    """
+    pieces = response.aiter_bytes()
+    try:
+        yield pieces
+    finally:
+        await response.aclose()
+        with suppress(httpx.HTTPError, httpx.StreamError):
+            async for _ in pieces:
+                pass
+
+
+class _Metered:
+    """A response that stops a stream which would fill the memory, and reads it as UTF-8 whatever its header says."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.headers = response.headers
+        self._texts = self._read(response)
+        self._since_event_bytes = 0
+
+    def begin_event(self) -> None:
+        """Note that an event was complete."""
+        self._since_event_bytes = 0
+
+    def aiter_text(self) -> AsyncIterator[str]:
+        return self._texts
+
+    async def aclose(self) -> None:
+        """Stop reading; the event source does not close what it reads from."""
+        await self._texts.aclose()
+
+    async def _read(self, response: httpx.Response) -> AsyncGenerator[str, None]:
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        total_bytes = 0
+        async with _open_pieces(response) as pieces:
+            async for piece in pieces:
+                total_bytes += len(piece)
+                self._since_event_bytes += len(piece)
+                if self._since_event_bytes > MAX_EVENT_BYTES:
+                    message = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes: it is given up"
+                    raise ProtocolError(message)
+                if total_bytes > MAX_RESPONSE_BYTES:
+                    message = f"the stream is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
+                    raise ProtocolError(message)
+                if text := decoder.decode(piece):
+                    yield text
+
+
+# --- foreign exceptions, translated once
+
+_TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], str]]] = MappingProxyType(
+    {
+        httpx.ConnectTimeout: (Timeout, "did not accept the connection in time"),
+        httpx.WriteTimeout: (Timeout, "did not take the request in time"),
+        httpx.TimeoutException: (Timeout, "took too long"),
+        httpx.ConnectError: (Transport, "cannot be reached (is base_url right, and the server running?)"),
+        httpx.ProxyError: (Transport, "cannot be reached through the proxy"),
+        httpx.DecodingError: (ProtocolError, "sent what its content-encoding does not say"),
+        httpx.HTTPError: (Transport, "lost the connection before the answer was complete"),
+    }
+)
+"""From the special to the general; the first that fits counts."""
+
+
+@contextmanager
+def _translated(vendor: Vendor) -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPError as error:
+        # Not chained: the original carries the request, and with it the key, to whoever logs what is chained.
+        raise _translate(error, vendor) from None
+
+
+def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
+    kind, words = next(entry for foreign, entry in _TRANSLATION.items() if isinstance(error, foreign))
+    detail = scrubbed(str(error), vendor.secrets) or type(error).__name__
+    if _is_bad_certificate(error):
+        # The same certificate comes next time.
+        return Transport(f"{vendor.name} showed a certificate that is not trusted: {detail}", retryable=False)
+    return kind(f"{vendor.name} {words}: {detail}")
+
+
+def _is_bad_certificate(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextmanager
+def _answered_by(deadline: float, vendor: Vendor) -> Iterator[None]:
+    """Turn a deadline into the error of a provider. For a single await: nothing may be yielded inside."""
+    try:
+        with trio.fail_at(deadline):
+            yield
+    except trio.TooSlowError:
+        message = f"{vendor.name} did not begin to answer in time: raise the option 'timeout', or try again"
+        raise Timeout(message) from None
+
+
+async def next_before(events: AsyncIterator[str], deadline: float, vendor: Vendor) -> str | None:
+    """Wait for the next event; None at the end of the stream.
+
+    Raises:
+        Timeout: The vendor's move: the deadline, on Trio's clock, is over.
+    """
+    with _answered_by(deadline, vendor):
+        return await anext(events, None)

@@ -1,0 +1,235 @@
+"""The stream of Chat Completions, event by event: `ChatStream`. Pure; no network and no clock enters this file.
+
+Many servers speak this format, each with an accent. What is tolerated is written where it is tolerated, and each has a
+transcript in `tests/wire/openai_chat`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
+from agentrail.core.toolbox import parse_arguments
+from agentrail.errors import Transport
+from agentrail.messages import StopReason, TokenUsage
+from agentrail.providers.draft import Draft, believable
+from agentrail.providers.failures import Vendor, failure_in_stream
+from agentrail.providers.json_text import decode_object, encode_json
+
+_STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
+    {
+        "stop": "end",
+        "tool_calls": "tool_use",
+        "function_call": "tool_use",
+        "length": "max_tokens",
+        "content_filter": "refused",
+    }
+)
+
+
+class _Slot:
+    """A call that is being assembled. It starts, for the outside, when its name is complete."""
+
+    __slots__ = ("index", "name", "wire_id")
+
+    def __init__(self) -> None:
+        self.index: int | None = None  # in the draft, once started
+        self.name = ""
+        self.wire_id = ""
+
+
+class ChatStream:
+    """Understands one response. Feed it the data of each event, then close it."""
+
+    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
+        """Begin a response.
+
+        Args:
+            model: The whole model string of the request.
+            attempt: The request's id.
+            vendor: Who answers, for error texts.
+            request_bytes: The size of the request's body, for an estimate where no usage is reported.
+        """
+        self._draft = Draft(provider="openai-chat", model=model, attempt=attempt)
+        self._vendor = vendor
+        self._request_bytes = request_bytes
+        self._slots: dict[object, _Slot] = {}  # by the wire's index
+        self._slot: _Slot | None = None  # the one that grew last
+        self._finish_reason: str | None = None
+        self._was_refused = False
+        self._usage: TokenUsage | None = None
+        self._is_finished = False
+        self.ignored_events = 0
+        """How many events came after the terminal, or said nothing that is known here."""
+
+    def feed(self, data: str) -> list[Chunk]:
+        """Understand the data of one event.
+
+        Raises:
+            ProviderError: The vendor's move: the event is an error, or none of this format.
+        """
+        if self._is_finished:
+            self.ignored_events += 1
+            return []
+        if data.startswith("[DONE]"):
+            return [*self._start_waiting(), self._completed()]
+        event = decode_object(data)
+        if event.get("error") or event.get("object") == "error":
+            failure = failure_in_stream(event, self._vendor)
+            if failure is not None:
+                raise failure
+        chunks: list[Chunk] = []
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict):
+            # `message` is a whole completion where a stream was asked for.
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, dict):
+                self._delta(delta, chunks)
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self._finish_reason = reason
+                chunks += self._start_waiting()
+        usage = event.get("usage")
+        if isinstance(usage, dict):
+            self._take_usage(usage, chunks)
+        elif choice is None:
+            self.ignored_events += 1  # an empty list of choices is somebody's heartbeat
+        return chunks
+
+    def close(self) -> list[Chunk]:
+        """Say what the end of the stream means. Several servers leave `[DONE]` out; none leaves out the reason.
+
+        Raises:
+            Transport: The vendor's move: the stream ended before the response did.
+        """
+        if self._is_finished:
+            return []
+        if self._finish_reason is None:
+            message = f"{self._vendor.name} closed the stream before the answer was complete"
+            raise Transport(message)
+        return [*self._start_waiting(), self._completed()]
+
+    def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
+        content = delta.get("content")
+        if content and isinstance(content, str):  # first, because nearly every delta is this one
+            chunks.append(self._draft.text(content))
+            if len(delta) == 1:
+                return
+        elif isinstance(content, list):  # parts, as in a request
+            texts = [part.get("text") for part in content if isinstance(part, dict)]
+            chunks.extend(self._draft.text(text) for text in texts if text and isinstance(text, str))
+        thoughts = delta.get("reasoning_content") or delta.get("reasoning")
+        if thoughts and isinstance(thoughts, str):
+            chunks.append(self._draft.thinking(thoughts))
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._was_refused = True
+            chunks.append(self._draft.text(refusal))
+        calls = delta.get("tool_calls")
+        if isinstance(calls, list):
+            for part in calls:
+                if isinstance(part, dict):
+                    self._call_part(part, chunks)
+
+    # --- calls
+
+    def _call_part(self, part: dict[str, Any], chunks: list[Chunk]) -> None:
+        function = part.get("function")
+        if not isinstance(function, dict):
+            function = {}
+        wire_id = (
+            part.get("id") if isinstance(part.get("id"), str) else ""
+        )  # numbers are no ids: one is made up
+        name = function.get("name") if isinstance(function.get("name"), str) else ""
+        arguments = function.get("arguments")
+        slot = self._slot_for(part.get("index"), wire_id or "", name or "", chunks)
+        if slot.index is None:
+            slot.wire_id = slot.wire_id or wire_id or ""
+            if name and name != slot.name:  # repeated by some, in pieces by others
+                slot.name += name
+        if arguments in (None, "", {}):
+            return
+        if not isinstance(arguments, str):  # an object instead of its text
+            arguments = encode_json(arguments).decode()
+        index = self._start(slot, chunks)
+        chunks.append(self._draft.arguments(index, arguments))
+
+    def _slot_for(self, index: object, wire_id: str, name: str, chunks: list[Chunk]) -> _Slot:
+        """Find the call that a part belongs to: by index, unless id or name say that another one begins."""
+        key = index if isinstance(index, int) else None
+        slot = self._slots.get(key) if key is not None else self._slot
+        if slot is None or self._begins_anew(slot, wire_id, name):
+            chunks += self._start_waiting()
+            slot = self._slots[key] = _Slot()
+        self._slot = slot
+        return slot
+
+    def _begins_anew(self, slot: _Slot, wire_id: str, name: str) -> bool:
+        if wire_id and slot.wire_id:
+            return wire_id != slot.wire_id  # some servers write index 0 for every parallel call
+        # Without ids: a name again, after arguments that are complete, is the next call.
+        return (
+            bool(name)
+            and slot.index is not None
+            and not isinstance(parse_arguments(self._draft.arguments_so_far(slot.index)), str)
+        )
+
+    def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
+        if slot.index is None:
+            started = self._draft.start_call(slot.wire_id, slot.name)
+            slot.index = started.index
+            chunks.append(started)
+        return slot.index
+
+    def _start_waiting(self) -> list[Chunk]:
+        """Start the call whose name could still have grown, and which had no arguments until now."""
+        chunks: list[Chunk] = []
+        for slot in self._slots.values():
+            self._start(slot, chunks)
+        return chunks
+
+    # --- the end
+
+    def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
+        taken = _usage(usage)
+        if taken is None:
+            taken = self._draft.estimate(self._request_bytes)
+        if taken != self._usage:  # some servers repeat it with every chunk
+            self._usage = taken
+            chunks.append(UsageUpdate(taken))
+
+    def _completed(self) -> Completed:
+        self._is_finished = True
+        usage = self._usage or self._draft.estimate(self._request_bytes)
+        return self._draft.completed(self._stop_reason(), usage)
+
+    def _stop_reason(self) -> StopReason:
+        if self._was_refused:
+            return "refused"
+        # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and nobody knows why.
+        reason = _STOP_REASONS.get(self._finish_reason or "", "other")
+        if reason in {"end", "other"} and self._draft.has_calls:
+            return "tool_use"
+        if reason == "tool_use" and not self._draft.has_calls:
+            return "end"
+        return reason
+
+
+def _usage(usage: dict[str, Any]) -> TokenUsage | None:
+    """Read a usage; None when its totals are not to be believed."""
+    read, written = believable(usage.get("prompt_tokens")), believable(usage.get("completion_tokens"))
+    if read is None or written is None:
+        return None
+    of_input, of_output = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cached = believable(of_input.get("cached_tokens")) if isinstance(of_input, dict) else None
+    cache_write = believable(of_input.get("cache_write_tokens")) if isinstance(of_input, dict) else None
+    reasoning = believable(of_output.get("reasoning_tokens")) if isinstance(of_output, dict) else None
+    return TokenUsage(
+        input=read,
+        output=written,
+        cache_read=cached or 0,
+        cache_write=cache_write or 0,
+        reasoning=reasoning or 0,
+        cost_usd=None,
+    )

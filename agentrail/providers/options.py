@@ -1,0 +1,235 @@
+"""The options of a provider: `ProviderOptions`, parsed from the mapping that people write. No default of a vendor here.
+
+An option stands in this file when a provider honours it, and not before: an option that is accepted and ignored is a
+lie. What the session decides (retries, stalls, prices) is no option of a provider.
+"""
+
+import difflib
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from agentrail.errors import OptionError
+
+KeySource: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function that is called for each request and returns or awaits one."""
+
+Reasoning: TypeAlias = Literal["off", "low", "medium", "high"] | int
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_WORDS: Final = ("off", "low", "medium", "high")
+
+
+@frozen(kw_only=True)
+class ProviderOptions:
+    """What a provider may be told. Unset means: not sent, because some models refuse even a default.
+
+    Attributes:
+        api_key: A key, or a function (sync or async) that is called for each request. Never shown.
+        base_url: Where the server is, without a slash at the end; None for the vendor's own.
+        headers: Added to ours; a value of None removes one.
+        timeout: Seconds until the first chunk.
+        temperature: As the vendor defines it.
+        top_p: As the vendor defines it.
+        stop: Texts that end the answer.
+        max_output_tokens: A bound for the answer; the smaller of this and the session's holds.
+        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens where the format knows one.
+        tool_choice: `auto`, `none`, `required`, or the name of a tool; what a request withholds stays withheld.
+        extra_body: Members of the body, put in last, verbatim.
+        verify: False to take any certificate, or the path of a file with certificate authorities.
+        trust_env: Whether the proxy variables of the environment count.
+    """
+
+    api_key: KeySource | None = field(default=None, repr=False)
+    base_url: str | None = None
+    headers: Mapping[str, str | None] = field(default=_NOTHING, repr=False)  # people put keys in here too
+    timeout: float = 600.0
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    tool_choice: str = "auto"
+    extra_body: Mapping[str, Any] = _NOTHING
+    verify: bool | str = True
+    trust_env: bool = True
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> "ProviderOptions":
+        """Read the mapping that `provider_opts` is. A value of None is the same as no value.
+
+        Raises:
+            OptionError: Your move: unknown names and unfit values, all of them at once, with the nearest name.
+        """
+        faults: list[str] = []
+        values: dict[str, Any] = {}
+        for name, value in options.items():
+            rule = _RULES.get(name)
+            if rule is None:
+                faults.append(_unknown(name))
+            elif value is not None:
+                fault = rule(value)
+                if fault is None:
+                    values[name] = _TIDY.get(name, _same)(value)
+                else:
+                    faults.append(f"provider option {name!r}: {fault}")
+        if faults:
+            raise OptionError(faults)
+        return cls(**values)
+
+
+def _unknown(name: object) -> str:
+    near = difflib.get_close_matches(str(name), _RULES, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
+    return f"provider option {name!r} does not exist: {hint}"
+
+
+def _got(expected: str, value: object) -> str:
+    return f"expected {expected}, got {value!r}"
+
+
+# --- the rules: each returns what is wrong, or None. A key is never part of what they return.
+
+
+def _key(value: object) -> str | None:
+    if isinstance(value, str):
+        if not value.strip():
+            return "expected a key, got an empty text: leave the option out where no key is needed"
+        return (
+            None
+            if value.strip().isascii() and value.strip().isprintable()
+            else "the key has characters no header can carry"
+        )
+    return (
+        None
+        if callable(value)
+        else f"expected a text or a function that returns one, got {type(value).__name__}"
+    )
+
+
+def _base_url(value: object) -> str | None:
+    if not isinstance(value, str):
+        return f"expected an address such as 'http://127.0.0.1:8080/v1', got {type(value).__name__}"
+    try:
+        parts = urlsplit(value.strip())
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError as error:
+        return f"this is no address: {error}"
+    if parts.username is not None or parts.password is not None:
+        return "an address must hold no credentials: put the key into 'api_key'"  # and so it is not repeated here
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
+        return _got("an address with http:// or https:// and a host", value)
+    if parts.query or parts.fragment or not value.strip().isprintable():
+        return _got("an address without a query and without a fragment", value)
+    return None
+
+
+def _headers(value: object) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"expected a mapping of header names to texts, got {type(value).__name__}"
+    for name, text in value.items():
+        if not (
+            isinstance(name, str) and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+        ):
+            return f"{name!r} is no header name"
+        if text is not None and not (isinstance(text, str) and text.isascii() and text.isprintable()):
+            return f"the header {name!r} must be a printable ASCII text, or None to remove it"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(low: float, high: float) -> Callable[[Any], str | None]:
+    def rule(value: Any) -> str | None:
+        fits = _is_number(value) and low <= value <= high
+        return None if fits else _got(f"a number from {low:g} to {high:g}", value)
+
+    return rule
+
+
+def _seconds(value: Any) -> str | None:
+    return (
+        None if _is_number(value) and 0 < value < float("inf") else _got("a number of seconds above 0", value)
+    )
+
+
+def _tokens(value: Any) -> str | None:
+    fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return None if fits else _got("a number of tokens above 0", value)
+
+
+def _stop(value: object) -> str | None:
+    texts = [value] if isinstance(value, str) else value
+    fits = isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts)
+    return None if fits else _got("a text or a list of texts, none of them empty", value)
+
+
+def _reasoning(value: object) -> str | None:
+    if isinstance(value, str):
+        return None if value in _WORDS else _got("off, low, medium, high or a number of tokens", value)
+    return _tokens(value)
+
+
+def _tool_choice(value: object) -> str | None:
+    return (
+        None
+        if isinstance(value, str) and value
+        else _got("auto, none, required or the name of a tool", value)
+    )
+
+
+def _extra_body(value: object) -> str | None:
+    fits = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+    return None if fits else f"expected a mapping with texts as keys, got {type(value).__name__}"
+
+
+def _verify(value: object) -> str | None:
+    fits = isinstance(value, bool) or (isinstance(value, str) and value)
+    return None if fits else _got("True, False or the path of a file with certificate authorities", value)
+
+
+def _flag(value: object) -> str | None:
+    return None if isinstance(value, bool) else _got("True or False", value)
+
+
+_RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
+    {
+        "api_key": _key,
+        "base_url": _base_url,
+        "headers": _headers,
+        "timeout": _seconds,
+        "temperature": _number(0, 2),
+        "top_p": _number(0, 1),
+        "stop": _stop,
+        "max_output_tokens": _tokens,
+        "reasoning": _reasoning,
+        "tool_choice": _tool_choice,
+        "extra_body": _extra_body,
+        "verify": _verify,
+        "trust_env": _flag,
+    }
+)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value  # keys read from a file end in a newline
+
+
+_TIDY: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "api_key": _stripped,
+        "base_url": lambda value: value.strip().rstrip("/"),
+        "headers": lambda value: MappingProxyType({name.lower(): text for name, text in value.items()}),
+        "stop": lambda value: (value,) if isinstance(value, str) else tuple(value),
+        "extra_body": lambda value: MappingProxyType(dict(value)),
+    }
+)

@@ -1,0 +1,80 @@
+"""A stream of chunks from a request and a reader: the piece that all wire formats share. No format enters this file."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final, Protocol
+
+import trio
+
+from agentrail.core.request import Chunk, Completed
+from agentrail.errors import ProviderError
+from agentrail.providers.http import HttpClients, Post, next_before
+
+_DRAIN_SECONDS: Final = 0.25
+
+
+class Reader(Protocol):
+    """The pure half of a provider that understands its stream: fed with each event, closed when there are no more."""
+
+    def feed(self, data: str) -> list[Chunk]:
+        """Understand the data of one event; after the terminal chunk nothing comes any more."""
+        ...
+
+    def close(self) -> list[Chunk]:
+        """Say what the end of the stream means: nothing more, a last chunk, or `Transport`."""
+        ...
+
+
+@asynccontextmanager
+async def open_chunks(
+    http: HttpClients, post: Post, reader: Reader, *, within_seconds: float
+) -> AsyncIterator[AsyncIterator[Chunk]]:
+    """Open the stream of one response.
+
+    Args:
+        http: The clients of the supervisor.
+        post: The request.
+        reader: Fresh.
+        within_seconds: Until the first chunk.
+
+    Raises:
+        ProviderError: On entering or while iterating, once.
+
+    Cancellation: Leaving the block, by whatever way, closes the connection.
+    """
+    deadline = trio.current_time() + within_seconds
+    async with (
+        http.open_events(post, deadline=deadline) as events,
+        aclosing(_chunks(events, post, reader, deadline)) as chunks,
+    ):
+        yield chunks
+
+
+async def _chunks(
+    events: AsyncIterator[str], post: Post, reader: Reader, deadline: float
+) -> AsyncGenerator[Chunk, None]:
+    chunks: list[Chunk] = []
+    while not chunks:
+        data = await next_before(events, deadline, post.vendor)
+        chunks = reader.close() if data is None else reader.feed(data)
+    for chunk in chunks:
+        yield chunk
+    if not _has_terminal(chunks):
+        async for data in events:
+            chunks = reader.feed(data)
+            for chunk in chunks:
+                yield chunk
+            if _has_terminal(chunks):
+                break
+        else:
+            for chunk in reader.close():
+                yield chunk
+    # The end of the body is on its way, and only a connection that was read to its end can serve the next request.
+    # The response is complete: whatever goes wrong now is not its failure.
+    with suppress(ProviderError), trio.move_on_after(_DRAIN_SECONDS):
+        async for data in events:
+            reader.feed(data)
+
+
+def _has_terminal(chunks: list[Chunk]) -> bool:
+    return bool(chunks) and type(chunks[-1]) is Completed

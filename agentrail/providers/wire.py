@@ -1,0 +1,100 @@
+"""What the projections of all formats share: ids, names and arguments that a vendor takes, bodies joined from parts.
+
+Pure. What only one format does stands in its own file.
+"""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from agentrail.core.request import ModelRequest
+from agentrail.errors import Authentication
+from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock
+from agentrail.providers.json_text import encode_json
+from agentrail.providers.options import ProviderOptions
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")  # 40 is the strictest vendor's bound
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_NAME: Final = 64
+
+
+def wire_id(call_id: str) -> str:
+    """Return an id that every vendor takes: the same for the call and its result, another for another call."""
+    if _ID.fullmatch(call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def wire_name(name: str) -> str:
+    """Return a tool's name as every vendor takes it; a model may have called something that is no name at all."""
+    return _NOT_IN_A_NAME.sub("_", name)[:_MAX_NAME] or "_"
+
+
+def wire_arguments(call: ToolCall) -> JsonObject:
+    """Return the arguments of a call as an object, which every vendor wants back; the model still sees what it wrote."""
+    return {"_malformed_arguments": call.malformed or ""} if call.arguments is None else call.arguments
+
+
+def spoken(block: UserBlock) -> str | None:
+    """Return what a block says in words; None for a picture."""
+    match block:
+        case Text(text=text):
+            return text
+        case FileRef(path=path):
+            return f"[file: {path}]"
+        case Image():
+            return None
+
+
+def joined_object(members: Mapping[str, bytes], extra: Mapping[str, object]) -> bytes:
+    """Join encoded members into a body; those of `extra_body` come last and win."""
+    every = {**members, **{name: encode_json(value) for name, value in extra.items()}} if extra else members
+    return b"{" + b",".join(b'"%b":%b' % (_quoted(name), value) for name, value in every.items()) + b"}"
+
+
+def _quoted(name: str) -> bytes:
+    return encode_json(name)[1:-1]
+
+
+def output_bound(request: ModelRequest, options: ProviderOptions) -> int | None:
+    """Return the smaller of the bounds that the session and the options set; None when neither does."""
+    bounds = [bound for bound in (request.max_output_tokens, options.max_output_tokens) if bound is not None]
+    return min(bounds, default=None)
+
+
+def chosen_tool(request: ModelRequest, options: ProviderOptions) -> str:
+    """Return `auto`, `none`, `required` or a tool's name: what the request withholds stays withheld."""
+    return options.tool_choice if request.tool_choice == "auto" else request.tool_choice
+
+
+async def current_key(options: ProviderOptions, *, missing: str | None) -> str | None:
+    """Return the key for a request, asking the function where it is one.
+
+    Args:
+        options: With the key, or without.
+        missing: The message when there is none; None where none is needed.
+
+    Raises:
+        Authentication: Your move: there is no key, or the function returned none that could be sent.
+    """
+    source = options.api_key
+    key = source() if callable(source) else source
+    if inspect.isawaitable(key):
+        key = await key
+    if key is None:
+        if missing is not None:
+            raise Authentication(missing)
+        return None
+    tidy = str(key).strip()
+    if not (tidy and tidy.isascii() and tidy.isprintable()):
+        message = "the function in 'api_key' returned no key that a header can carry: expected a printable ASCII text"
+        raise Authentication(message)
+    return tidy
+
+
+def merged_headers(ours: Mapping[str, str], options: ProviderOptions) -> dict[str, str]:
+    """Add the headers of the options to ours; None removes one."""
+    every: dict[str, str | None] = {**ours, **options.headers}
+    return {name: text for name, text in every.items() if text is not None}

@@ -1,0 +1,43 @@
+"""Tools: functions that a model may call.
+
+- `agentrail.abc.Tool` is the port; `@tool` in `function.py` makes one of a function, a class with its members is one.
+- The built-in tools stand one to a file. Each works on the sandbox of the call, and knows no other file or process.
+- `builtin()` gives them all, `builtin("read_file")` some.
+
+A tool of your own:
+
+    >>> from agentrail.tools.function import tool
+    >>> @tool(effect_class="pure")
+    ... async def shout(text: str) -> str:
+    ...     \"\"\"Say it louder.\"\"\"
+    ...     return text.upper()
+    >>> shout.parameters["required"]
+    ['text']
+"""
+
+import difflib
+from typing import Any, Final
+
+from agentrail.abc import Tool
+from agentrail.errors import ToolDefinitionError
+from agentrail.tools import list_dir, read_file, shell
+from agentrail.tools.function import FunctionTool
+
+_BUILTIN: Final[dict[str, FunctionTool[Any, Any]]] = {
+    made.name: made for made in (list_dir.list_dir, read_file.read_file, shell.shell)
+}
+
+
+def builtin(*names: str) -> tuple[Tool, ...]:
+    """Give the built-in tools of these names, in this order; all of them, sorted by name, when none is named.
+
+    Raises:
+        ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.
+    """
+    unknown = [name for name in names if name not in _BUILTIN]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], _BUILTIN, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        message = f"no built-in tool is named {unknown[0]!r}.{hint} There are: {', '.join(sorted(_BUILTIN))}"
+        raise ToolDefinitionError(message)
+    return tuple(_BUILTIN[name] for name in names or sorted(_BUILTIN))

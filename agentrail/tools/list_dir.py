@@ -1,0 +1,54 @@
+"""The tool `list_dir`: what is in a directory of the workspace."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from agentrail.abc import DirectoryEntry, Error, Ok, Refusal, ToolContext
+from agentrail.tools.function import tool
+
+MAX_ENTRIES: Final = 1_000
+
+
+@tool(effect_class="pure", timeout_seconds=30)
+async def list_dir(
+    path: Annotated[str, "Directory, relative to the working directory."] = ".",
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """List a directory: subdirectories first, then files with their sizes in bytes, and links with their targets."""
+    listing = await ctx.sandbox.list_dir(path)
+    if isinstance(listing, Refusal):
+        return Error(text=listing.message)
+    return Ok(text=render_listing(listing))
+
+
+def render_listing(entries: Sequence[DirectoryEntry]) -> str:
+    """Write a line per entry, at most a thousand, in the order given."""
+    if not entries:
+        return "[The directory is empty.]"
+    lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]
+    if len(entries) > MAX_ENTRIES:
+        lines.append(
+            f"[{MAX_ENTRIES:,} of {len(entries):,} entries shown. List a subdirectory to see less at once.]"
+        )
+    return "\n".join(lines)
+
+
+def _line(entry: DirectoryEntry) -> str:
+    name = _printable(entry.name)
+    match entry.kind:
+        case "dir":
+            return f"[dir]  {name}/"
+        case "file":
+            return f"[file] {name} ({entry.size_bytes} bytes)"
+        case "link":
+            return f"[link] {name} -> {_printable(entry.target or '?')}"
+        case _:
+            return f"[{entry.kind}] {name}"
+
+
+def _printable(name: str) -> str:
+    """Escape what would break the line or repaint a terminal: a file may be called anything but "/"."""
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)

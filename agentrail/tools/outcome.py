@@ -1,0 +1,91 @@
+"""What a decorated function returned, as what a tool returns. Values in, values out; no tool is known here."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+import msgspec
+
+from agentrail.abc import Error, Ok, ToolOutcome
+from agentrail.errors import ToolContractError
+from agentrail.messages import JsonValue
+
+NO_OUTPUT: Final = "[no output]"
+"""What stands for nothing, because no provider takes an empty result."""
+
+
+def to_outcome(name: str, value: object) -> ToolOutcome:
+    """Make a result of what a tool's function returned.
+
+    Args:
+        name: The tool's, for the message.
+        value: `Ok`, `Error`, text, None, or a mapping, list, tuple, number, bool, attrs or msgspec object.
+
+    Returns:
+        `Ok` or `Error`, whose text is never empty and whose details are plain JSON.
+
+    Raises:
+        ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
+    """
+    match value:
+        case Ok(text=text, details=details) | Error(text=text, details=details):
+            _check_text(name, text)
+            return type(value)(text=text or NO_OUTPUT, details=_to_json(name, details))
+        case None:
+            return Ok(text=NO_OUTPUT)
+        case str():
+            # The text itself, also of an enum of strings, whose `str()` would be "Color.RED".
+            return Ok(text=str.__str__(value) or NO_OUTPUT)
+        case Mapping() | list() | tuple() | bool() | int() | float() | msgspec.Struct():
+            return Ok(text=_to_text(name, value))
+        case _ if attrs.has(type(value)):
+            return Ok(text=_to_text(name, value))
+        case _:
+            raise ToolContractError(_explain(name, value))
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        message = f"tool {name!r} returned a result whose text is {_kind(text)}: make it text, str(…)"
+        raise ToolContractError(message)
+
+
+def _to_text(name: str, value: object) -> str:
+    return json.dumps(_to_json(name, value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _to_json(name: str, value: object) -> JsonValue:
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=_mapping_to_dict, str_keys=True)
+        # The standard library's encoder judges, because msgspec's writes null where it should say NaN.
+        json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"tool {name!r} returned {_kind(value)} that is not JSON: {error}"
+        raise ToolContractError(message) from None
+    return plain  # type: ignore[no-any-return]  # what json.dumps takes is a JsonValue
+
+
+def _mapping_to_dict(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    message = f"objects of type {type(value).__name__} have no JSON form"
+    raise TypeError(message)
+
+
+def _explain(name: str, value: object) -> str:
+    expected = f"tool {name!r} returned {_kind(value)}, expected text, JSON, Ok or Error"
+    if hasattr(value, "__await__"):
+        close = getattr(value, "close", None)
+        if close is not None:
+            close()  # a coroutine: Python would warn that nobody awaited it, on top of this message
+        return f"{expected}: await it, in an `async def`"
+    if hasattr(value, "__anext__") or hasattr(value, "__next__"):
+        return f"{expected}: collect it first, as in list(…)"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{expected}: decode it first"
+    return f"{expected}: wrap it, Ok(text=str(value))"
+
+
+def _kind(value: object) -> str:
+    return f"a value of type {type(value).__name__}"

@@ -1,0 +1,69 @@
+"""The tool `read_file`: a text file of the workspace, in numbered lines and in pages."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from agentrail.abc import Error, Ok, Refusal, ToolContext
+from agentrail.tools.function import tool
+
+MAX_LINES: Final = 2_000
+MAX_TEXT_BYTES: Final = 50_000
+MAX_LINE_CHARACTERS: Final = 2_000
+
+
+@tool(effect_class="pure", timeout_seconds=30)
+async def read_file(
+    path: Annotated[str, "File, relative to the working directory."],
+    offset: Annotated[int, msgspec.Meta(ge=1), "The first line to read, from 1."] = 1,
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES), "How many lines to read at most."] = MAX_LINES,
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Read a text file. Each line comes with its number and a tab before it; long files come in pages."""
+    found = await ctx.sandbox.read_text(path)
+    if isinstance(found, Refusal):
+        return Error(text=found.message)
+    return render_page(found.text, offset=offset, limit=limit)
+
+
+def render_page(text: str, *, offset: int, limit: int) -> Ok | Error:
+    """Number the lines of one page.
+
+    Args:
+        text: The whole file.
+        offset: The first line, from 1.
+        limit: How many lines at most; fewer are shown when the page reaches 50 KB.
+
+    Returns:
+        The page, with a last line that says where the next begins when there is one; an `Error` past the end.
+    """
+    if not text:
+        return Ok(text="[The file is empty.]")
+    # Not splitlines(), which also breaks at form feeds and the like: other tools count "\n" only.
+    lines = text.removesuffix("\n").split("\n")
+    total = len(lines)
+    if offset > total:
+        plural = "line" if total == 1 else "lines"
+        return Error(text=f"offset {offset} is past the end: the file has {total} {plural}.")
+    page: list[str] = []
+    size_bytes = 0
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+        shown = f"{number}\t{_cut(line)}"
+        size_bytes += len(shown.encode("utf-8", "surrogatepass")) + 1
+        if size_bytes > MAX_TEXT_BYTES:
+            break
+        page.append(shown)
+    last = offset + len(page) - 1
+    if last < total:
+        page.append(f"[Lines {offset}-{last} of {total}. Continue with offset={last + 1}.]")
+    return Ok(text="\n".join(page))
+
+
+def _cut(line: str) -> str:
+    line = line.removesuffix("\r")  # the model sees and writes "\n" only
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    return (
+        f"{line[:MAX_LINE_CHARACTERS]} [… {len(line) - MAX_LINE_CHARACTERS:,} more characters in this line]"
+    )

@@ -1,0 +1,73 @@
+"""The tool `shell`: a command in the workspace, with what it printed and how it ended."""
+
+import signal
+from typing import Annotated, Final
+
+import msgspec
+
+from agentrail.abc import CommandResult, Error, Ok, Refusal, ToolContext
+from agentrail.tools.function import tool
+
+MAX_COMMAND_SECONDS: Final = 600
+
+
+# The time of the tool is that of the longest command and five seconds, for the command's own stop; a shorter command
+# is ended by the sandbox, which can still tell what it printed.
+@tool(timeout_seconds=MAX_COMMAND_SECONDS + 5)
+async def shell(
+    command: Annotated[str, "What to run, as in `bash -c`. It cannot ask questions: its input is closed."],
+    timeout_seconds: Annotated[
+        float,
+        msgspec.Meta(ge=1, le=MAX_COMMAND_SECONDS),
+        "After this time it is stopped, with all it started.",
+    ] = 30,
+    workdir: Annotated[str, "Where to run it, relative to the working directory."] = ".",
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Run a shell command and return its output and exit code.
+
+    What it leaves running in the background is stopped.
+    """
+    result = await ctx.sandbox.execute(command, workdir=workdir, within_seconds=timeout_seconds)
+    if isinstance(result, Refusal):
+        return Error(text=result.message)
+    return render_result(result, within_seconds=timeout_seconds)
+
+
+def render_result(result: CommandResult, *, within_seconds: float) -> Ok | Error:
+    """Write the output, then how the command ended.
+
+    Args:
+        result: What it did.
+        within_seconds: The time it had.
+
+    Returns:
+        `Ok` when the command ended by itself, whatever its exit code, for that is information; `Error` when it was
+        stopped.
+    """
+    parts = [result.output.rstrip("\n")] if result.output.strip("\n") else []
+    count = result.stopped_processes
+    if count:
+        parts.append(f"[{count} background {'process was' if count == 1 else 'processes were'} stopped]")
+    if result.timed_out:
+        parts.append(
+            f"Timed out after {within_seconds:g} s. It may have taken effect; check before repeating."
+        )
+        return Error(text="\n".join(parts))
+    seconds = f"{result.duration_ms / 1000:.1f} s"
+    if result.exit_code is not None:
+        parts.append(f"[exit code {result.exit_code} · {seconds}]")
+        return Ok(text="\n".join(parts))
+    if result.signal is not None:
+        parts.append(f"[ended by {_signal_name(result.signal)} · {seconds}]")
+        return Ok(text="\n".join(parts))
+    parts.append(f"[stopped · {seconds}]")
+    return Error(text="\n".join(parts))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name of its own
+        return f"signal {number}"

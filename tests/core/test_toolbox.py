@@ -1,0 +1,285 @@
+"""Tools as the core knows them: what is refused when they are attached, and what is said of a call's arguments."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments, read_call
+from agentrail.errors import ToolDefinitionError
+from agentrail.messages import ToolCall
+
+
+def _spec(name: str = "x", **schema: Any) -> ToolSpec:
+    return ToolSpec(name=name, description="A tool.", parameters={"type": "object", **schema})
+
+
+def _takes(schema: Any) -> ToolSpec:
+    return _spec(properties={"a": schema})
+
+
+# --- arguments against the schema
+
+
+@pytest.mark.parametrize("value", [3, 3.0, -0.0, 10**40, 1e300])
+def test_an_integer_is_any_number_without_a_fraction(value):
+    """JSON has one number type, so `3.0` is an integer."""
+    assert _takes({"type": "integer"}).faults({"a": value}) == ()
+
+
+@pytest.mark.parametrize("value", [3.5, True, "3", None])
+def test_what_is_no_integer_is_none(value):
+    """Neither `3.5` nor `true` nor `"3"` is accepted for an integer."""
+    (fault,) = _takes({"type": "integer"}).faults({"a": value})
+    assert fault.startswith("$.a: ")
+    assert fault.endswith("is not of type 'integer'")
+
+
+def test_every_fault_has_its_path():
+    """All are listed, in the order of their paths, the missing ones by name."""
+    spec = _spec(
+        properties={"limit": {"type": "integer", "maximum": 2000}, "at": {"required": ["x", "it's"]}},
+        required=["path"],
+        additionalProperties=False,
+    )
+    assert spec.faults({"limit": 5000, "at": {}, "more": 1}) == (
+        "$.path is required",
+        "$: Additional properties are not allowed ('more' was unexpected)",
+        "$.at.x is required",
+        "$.at.it's is required",
+        "$.limit: 5000 is greater than the maximum of 2000",
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "last"), [(10, "$.a[9]: 'x' is not of type 'integer'"), (13, "and 3 more")]
+)
+def test_ten_faults_are_listed_at_most(count, last):
+    """The rest is counted: a model that got everything wrong need not read it all."""
+    faults = _takes({"items": {"type": "integer"}}).faults({"a": ["x"] * count})
+    assert len(faults) == min(count, 11)
+    assert faults[-1] == last
+
+
+def test_a_fault_is_short():
+    """A sentence that quotes a megabyte helps nobody."""
+    (fault,) = _takes({"type": "integer"}).faults({"a": "x" * 1_000_000})
+    assert len(fault) < 600
+
+
+def test_a_schema_is_compiled_once():
+    """The second call of a tool pays for judging alone; equality and repr know nothing of the memo."""
+    spec, other = _takes({"type": "integer"}), _takes({"type": "integer"})
+    spec.faults({})
+    compiled = spec._validator  # noqa: SLF001 - the memo has no public door
+    spec.faults({"a": "x"})
+    assert spec._validator is compiled  # noqa: SLF001 - as above
+    assert spec == other
+    assert repr(spec) == repr(other)
+
+
+def test_defaults_fill_what_is_missing():
+    """What the model sent stays, and the mapping that it sent is not touched."""
+    spec = _spec(properties={"a": {"default": 1}, "b": {"default": None}, "c": {}, "d": True})
+    sent = {"a": 2}
+    assert spec.with_defaults(sent) == {"a": 2, "b": None}
+    assert sent == {"a": 2}
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": {"a": {"default": 1}}}])
+def test_without_a_missing_default_the_arguments_are_the_same_object(schema):
+    """Nothing is copied where nothing is added."""
+    sent = {"a": 2}
+    assert _spec(**schema).with_defaults(sent) is sent
+
+
+# --- schemas
+
+
+def test_a_sound_schema_is_taken():
+    """References inside the document are fine, by path and by anchor."""
+    spec = _spec(
+        properties={"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#here"}, "c": {"enum": ["x", ["y"]]}},
+        **{"$defs": {"A": {"type": "integer"}, "B": {"$anchor": "here", "type": "string"}}},
+    )
+    spec.check()
+    assert spec.faults({"a": 1, "b": 1}) == ("$.b: 1 is not of type 'string'",)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({}, "the schema of tool 'x' has type None, expected 'object'"),
+        ({"type": "string"}, "the schema of tool 'x' has type 'string', expected 'object'"),
+        (
+            {"type": "object", "properties": {"a": {"type": "whole"}}},
+            "the schema of tool 'x' is not draft 2020-12 at $.properties.a.type",
+        ),
+        ({"type": "object", "properties": {"a": {"pattern": "("}}}, "at $.properties.a.pattern"),
+        (
+            {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "http://127.0.0.1:9/x"}]}}},
+            "the schema of tool 'x' refers to 'http://127.0.0.1:9/x': inline it, nothing is fetched",
+        ),
+        ({"type": "object", "$dynamicRef": "other.json"}, "refers to 'other.json'"),
+    ],
+)
+def test_what_is_no_schema_of_an_object_is_refused(parameters, words):
+    """When the tool is attached, with the path of the fault."""
+    spec = ToolSpec(name="x", description="A tool.", parameters=parameters)
+    with pytest.raises(ToolDefinitionError) as caught:
+        spec.check()
+    assert words in str(caught.value)
+
+
+def test_a_reference_to_another_document_is_never_fetched():
+    """Also where nobody checked the schema: validators have an empty registry, and what cannot be judged is refused."""
+    (fault,) = _takes({"$ref": "http://127.0.0.1:9/x"}).faults({"a": 1})
+    assert "cannot be judged (_WrappedReferencingError)" in fault
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [({"multipleOf": 0.5}, 10**400), ({"$ref": "#/properties/a"}, 1), ({"$ref": "#/$defs/nowhere"}, 1)],
+)
+def test_what_cannot_be_judged_is_refused(schema, value):
+    """A number that no float holds, a schema without an end, a reference to nowhere: a sentence, no exception."""
+    (fault,) = _takes(schema).faults({"a": value})
+    assert fault.startswith("$: cannot be judged")
+
+
+def test_a_reference_to_nowhere_is_found_when_the_tool_is_attached():
+    """Not when the model calls it."""
+    spec = _spec(properties={"a": {"$ref": "#/$defs/nowhere"}})
+    with pytest.raises(ToolDefinitionError, match="refers to '#/\\$defs/nowhere'"):
+        spec.check()
+
+
+def test_data_in_a_schema_is_no_schema():
+    """What looks like a reference below `const`, `enum`, `default` or `examples` is a value."""
+    _spec(properties={"a": {"const": {"$ref": "http://127.0.0.1:9/x"}}}).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "words"),
+    [
+        ("a tool", "Does it.", "expected 1 to 64 of A-Z a-z 0-9 _ -"),
+        ("x" * 65, "Does it.", "expected 1 to 64"),
+        ("", "Does it.", "expected 1 to 64"),
+        ("x", " ", "tool 'x' has no description"),
+    ],
+)
+def test_what_no_model_can_be_told_of_is_refused(name, description, words):
+    """A name that vendors refuse, and a tool that does not say what it does."""
+    spec = ToolSpec(name=name, description=description, parameters={"type": "object"})
+    with pytest.raises(ToolDefinitionError) as caught:
+        spec.check()
+    assert words in str(caught.value)
+
+
+# --- boxes
+
+
+def test_the_order_of_attaching_changes_nothing():
+    """Specs are sorted by name, so a request has the same bytes."""
+    a, b = _spec("a"), _spec("b")
+    box = Toolbox([b, a])
+    assert box == Toolbox([a, b])
+    assert hash(box) == hash(Toolbox([a, b]))
+    assert list(box) == [a, b]
+    assert box.names == ("a", "b")
+    assert len(box) == 2
+    assert repr(box) == "Toolbox(a, b)"
+
+
+def test_a_box_differs_by_its_specs():
+    """Equal names do not make equal boxes, and a box is equal to nothing else."""
+    assert Toolbox([_spec("a")]) != Toolbox([_spec("a", additionalProperties=False)])
+    assert Toolbox() != ()
+
+
+def test_a_tool_is_found_by_its_name():
+    """By the whole name, as the model wrote it."""
+    spec = _spec("a")
+    assert Toolbox([spec]).get("a") is spec
+    assert Toolbox([spec]).get("A") is None
+
+
+def test_names_are_unique():
+    """Two tools of one name are refused, all such names at once."""
+    with pytest.raises(
+        ToolDefinitionError, match="two tools are named 'a', 'c': names are unique in a session"
+    ):
+        Toolbox([_spec(name) for name in "abcca"])
+
+
+# --- what a model wrote
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"a": [1, 2.5, null, true, "é"]}', {"a": [1, 2.5, None, True, "é"]}),
+        ("[1]", "Malformed arguments: expected a JSON object, got an array."),
+        ("null", "Malformed arguments: expected a JSON object, got null."),
+        ("true", "Malformed arguments: expected a JSON object, got a boolean."),
+        ('"{}"', "Malformed arguments: expected a JSON object, got a string."),
+        ("7", "Malformed arguments: expected a JSON object, got a number."),
+        ('{"a": NaN}', "Malformed arguments: NaN is not JSON."),
+        ('{"a": -Infinity}', "Malformed arguments: -Infinity is not JSON."),
+        (
+            '{"path": "a" "limit": 1}',
+            'Malformed arguments: Expecting \',\' delimiter at line 1 column 14, near: …{"path": "a" "limit": 1}…',
+        ),
+        (
+            '{\n"a": 1,\n}' + " " * 30,
+            "Malformed arguments: Expecting property name enclosed in double quotes at line 3 column 1, near: …",
+        ),
+        (" \n", "Malformed arguments: Expecting value at line 2 column 1"),
+        ('{"a": 1e400}', "Malformed arguments: 1e400 is too large for a number."),
+        ('{"a": 1.5}', {"a": 1.5}),
+    ],
+)
+def test_arguments_are_an_object_or_a_sentence(text, parsed):
+    """The empty string counts as no arguments; whatever else is no object is said to be none, with the place."""
+    got = parse_arguments(text)
+    assert got == parsed if isinstance(parsed, dict) else str(got).startswith(parsed)
+
+
+def test_depth_and_length_have_bounds():
+    """What would take the parser down, or the memory, is malformed like anything else."""
+    assert str(parse_arguments('{"a":' * 100_000)).startswith("Malformed arguments: maximum recursion depth")
+    assert str(parse_arguments('{"a":' + "1" * 5000 + "}")).startswith(
+        "Malformed arguments: Exceeds the limit"
+    )
+    too_long = json.dumps({"a": "x" * MAX_ARGUMENTS_BYTES})
+    assert parse_arguments(too_long) == (
+        f"Malformed arguments: {len(too_long)} bytes, at most 1048576 are taken. Send less in one call."
+    )
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(arguments=st.dictionaries(st.text(), _json))
+def test_every_object_is_read_as_it_was_written(arguments):
+    """Nothing is lost or made up on the way from the wire."""
+    assert parse_arguments(json.dumps(arguments)) == arguments
+
+
+@given(text=st.text() | st.text(st.sampled_from('{}[]":,1ae \n')))
+def test_no_text_makes_the_parser_raise(text):
+    """A model may write anything; it gets an object or a sentence."""
+    assert isinstance(parse_arguments(text), dict | str)
+
+
+def test_a_call_keeps_what_was_malformed():
+    """So that the history can show it and no wire format breaks."""
+    assert read_call("c1", "x", '{"a": 1}') == ToolCall(call_id="c1", name="x", arguments={"a": 1})
+    assert read_call("c1", "x", "{") == ToolCall(call_id="c1", name="x", arguments=None, malformed="{")

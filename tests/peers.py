@@ -1,0 +1,129 @@
+"""Servers that we did not write, as the tests start them. Today one: aimock, which speaks the formats of the vendors.
+
+A room that wants the fixture imports it in its `conftest.py`, and its tests are marked `services("aimock")`, so that
+they are skipped, or fail in CI, where it is not installed:
+
+    from tests.peers import aimock
+
+    __all__ = ["aimock"]
+"""
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+_START_SECONDS = 30
+_LISTENS = re.compile(r"listening on (http://127\.0\.0\.1:\d+)")
+
+
+@frozen(kw_only=True)
+class Aimock:
+    """A running aimock.
+
+    What it answers depends on a word in the last user message:
+
+    * `weather` calls `get_weather(city="Lisbon")`, and after its result says `It is sunny in Lisbon.`
+    * `list` calls `list_dir(path=".")`, then says `That is what is in here.`
+    * `parallel` says `Looking.` and calls `list_dir(path=".")` and `read_file(path="README.md")` in one response, then
+      says `I have read both.`
+    * `think` thinks `Let me think about it.`, then says `Forty-two.`
+    * `ratelimit` is refused with 429 and `Retry-After: 7`, `overloaded` with 529
+    * `cut` ends in the middle of the text; `long` ends at the output limit
+    * anything else says `Hello from the mock.`
+
+    Attributes:
+        base_url_openai: For `openai-chat`.
+        base_url_anthropic: For `anthropic`.
+    """
+
+    base_url_openai: str
+    base_url_anthropic: str
+
+
+def _call(name: str, **arguments: str) -> dict[str, object]:
+    return {"name": name, "arguments": arguments}
+
+
+_LIST, _READ = _call("list_dir", path="."), _call("read_file", path="README.md")
+# The first that matches counts. `hasToolResult` looks at what came after the last user message only, so the second
+# leg of a loop is told from the first without any state in the server, and tests may share it.
+_FIXTURES: list[dict[str, object]] = [
+    {
+        "match": {"userMessage": "weather", "hasToolResult": True},
+        "response": {"content": "It is sunny in Lisbon."},
+    },
+    {"match": {"userMessage": "weather"}, "response": {"toolCalls": [_call("get_weather", city="Lisbon")]}},
+    {
+        "match": {"userMessage": "parallel", "hasToolResult": True},
+        "response": {"content": "I have read both."},
+    },
+    {"match": {"userMessage": "parallel"}, "response": {"content": "Looking.", "toolCalls": [_LIST, _READ]}},
+    {
+        "match": {"userMessage": "list", "hasToolResult": True},
+        "response": {"content": "That is what is in here."},
+    },
+    {"match": {"userMessage": "list"}, "response": {"toolCalls": [_LIST]}},
+    {
+        "match": {"userMessage": "think"},
+        "response": {"content": "Forty-two.", "reasoning": "Let me think about it."},
+    },
+    {
+        "match": {"userMessage": "ratelimit"},
+        "response": {
+            "error": {"message": "Too many requests", "type": "rate_limit_error"},
+            "status": 429,
+            "retryAfter": 7,
+        },
+    },
+    {
+        "match": {"userMessage": "overloaded"},
+        "response": {"error": {"message": "Overloaded", "type": "overloaded_error"}, "status": 529},
+    },
+    {
+        "match": {"userMessage": "cut"},
+        "response": {"content": "This text ends in the middle of what it says."},
+        "truncateAfterChunks": 5,
+    },
+    {"match": {"userMessage": "long"}, "response": {"content": "And so on", "finishReason": "length"}},
+    {"match": {}, "response": {"content": "Hello from the mock."}},
+]
+
+
+@pytest.fixture(scope="session")
+def aimock(aimock_command: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
+    """An aimock on a free port, for the whole run; in CI a missing one fails the tests that are marked for it."""
+    fixtures = tmp_path_factory.mktemp("aimock") / "fixtures.json"
+    fixtures.write_text(json.dumps({"fixtures": _FIXTURES}), "utf-8")
+    arguments = ["--port", "0", "--host", "127.0.0.1", "--fixtures", str(fixtures), "--chunk-size", "6"]
+    with subprocess.Popen(
+        [aimock_command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as peer:
+        try:
+            url = _address(peer)
+            yield Aimock(base_url_openai=f"{url}/v1", base_url_anthropic=url)
+        finally:
+            peer.kill()
+
+
+def _address(peer: "subprocess.Popen[str]") -> str:
+    """Read the address that it prints, and go on reading in a thread, so that its output never fills the pipe."""
+    assert peer.stdout is not None
+    killer = threading.Timer(_START_SECONDS, peer.kill)
+    killer.start()
+    lines: list[str] = []
+    try:
+        for line in peer.stdout:
+            lines.append(line)
+            if found := _LISTENS.search(line):
+                threading.Thread(target=peer.stdout.read, daemon=True).start()
+                return found[1]
+    finally:
+        killer.cancel()
+    message = f"aimock did not start: {''.join(lines)}"
+    raise AssertionError(message)

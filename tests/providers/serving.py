@@ -1,0 +1,122 @@
+"""A server that answers with the very bytes that a test wants, and says when its client has gone."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+from attrs import define, field, frozen
+
+
+@frozen(kw_only=True)
+class Reply:
+    """What one request gets.
+
+    Attributes:
+        pieces: Sent one after the other, each by its own write.
+        stays: Whether the connection then stays open until the client closes it.
+    """
+
+    pieces: tuple[bytes, ...]
+    stays: bool = False
+
+
+@define
+class Served:
+    """What a server has seen.
+
+    Attributes:
+        url: Where it listens.
+        requests: Head and body of each request, oldest first.
+        connections: How many were accepted.
+        left: Set when a client closed a connection on which a reply stayed open.
+        replied: Set when a whole reply was written.
+    """
+
+    url: str
+    requests: list[tuple[bytes, bytes]] = field(factory=list)
+    connections: int = 0
+    left: trio.Event = field(factory=trio.Event)
+    replied: trio.Event = field(factory=trio.Event)
+
+    def headers(self, number: int = -1) -> dict[str, str]:
+        """Read the headers of a request."""
+        lines = self.requests[number][0].decode("ascii").split("\r\n")[1:]
+        return {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+
+def reply(
+    body: str | bytes, *, status: str = "200 OK", kind: str = "text/event-stream", **headers: str
+) -> Reply:
+    """Make a whole reply with a length, after which the connection can be used again."""
+    content = body.encode() if isinstance(body, str) else body
+    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}"]
+    lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return Reply(pieces=("\r\n".join(lines).encode() + b"\r\n\r\n" + content,), stays=True)
+
+
+def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool = False) -> Reply:
+    """Make a stream of events, in chunks or until the connection closes; `ends` says so properly."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    if not chunked:
+        return Reply(pieces=(head + b"connection: close\r\n\r\n", *pieces), stays=stays)
+    chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece]
+    tail = [b"0\r\n\r\n"] if ends else []
+    return Reply(pieces=(head + b"transfer-encoding: chunked\r\n\r\n", *chunks, *tail), stays=stays)
+
+
+@asynccontextmanager
+async def open_server(*replies: Reply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+    """Serve on a free port; the n-th request gets the n-th reply, later ones the last."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    served = Served(url=f"http{'s' if tls else ''}://127.0.0.1:{port}")
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener]))
+        try:
+            yield served
+        except Exception as error:  # noqa: BLE001 - raised again below, where the nursery does not wrap it in a group
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _serve(
+    served: Served, replies: tuple[Reply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
+) -> None:
+    served.connections += 1
+    connection: trio.abc.Stream = trio.SSLStream(plain, tls, server_side=True) if tls else plain
+    try:
+        async with connection:
+            while await _answer(served, replies, connection):
+                pass
+    except trio.BrokenResourceError:
+        served.left.set()
+
+
+async def _answer(served: Served, replies: tuple[Reply, ...], connection: trio.abc.Stream) -> bool:
+    """Answer one request; tell whether there may be another on this connection."""
+    data = b""
+    missing = 1
+    while missing > 0:
+        received = await connection.receive_some()
+        if not received:
+            served.left.set()
+            return False
+        data += received
+        head, end, body = data.partition(b"\r\n\r\n")
+        missing = _length(head) - len(body) if end else 1
+    chosen = replies[min(len(served.requests), len(replies) - 1)]
+    served.requests.append((head, body))
+    for piece in chosen.pieces:
+        await connection.send_all(piece)
+    served.replied.set()
+    return chosen.stays
+
+
+def _length(head: bytes) -> int:
+    lengths = (line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return int(next(lengths, b"0"))

@@ -1,0 +1,278 @@
+"""What `demo:` does: it says what it is, uses the tools there are, and answers a steer (7.11)."""
+
+from agentrail.core.request import ArgumentsDelta, Completed, ModelRequest, TextDelta
+from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    JsonObject,
+    Message,
+    Text,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.providers.demo import INTRODUCTION, Demo, respond
+from tests.providers.transcripts import completed, request_of, said
+
+ANY: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
+FILES = (
+    ToolSpec(name="list_dir", description="List a directory.", parameters=ANY),
+    ToolSpec(name="read_file", description="Read a file.", parameters=ANY),
+)
+WEATHER = ToolSpec(
+    name="get_weather",
+    description="Say how the weather is in a city.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "unit": {"enum": ["celsius", "fahrenheit"]},
+        },
+        "required": ["city"],
+    },
+)
+LISTING = """\
+[dir]  src/
+[file] README.md (1234 bytes)
+[file] b.py (10 bytes)
+[file] a.py (10 bytes)
+[file] c.py (10 bytes)
+[file] logo.png (10 bytes)
+[link] x -> y"""
+
+
+class _Talk:
+    """A conversation with the demo, tools answered by hand."""
+
+    def __init__(self, *specs: ToolSpec) -> None:
+        self.tools = Toolbox(specs)
+        self.messages: list[Message] = []
+
+    def request(self, **fields: object) -> ModelRequest:
+        return request_of(*self.messages, model="demo:", tools=self.tools, **fields)
+
+    def turn(self, **fields: object) -> Completed:
+        end = completed(respond(self.request(**fields)))
+        self.messages.append(end.message)
+        return end
+
+    def prompt(self, text: str) -> Completed:
+        self.messages.append(said(text))
+        return self.turn()
+
+    def steer(self, text: str) -> None:
+        self.messages.append(UserMessage(content=(Text(text=text),), origin="steer"))
+
+    def answer(self, *texts: str, is_error: bool = False) -> Completed:
+        asking = self.messages[-1]
+        assert isinstance(asking, AssistantMessage)
+        results = [
+            ToolResult(call_id=call.call_id, name=call.name, text=text, is_error=is_error)
+            for call, text in zip(asking.calls, texts, strict=True)
+        ]
+        self.messages.append(ToolMessage(results=tuple(results)))
+        return self.turn()
+
+
+def _calls(end: Completed) -> list[tuple[str, object]]:
+    return [(call.name, call.arguments) for call in end.message.calls]
+
+
+def test_it_says_what_it_is_once():
+    """In its first sentence, with what brings a real model; and not again in the same conversation."""
+    talk = _Talk()
+    first = talk.prompt("Hello").message.text
+    assert first.startswith(INTRODUCTION)
+    for word in ("demo", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        assert word in first.split(". ")[0]
+    assert INTRODUCTION not in talk.prompt("Hello again").message.text
+
+
+def test_without_tools_it_only_talks():
+    """It quotes what was said, and stops."""
+    end = _Talk().prompt("Hello there")
+    assert "Hello there" in end.message.text
+    assert end.stop_reason == "end"
+
+
+def test_it_lists_then_reads_then_sums_up():
+    """The directory, then up to three files in one batch with the README first, then names and first lines."""
+    talk = _Talk(*FILES)
+    assert _calls(talk.prompt("What is in here?")) == [("list_dir", {"path": "."})]
+    assert _calls(talk.answer(LISTING)) == [
+        ("read_file", {"path": name}) for name in ("README.md", "a.py", "b.py")
+    ]
+    end = talk.answer("1\t# A title\n2\ttext", "1\t\n2\timport os", "")
+    assert end.stop_reason == "end"
+    for words in ("1 directories and 5 files", "README.md: # A title", "a.py: import os", "b.py is empty"):
+        assert words in end.message.text
+
+
+def test_an_error_is_reported_as_what_it_is():
+    """A directory that cannot be listed, a file that cannot be read."""
+    talk = _Talk(*FILES)
+    talk.prompt("What is in here?")
+    assert (
+        "could not be listed: Permission denied"
+        in talk.answer("Permission denied", is_error=True).message.text
+    )
+    talk = _Talk(*FILES)
+    talk.prompt("What is in here?")
+    talk.answer("[file] a.py (10 bytes)")
+    assert "a.py could not be read: No such file" in talk.answer("No such file", is_error=True).message.text
+
+
+def test_a_directory_with_nothing_to_read_is_an_end():
+    """And so is one without a tool to read with."""
+    talk = _Talk(*FILES)
+    talk.prompt("What is in here?")
+    assert "nothing in it that I could read" in talk.answer("[file] logo.png (1 bytes)").message.text
+    talk = _Talk(FILES[0])
+    talk.prompt("What is in here?")
+    assert talk.answer(LISTING).stop_reason == "end"
+
+
+def test_a_tool_of_the_user_that_shares_a_word_is_called():
+    """Its texts are filled with the names in the prompt, numbers with numbers, choices with the first one."""
+    talk = _Talk(*FILES, WEATHER)
+    end = talk.prompt("What will the weather be in New York for 3 days?")
+    assert _calls(end) == [("get_weather", {"city": "New York", "days": 3, "unit": "celsius"})]
+    assert "get_weather says: 21 degrees" in talk.answer("21 degrees").message.text
+
+
+def test_a_follow_up_uses_the_last_tool_again():
+    """`And in Porto?` shares no word with any tool, and means the same one."""
+    talk = _Talk(*FILES, WEATHER)
+    talk.prompt("How is the weather in Lisbon?")
+    talk.answer("sunny")
+    assert _calls(talk.prompt("And in Porto?")) == [("get_weather", {"city": "Porto", "unit": "celsius"})]
+    assert "get_weather failed: no idea" in talk.answer("no idea", is_error=True).message.text
+
+
+def test_the_tool_that_shares_most_is_chosen():
+    """A word of the name counts double, words that say nothing count nothing."""
+    schema = {"type": "object", "properties": {}}
+    other = ToolSpec(name="tell_time", description="Tell what the time is in a city.", parameters=schema)
+    assert _calls(_Talk(other, WEATHER).prompt("What is the weather in the city?"))[0][0] == "get_weather"
+    assert _calls(_Talk(WEATHER).prompt("What is this for?")) == []
+
+
+def test_required_parameters_always_get_a_value():
+    """Of the right kind, when the prompt has none; quoted words come before capitalised ones."""
+    kinds = {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "share": {"type": ["null", "number"]},
+        "flag": {"type": "boolean"},
+        "list": {"type": "array"},
+        "map": {"type": "object"},
+        "maybe": {"anyOf": [{"type": "null"}, {"type": "integer"}]},
+    }
+    spec = ToolSpec(
+        name="probe",
+        description="",
+        parameters={"type": "object", "properties": kinds, "required": list(kinds)},
+    )
+    ((_, arguments),) = _calls(_Talk(spec).prompt("probe it"))
+    expected = {"text": "probe it", "count": 1, "share": 1, "flag": False, "list": [], "map": {}, "maybe": 1}
+    assert arguments == expected
+    assert spec.faults(arguments) == ()
+    ((_, arguments),) = _calls(_Talk(spec).prompt('probe "the thing" of Bob 2 0.5 7'))
+    assert (arguments["text"], arguments["count"], arguments["share"], arguments["maybe"]) == (
+        "the thing",
+        2,
+        0.5,
+        7,
+    )
+    assert (
+        _calls(_Talk(ToolSpec(name="probe", description="", parameters={"type": "object"})).prompt("probe"))[
+            0
+        ][1]
+        == {}
+    )
+
+
+def test_a_steer_is_quoted_in_the_next_text_and_only_there():
+    """Messages carry their origin, and the work goes on."""
+    talk = _Talk(*FILES)
+    talk.prompt("What is in here?")
+    talk.messages.append(
+        ToolMessage(results=(ToolResult(call_id=CallId("call_1"), name="list_dir", text=LISTING),))
+    )
+    talk.steer("Only the README, please")
+    end = talk.turn()
+    assert end.message.text.startswith("You steered: Only the README, please\n")
+    assert end.message.calls
+    assert "You steered" not in talk.answer("1\ta", "1\tb", "1\tc").message.text
+
+
+def test_withheld_tools_are_not_called():
+    """In the last turn of a session's limit it talks."""
+    talk = _Talk(*FILES)
+    talk.messages.append(said("What is in here?"))
+    assert talk.turn(tool_choice="none").message.calls == ()
+
+
+def test_the_same_request_gives_the_same_chunks():
+    """In word-sized pieces, with ids that no earlier call has, and a price that is known to be nothing."""
+    talk = _Talk(*FILES)
+    talk.prompt("What is in here?")
+    talk.answer(LISTING)
+    request = talk.request()
+    assert respond(request) == respond(request)
+    chunks = respond(request_of("Hello there", model="demo:"))
+    assert all(len(chunk.text.split()) <= 1 for chunk in chunks if isinstance(chunk, TextDelta))
+    ids = [call.call_id for message in talk.messages for call in getattr(message, "calls", ())]
+    assert len(ids) == len(set(ids)) == 4
+    assert completed(chunks).usage.cost_usd == 0
+    assert completed(chunks).usage.estimated
+
+
+def test_pictures_and_files_in_a_prompt_are_words_to_it():
+    """It sees their names."""
+    blocks = (
+        Text(text="Look:"),
+        Image(media_type="image/png", data="", name="cat.png"),
+        FileRef(path="a.py"),
+    )
+    end = completed(respond(request_of(UserMessage(content=blocks), model="demo:")))
+    assert "Look: cat.png a.py" in end.message.text
+
+
+def test_a_conversation_of_nothing_is_no_reason_to_fall_over():
+    """There is always an answer."""
+    assert completed(respond(request_of(model="demo:"))).stop_reason == "end"
+
+
+async def test_words_come_with_pauses_and_fast_ones_without(autojump_clock):
+    """20 ms between words, so that people see streaming; `demo:fast` for tests."""
+    for model, pause_seconds in (("demo:", 0.02), ("demo:fast", 0.0)):
+        request = request_of("Hello there", model=model)
+        started = autojump_clock.current_time()
+        async with Demo().open_stream(request) as chunks:
+            seen = [chunk async for chunk in chunks]
+        words = sum(isinstance(chunk, TextDelta) for chunk in seen)
+        assert words > 10
+        assert abs(autojump_clock.current_time() - started - words * pause_seconds) < 0.001
+        assert seen == respond(request)
+
+
+async def test_nothing_travels_and_nothing_is_promised():
+    """The rest of the port."""
+    demo = Demo()
+    assert demo.encode(request_of("Hi")) == b""
+    assert not demo.capabilities("demo:").images
+    assert demo.name == "demo"
+
+
+def test_arguments_are_sent_like_those_of_a_model():
+    """As JSON text, behind the start of their call."""
+    talk = _Talk(*FILES)
+    talk.messages.append(said("What is in here?"))
+    assert [chunk.text for chunk in respond(talk.request()) if isinstance(chunk, ArgumentsDelta)] == [
+        '{"path":"."}'
+    ]

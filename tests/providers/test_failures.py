@@ -1,0 +1,218 @@
+"""Each row of the error table (7.7): statuses, codes, headers, and what never stands in a text."""
+
+import datetime
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.errors import (
+    Authentication,
+    BadRequest,
+    ContentRefused,
+    ContextOverflow,
+    ModelNotFound,
+    Overloaded,
+    ProtocolError,
+    ProviderError,
+    RateLimited,
+    Timeout,
+)
+from agentrail.providers.failures import (
+    Answer,
+    Vendor,
+    failure_in_stream,
+    failure_of,
+    retry_after_of,
+    scrubbed,
+)
+from tests.providers.transcripts import KEY, VENDOR
+
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+
+
+def _failure(status: int, body: object, **headers: str) -> ProviderError:
+    text = body if isinstance(body, str) else json.dumps(body)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return failure_of(Answer(status=status, headers=names, body=text, now=NOW), VENDOR)
+
+
+def _openai(message: str = "no", **fields: object) -> dict[str, object]:
+    return {"error": {"message": message, "type": None, "param": None, "code": None, **fields}}
+
+
+def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, _openai(type="invalid_request_error"), BadRequest),
+        (400, _openai(code="context_length_exceeded"), ContextOverflow),
+        (400, _openai("This model's maximum context length is 8192 tokens"), ContextOverflow),
+        (400, _openai("the request exceeds the available context size"), ContextOverflow),
+        (400, _openai(code="content_filter"), ContentRefused),
+        (
+            400,
+            _anthropic("invalid_request_error", "prompt is too long: 300000 tokens > 200000"),
+            ContextOverflow,
+        ),
+        (400, _anthropic("invalid_request_error"), BadRequest),
+        (401, _openai(code="invalid_api_key"), Authentication),
+        (401, _anthropic("authentication_error"), Authentication),
+        (402, _openai(), Authentication),
+        (403, _anthropic("permission_error"), Authentication),
+        (404, _openai(code="model_not_found"), ModelNotFound),
+        (404, _anthropic("not_found_error", "model: claude-9"), ModelNotFound),
+        (
+            404,
+            {"error": {"message": "model 'x' not found, try pulling it first", "type": "api_error"}},
+            ModelNotFound,
+        ),
+        (404, {"detail": "Not Found"}, BadRequest),
+        (404, "<html>no such page</html>", BadRequest),
+        (408, _openai(), Timeout),
+        (409, _openai(), BadRequest),
+        (413, _anthropic("request_too_large"), BadRequest),
+        (
+            413,
+            _anthropic("request_too_large", "input token count (1200000) exceeds the limit"),
+            ContextOverflow,
+        ),
+        (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, BadRequest),
+        (429, _openai(type="requests", code="rate_limit_exceeded"), RateLimited),
+        (429, _openai(code="insufficient_quota"), Authentication),
+        (429, _anthropic("rate_limit_error"), RateLimited),
+        (429, "slow down", RateLimited),
+        (500, _anthropic("api_error"), Overloaded),
+        (500, _openai(type="server_error"), Overloaded),
+        (502, "<html><h1>Bad Gateway</h1></html>", Overloaded),
+        (503, "", Overloaded),
+        (504, _anthropic("timeout_error"), Timeout),
+        (529, _anthropic("overloaded_error"), Overloaded),
+        (301, "moved", BadRequest),
+        (200, "<html>Please log in</html>", ProtocolError),
+    ],
+)
+def test_each_refusal_has_its_type(status, body, kind):
+    """Status and code decide, and the words only where nothing else tells an overflow from a bad request."""
+    failure = _failure(status, body)
+    assert type(failure) is kind
+    assert failure.status == status
+    assert f"answered {status}" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (_anthropic("overloaded_error"), Overloaded),
+        (_anthropic("rate_limit_error"), RateLimited),
+        (_anthropic("api_error"), Overloaded),
+        (_anthropic("invalid_request_error"), BadRequest),
+        (_openai(code="context_length_exceeded"), ContextOverflow),
+        (_openai(code=429), RateLimited),
+        (_openai(code="503"), Overloaded),
+        ({"error": "the model runner stopped"}, Overloaded),
+        ({"object": "error", "message": "no", "code": 400}, BadRequest),
+    ],
+)
+def test_each_error_event_has_its_type(event, kind):
+    """After a 200 the code decides, or the status that a proxy put beside it."""
+    assert type(failure_in_stream(event, VENDOR)) is kind
+
+
+def test_an_event_without_an_error_is_none():
+    """An empty member of the name `error` is no error: some servers send it with every chunk."""
+    assert failure_in_stream({"error": None, "choices": []}, VENDOR) is None
+    assert failure_in_stream({"error": {}}, VENDOR) is None
+
+
+def test_the_page_of_a_proxy_is_shown_in_part():
+    """Of a page that is no answer, the first 200 characters are shown, on one line, and where to look."""
+    failure = _failure(200, "<html>\n" + "x" * 500)
+    assert "<html> " + "x" * 193 + "…" in str(failure)
+    assert "x" * 194 not in str(failure)
+    assert "base_url" in str(failure)
+
+
+def test_a_wrong_key_names_the_variable():
+    """Whoever reads the error knows where the key comes from."""
+    assert "set THE_KEY" in str(_failure(401, _openai("Incorrect API key provided")))
+
+
+def test_a_redirect_is_not_followed_and_says_so():
+    """The key would travel along."""
+    failure = _failure(308, "", location="https://elsewhere.example/")
+    assert "https://elsewhere.example/" in str(failure)
+    assert "not followed" in str(failure)
+
+
+@pytest.mark.parametrize(("header", "retryable"), [("true", True), ("false", False), ("perhaps", True)])
+def test_the_server_may_overrule_what_is_retried(header, retryable):
+    """`x-should-retry` comes before the type's own answer."""
+    assert _failure(529, "", x_should_retry=header).retryable is retryable
+
+
+@pytest.mark.parametrize("header", ["request_id", "x_request_id"])
+def test_the_request_id_is_kept(header):
+    """Either header that vendors use."""
+    assert _failure(500, "", **{header: "req_9"}).request_id == "req_9"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Fri, 02 Jan 2026 03:05:05 GMT"}, 60.0),
+        ({"retry-after": "Fri, 02 Jan 2026 03:00:00 GMT"}, 0.0),
+        ({"retry-after": "Fri, 02 Jan 2026 03:05:05"}, 60.0),
+        ({"llm_provider-retry-after": "3"}, 3.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers, seconds):
+    """Seconds, milliseconds, a date, or nothing when it is nonsense."""
+    assert retry_after_of(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Incorrect API key provided: {KEY}.",
+        "Incorrect API key provided: sk-t********cdef. You can find your key at …",
+        "Incorrect API key provided: sk-test*.",
+        "key '****cdef' is unknown",
+        "sk-proj-abcdefghijklmnop is not yours",
+    ],
+)
+def test_no_text_holds_a_key_or_a_piece_of_one(text):
+    """Vendors echo parts of a key in their 401."""
+    clean = scrubbed(text, (KEY,))
+    assert "[key]" in clean
+    for piece in ("sk-", "cdef", "0123"):
+        assert piece not in clean
+
+
+def test_words_that_only_look_alike_stay():
+    """A short key is no secret, and a word that begins like a key holds nothing of it."""
+    assert scrubbed("any model is fine", ("any",)) == "any model is fine"
+    assert scrubbed("the skill test", (KEY,)) == "the skill test"
+
+
+@given(
+    before=st.text(max_size=20),
+    key=st.text("abcdefgh0123456789-_", min_size=8, max_size=40),
+    after=st.text(max_size=20),
+)
+def test_a_whole_key_never_gets_through(before, key, after):
+    """Wherever it stands in what a vendor says."""
+    vendor = Vendor(name="v", key_help="h", secrets=(key,))
+    body = json.dumps({"error": {"message": before + key + after}})
+    assert key not in str(failure_of(Answer(status=401, headers={}, body=body, now=NOW), vendor))
+    assert key not in repr(vendor)

@@ -1,0 +1,563 @@
+"""What happens on the wire: connections, refusals, cuts, cancellation (7.3, 7.4, 7.14)."""
+
+import itertools
+import json
+import ssl
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.abc import Provider
+from agentrail.core.request import Chunk, Completed, TextDelta
+from agentrail.errors import (
+    Authentication,
+    BadRequest,
+    Overloaded,
+    ProtocolError,
+    ProviderError,
+    RateLimited,
+    Timeout,
+    Transport,
+)
+from agentrail.providers import http as http_module
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.options import ProviderOptions
+from tests.providers.serving import Reply, Served, open_server, reply, stream
+from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
+
+HELLO = "Hello, wörld ✓"
+WIRES = {OpenAIChat: WIRE / "openai_chat", AnthropicMessages: WIRE / "anthropic"}
+BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])
+
+
+def _transcript(kind: type[Any], name: str = "text") -> bytes:
+    (path,) = WIRES[kind].glob(f"**/{name}.sse")
+    return path.read_bytes()
+
+
+def _provider(kind: type[Any], http: HttpClients, url: str, **options: object) -> Any:
+    return kind(ProviderOptions.parse({"base_url": url, "api_key": KEY, **options}), http)
+
+
+async def _ask_into(seen: list[Chunk], provider: Any) -> None:
+    async with provider.open_stream(request_of("Hi")) as chunks:
+        async for chunk in chunks:
+            seen.append(chunk)  # noqa: PERF401 - what came before an error counts
+
+
+async def _ask(provider: Any) -> list[Chunk]:
+    seen: list[Chunk] = []
+    await _ask_into(seen, provider)
+    return seen
+
+
+async def _ask_once(kind: type[Any], *replies: Reply, **options: object) -> tuple[list[Chunk], Served]:
+    with trio.fail_after(10):
+        async with open_server(*replies) as server, HttpClients() as http:
+            return await _ask(_provider(kind, http, server.url, **options)), server
+
+
+@BOTH
+async def test_a_stream_gives_its_chunks_and_leaves_nothing_open(kind):
+    """The whole way, and afterwards no response is open."""
+    with trio.fail_after(10):
+        async with (
+            open_server(stream(_transcript(kind), ends=True, stays=True)) as server,
+            HttpClients() as http,
+        ):
+            chunks = await _ask(_provider(kind, http, server.url))
+            assert completed(chunks).message.text == HELLO
+            assert http.statistics().open_responses == 0
+            assert http.statistics().requests == 1
+            assert http.statistics().origins == (server.url,)
+
+
+@BOTH
+async def test_a_connection_is_used_again(kind):
+    """A response is read to its end, so the next request finds the connection warm."""
+    with trio.fail_after(10):
+        async with (
+            open_server(stream(_transcript(kind), ends=True, stays=True)) as server,
+            HttpClients() as http,
+        ):
+            for _ in range(3):
+                await _ask(_provider(kind, http, server.url))
+            assert (len(server.requests), server.connections) == (3, 1)
+
+
+async def test_each_format_asks_at_its_own_address():
+    """Path, key and version, as the vendors document them; and our headers are what the options make of them."""
+    _, server = await _ask_once(
+        OpenAIChat, reply(_transcript(OpenAIChat)), headers={"x-team": "blue", "accept": None}
+    )
+    assert server.requests[0][0].startswith(b"POST /chat/completions HTTP/1.1")
+    assert server.headers()["authorization"] == f"Bearer {KEY}"
+    assert server.headers()["x-team"] == "blue"
+    assert server.headers()["accept"] == "*/*"
+    _, server = await _ask_once(AnthropicMessages, reply(_transcript(AnthropicMessages)))
+    assert server.requests[0][0].startswith(b"POST /v1/messages HTTP/1.1")
+    assert server.headers()["x-api-key"] == KEY
+    assert server.headers()["anthropic-version"] == "2023-06-01"
+
+
+async def test_an_address_with_the_version_is_taken_too():
+    """The address of one vendor ends behind the version, that of the other before it; both slips are harmless."""
+    with trio.fail_after(10):
+        async with open_server(reply(_transcript(AnthropicMessages))) as server, HttpClients() as http:
+            await _ask(_provider(AnthropicMessages, http, f"{server.url}/v1/"))
+            assert server.requests[0][0].startswith(b"POST /v1/messages ")
+
+
+# --- keys
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"), [(OpenAIChat, "OPENAI_API_KEY"), (AnthropicMessages, "ANTHROPIC_API_KEY")]
+)
+async def test_a_missing_key_fails_before_any_connection(kind, variable):
+    """It names the variable, and `demo:` as a way to try."""
+    async with HttpClients() as http:
+        with pytest.raises(Authentication, match=f"{variable}.*demo:"):
+            await _ask(kind(ProviderOptions(), http))
+        assert http.statistics().requests == 0
+
+
+async def test_a_compatible_server_needs_no_key():
+    """A server of one's own rarely has one."""
+    _, server = await _ask_once(OpenAIChat, reply(_transcript(OpenAIChat)), api_key=None)
+    assert "authorization" not in server.headers()
+
+
+async def _later() -> str:
+    await trio.lowlevel.checkpoint()
+    return f"{KEY}\n"
+
+
+@pytest.mark.parametrize("source", [lambda: KEY, _later])
+async def test_a_key_may_come_from_a_function(source: Callable[[], Any]):
+    """Sync or async, called for each request, so that a rotated key takes effect."""
+    _, server = await _ask_once(OpenAIChat, reply(_transcript(OpenAIChat)), api_key=source)
+    assert server.headers()["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("returned", ["", "schlüssel", None])
+async def test_a_function_that_returns_no_key_is_told_so(returned):
+    """Before any connection, and without showing what came."""
+    with pytest.raises(Authentication, match=r"api_key|needs a key"):
+        await _ask_once(AnthropicMessages, reply(""), api_key=lambda: returned)
+
+
+async def test_a_key_on_an_open_wire_is_warned_of_once():
+    """Once per supervisor, and not for this machine."""
+    with structlog.testing.capture_logs() as logs:
+        async with HttpClients() as http:
+            for host in ("127.0.0.1", "localhost", "[::1]", "example.com", "example.org"):
+                post = Post(url=f"http://{host}/", headers={}, body=b"", vendor=VENDOR)
+                http._client_for(post)  # noqa: SLF001 - sending would need a network
+    assert [log["host"] for log in logs] == ["example.com"]
+    assert KEY not in str(logs)
+
+
+# --- refusals
+
+
+@BOTH
+async def test_a_wrong_key(kind):
+    """401 is `Authentication`; what the vendor echoes of the key is not repeated."""
+    body = json.dumps(
+        {"error": {"type": "authentication_error", "message": f"Incorrect key: {KEY[:7]}****cdef"}}
+    )
+    answer = reply(body, status="401 Unauthorized", kind="application/json", x_request_id="req_1")
+    with pytest.raises(Authentication, match="answered 401: Incorrect key") as caught:
+        await _ask_once(kind, answer)
+    assert "cdef" not in str(caught.value)
+    assert KEY[:7] not in str(caught.value)
+    assert caught.value.request_id == "req_1"
+    assert not caught.value.retryable
+
+
+@BOTH
+async def test_too_many_requests(kind):
+    """429 is `RateLimited`, with the pause that the vendor asks for."""
+    body = json.dumps({"error": {"type": "rate_limit_error", "message": "slow down"}})
+    with pytest.raises(RateLimited, match="slow down") as caught:
+        await _ask_once(
+            kind, reply(body, status="429 Too Many Requests", kind="application/json", retry_after="7")
+        )
+    assert caught.value.retry_after_seconds == 7
+    assert caught.value.retryable
+
+
+@BOTH
+@pytest.mark.parametrize(("status", "error"), [("200 OK", ProtocolError), ("502 Bad Gateway", Overloaded)])
+async def test_the_page_of_a_proxy(kind, status, error):
+    """HTML instead of an answer is shown in part."""
+    page = "<html><body>Please log in to the company network</body></html>"
+    with pytest.raises(error, match="Please log in"):
+        await _ask_once(kind, reply(page, status=status, kind="text/html"))
+
+
+async def test_a_redirect_is_not_followed():
+    """A key must not travel to another host."""
+    with trio.fail_after(10):
+        async with open_server(reply("")) as elsewhere:
+            with pytest.raises(BadRequest, match="not followed"):
+                await _ask_once(
+                    OpenAIChat, reply("", status="307 Temporary Redirect", location=f"{elsewhere.url}/")
+                )
+            assert elsewhere.requests == []
+
+
+async def test_a_200_with_an_error_in_json():
+    """Some servers report an error that way."""
+    body = json.dumps({"error": {"message": "Too fast", "code": "rate_limit_exceeded"}})
+    with pytest.raises(RateLimited, match="Too fast"):
+        await _ask_once(OpenAIChat, reply(body, kind="application/json"))
+
+
+@BOTH
+async def test_a_whole_answer_where_a_stream_was_asked_for(kind):
+    """One JSON document is understood like one event."""
+    name = "whole_completion" if kind is OpenAIChat else "whole_message"
+    body = next(
+        line[6:] for line in _transcript(kind, name).decode().splitlines() if line.startswith("data: ")
+    )
+    chunks, _ = await _ask_once(kind, reply(body, kind="application/json; charset=utf-8"))
+    assert [call.name for call in completed(chunks).message.calls] == ["list_dir", "read_file"]
+
+
+# --- connections that fail
+
+
+@BOTH
+async def test_a_refused_connection(kind):
+    """Nobody listens: `Transport`, with where to look."""
+    async with open_server(reply("")) as server:
+        url = server.url
+    async with HttpClients() as http:
+        with pytest.raises(Transport, match="base_url") as caught:
+            await _ask(_provider(kind, http, url))
+        assert caught.value.retryable
+        assert http.statistics().open_responses == 0
+
+
+@BOTH
+async def test_a_stream_cut_in_the_middle_of_an_event(kind):
+    """What was complete was yielded; the half event was not; then `Transport`."""
+    events = _transcript(kind)
+    cut = events.index("lo, wör".encode()) + 6  # inside the UTF-8 sequence
+    for chunked in (True, False):
+        seen: list[Chunk] = []
+        with trio.fail_after(10):
+            async with open_server(stream(events[:cut], chunked=chunked)) as server, HttpClients() as http:
+                with pytest.raises(Transport):
+                    await _ask_into(seen, _provider(kind, http, server.url))
+        assert [chunk.text for chunk in seen if isinstance(chunk, TextDelta)] == ["Hel"]
+        assert not any(isinstance(chunk, Completed) for chunk in seen)
+
+
+async def test_a_connection_that_ends_before_any_answer():
+    """The server hangs up on the request."""
+    with pytest.raises(Transport, match="lost the connection"):
+        await _ask_once(OpenAIChat, Reply(pieces=()))
+
+
+async def test_a_first_chunk_that_never_comes(autojump_clock):
+    """Silence is ended by the option `timeout`, whether before the headers or behind them; pings are no chunk."""
+    for silent in (
+        Reply(pieces=(), stays=True),
+        stream(b": ping\n\n", stays=True),
+        stream(b'data: {"choices":[]}\n\n', stays=True),
+    ):
+        async with open_server(silent) as server, HttpClients() as http:
+            started = autojump_clock.current_time()
+            with pytest.raises(Timeout, match="timeout"):
+                await _ask(_provider(OpenAIChat, http, server.url, timeout=5))
+            assert autojump_clock.current_time() - started == pytest.approx(5)
+            assert http.statistics().open_responses == 0
+
+
+async def test_after_the_first_chunk_a_pause_is_no_timeout(autojump_clock):
+    """Whether a stream that went silent is given up is decided by the session."""
+    first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    async with (
+        open_server(stream(first, stays=True)) as server,
+        HttpClients() as http,
+        _provider(OpenAIChat, http, server.url, timeout=5).open_stream(request_of("Hi")) as chunks,
+    ):
+        assert await anext(chunks) == TextDelta("Hi")
+        started = autojump_clock.current_time()
+        with trio.move_on_after(500):
+            await anext(chunks)
+        assert autojump_clock.current_time() - started == pytest.approx(500)
+
+
+async def test_a_certificate_that_nobody_knows(tmp_path):
+    """It is not retried, and it can be said that it is meant."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    await trio.run_process(command, stderr=subprocess.DEVNULL)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    answer = stream(_transcript(OpenAIChat), ends=True, stays=True)
+    with trio.fail_after(30):
+        async with open_server(answer, tls=tls) as server, HttpClients() as http:
+            with pytest.raises(Transport, match="not trusted") as caught:
+                await _ask(_provider(OpenAIChat, http, server.url))
+            assert not caught.value.retryable
+            for verify in (str(certificate), False):
+                chunks = await _ask(_provider(OpenAIChat, http, server.url, verify=verify))
+                assert completed(chunks).message.text == HELLO
+
+
+# --- limits
+
+
+async def test_an_event_without_end_is_given_up(monkeypatch):
+    """An event is held in memory, so it has a bound."""
+    monkeypatch.setattr(http_module, "MAX_EVENT_BYTES", 1000)
+    with pytest.raises(ProtocolError, match="longer than 1000 bytes"):
+        await _ask_once(OpenAIChat, stream(b"data: " + b"x" * 2000, stays=True))
+
+
+async def test_a_stream_without_end_is_given_up(monkeypatch):
+    """Small events without end have a bound too."""
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 1000)
+    event = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    with pytest.raises(ProtocolError, match="longer than 1000 bytes"):
+        await _ask_once(OpenAIChat, stream(*[event] * 100, stays=True))
+
+
+async def test_a_document_without_end_is_given_up(monkeypatch):
+    """So has a whole answer."""
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 1000)
+    with pytest.raises(ProtocolError, match="longer than 1000 bytes"):
+        await _ask_once(OpenAIChat, reply("x" * 2000, kind="application/json"))
+
+
+async def test_the_body_of_a_refusal_is_read_in_part(monkeypatch):
+    """It only becomes an error text."""
+    monkeypatch.setattr(http_module, "_MAX_REFUSAL_BYTES", 100)
+    with pytest.raises(Overloaded, match="xxx"):
+        await _ask_once(OpenAIChat, reply("x" * 100_000, status="500 Oops", kind="text/plain"))
+
+
+async def test_an_event_without_data_is_no_event_for_a_reader():
+    """Names, ids and retry times of the transport say nothing."""
+    events = b"event: hello\n\nretry: 10\n\n" + _transcript(OpenAIChat)
+    chunks, _ = await _ask_once(OpenAIChat, stream(events, ends=True))
+    assert completed(chunks).message.text == HELLO
+
+
+async def test_a_connection_that_breaks_after_the_end_breaks_nothing():
+    """The response is complete: what happens to the rest of its body is not its failure."""
+    chunks, _ = await _ask_once(OpenAIChat, stream(_transcript(OpenAIChat), ends=False))
+    assert completed(chunks).message.text == HELLO
+
+
+# --- documents
+
+
+async def test_a_document_can_be_fetched():
+    """Such as a list of models; anything but a 200 is the typed error."""
+    with trio.fail_after(10):
+        replies = (
+            reply('{"data":[]}', kind="application/json"),
+            reply("no", status="401 No", kind="text/plain"),
+        )
+        async with open_server(*replies) as server, HttpClients() as http:
+            headers = {"authorization": f"Bearer {KEY}"}
+            assert (
+                await http.get_text(f"{server.url}/models", headers=headers, vendor=VENDOR) == '{"data":[]}'
+            )
+            assert server.requests[0][0].startswith(b"GET /models ")
+            with pytest.raises(Authentication, match="answered 401"):
+                await http.get_text(f"{server.url}/models", headers=headers, vendor=VENDOR)
+
+
+def test_what_is_shown_of_objects_holds_no_key():
+    """A repr is fit for a log."""
+    http = HttpClients()
+    options = ProviderOptions.parse({"base_url": "http://h/v1", "api_key": KEY})
+    post = Post(url="http://h/", headers={"x-api-key": KEY}, body=KEY.encode(), vendor=VENDOR)
+    texts = [repr(http), repr(post), repr(OpenAIChat(options, http)), repr(AnthropicMessages(options, http))]
+    assert texts[2:] == ["OpenAIChat('http://h/v1')", "AnthropicMessages('http://h/v1/messages')"]
+    assert KEY not in "".join(texts)
+
+
+@BOTH
+def test_a_provider_says_what_it_is(kind):
+    """The rest of the port."""
+    provider = kind(ProviderOptions(), HttpClients())
+    assert isinstance(provider, Provider)
+    assert provider.capabilities("some-model").context_window is None
+    assert provider.name in {"openai-chat", "anthropic"}
+
+
+# --- cancellation
+
+
+FIRST = {
+    OpenAIChat: b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n',
+    AnthropicMessages: _transcript(AnthropicMessages)[:900],
+}
+
+
+@BOTH
+async def test_cancelling_in_the_middle_closes_the_connection(kind):
+    """The server sees it, nothing stays open, and the next request works."""
+    replies = (stream(FIRST[kind], stays=True), stream(_transcript(kind), ends=True, stays=True))
+    with trio.fail_after(10):
+        async with open_server(*replies) as server, HttpClients() as http:
+            provider = _provider(kind, http, server.url)
+            with trio.CancelScope() as scope:
+                async with provider.open_stream(request_of("Hi")) as chunks:
+                    async for _ in chunks:
+                        scope.cancel()
+            assert scope.cancelled_caught
+            assert http.statistics().open_responses == 0
+            await server.left.wait()
+            assert completed(await _ask(provider)).message.text == HELLO
+
+
+async def test_cancelling_before_the_headers_closes_the_connection():
+    """Also while nothing has come back yet."""
+    with trio.fail_after(10):
+        async with open_server(Reply(pieces=(), stays=True)) as server, HttpClients() as http:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_ask, _provider(OpenAIChat, http, server.url))
+                await server.replied.wait()
+                nursery.cancel_scope.cancel()
+            assert http.statistics().open_responses == 0
+            await server.left.wait()
+
+
+@BOTH
+async def test_leaving_early_closes_the_connection(kind):
+    """Whoever stops reading does not hold a connection until somebody collects the garbage."""
+    with trio.fail_after(10):
+        async with open_server(stream(FIRST[kind], stays=True)) as server, HttpClients() as http:
+            async with _provider(kind, http, server.url).open_stream(request_of("Hi")) as chunks:
+                await anext(chunks)
+                assert http.statistics().open_responses == 1
+            assert http.statistics().open_responses == 0
+            await server.left.wait()
+
+
+async def test_leaving_before_the_first_chunk_closes_the_connection():
+    """Also when nobody ever asked for one."""
+    with trio.fail_after(10):
+        async with open_server(stream(FIRST[OpenAIChat], stays=True)) as server, HttpClients() as http:
+            async with _provider(OpenAIChat, http, server.url).open_stream(request_of("Hi")):
+                await server.replied.wait()
+            assert http.statistics().open_responses == 0
+            await server.left.wait()
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels at the n-th step of any task."""
+
+    def __init__(self, steps_left: int, scope: trio.CancelScope) -> None:
+        self.steps_left, self.scope = steps_left, scope
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count down; still positive at the end means that the scenario is through."""
+        self.steps_left -= 1
+        if self.steps_left == 0:
+            self.scope.cancel(reason="cancel at every step")
+
+
+async def test_cancelled_at_every_step_nothing_stays():
+    """Whenever it comes, cancelling leaves no open response, raises no provider's error, and the clients go on working."""
+    answer = stream(_transcript(OpenAIChat), ends=True, stays=True)
+    with trio.fail_after(60):
+        async with open_server(answer) as server, HttpClients() as http:
+            provider = _provider(OpenAIChat, http, server.url)
+            for steps in range(1, 500):
+                with trio.CancelScope() as scope:
+                    instrument = CancelAtStep(steps, scope)
+                    trio.lowlevel.add_instrument(instrument)
+                    try:
+                        await _ask(provider)
+                    finally:
+                        trio.lowlevel.remove_instrument(instrument)
+                assert http.statistics().open_responses == 0
+                if instrument.steps_left > 0:
+                    break
+            else:
+                pytest.fail("the scenario never got through")
+            assert completed(await _ask(provider)).message.text == HELLO
+
+
+async def test_closing_works_twice_and_ends_everything():
+    """After it nothing can be asked any more."""
+    async with open_server(reply(_transcript(OpenAIChat))) as server:
+        http = HttpClients()
+        await _ask(_provider(OpenAIChat, http, server.url))
+        await http.aclose()
+        await http.aclose()
+        assert http.statistics().origins == ()
+        with pytest.raises(trio.ClosedResourceError, match="supervisor"):
+            await _ask(_provider(OpenAIChat, http, server.url))
+
+
+# --- every cut, every piece
+
+NAMES = {
+    OpenAIChat: [
+        "text",
+        "parallel_calls",
+        "crlf_no_blank",
+        "reasoning_then_call",
+        "lone_surrogate",
+        "heartbeats",
+    ],
+    AnthropicMessages: ["text", "parallel_calls", "thinking", "pings_everywhere", "hosted_tool"],
+}
+
+
+@BOTH
+@given(data=st.data())
+async def test_every_cut_and_every_split_gives_the_same_message_or_transport(kind, data):
+    """Bytes in pieces of any size give the same message; an end at any byte gives `Transport`, or the message if it was all there."""
+    (path,) = WIRES[kind].glob(f"**/{data.draw(st.sampled_from(NAMES[kind]), label='name')}.sse")
+    whole = path.read_bytes()
+    end = data.draw(st.just(len(whole)) | st.integers(0, len(whole)), label="end")
+    marks = sorted({0, end, *data.draw(st.lists(st.integers(0, end), max_size=8), label="marks")})
+    pieces = [whole[a:b] for a, b in itertools.pairwise(marks)]
+    chunked = data.draw(st.booleans(), label="chunked")
+    expected = read(path)
+    seen: list[Chunk] = []
+    with trio.fail_after(10):
+        async with (
+            open_server(stream(*pieces, chunked=chunked, ends=end == len(whole))) as server,
+            HttpClients() as http,
+        ):
+            try:
+                await _ask_into(seen, _provider(kind, http, server.url))
+            except Transport:
+                assert end < len(whole)
+                assert seen == expected[: len(seen)]
+            except ProviderError as error:  # pragma: no cover - what must not happen
+                pytest.fail(f"{error!r}")
+            else:
+                assert completed(seen).message.content == completed(expected).message.content

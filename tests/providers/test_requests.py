@@ -1,0 +1,428 @@
+"""What goes out is what the vendors' own types describe, and is joined from what was encoded before (7.5, 7.13)."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from hypothesis import given, strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from pydantic import TypeAdapter
+
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import OptionError
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.http import HttpClients
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.options import ProviderOptions
+from tests.providers.transcripts import request_of, said, tools
+
+JUDGES: dict[type[Any], TypeAdapter[Any]] = {
+    OpenAIChat: TypeAdapter(CompletionCreateParamsStreaming),
+    AnthropicMessages: TypeAdapter(MessageCreateParamsStreaming),
+}
+BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])
+
+
+def _provider(kind: type[Any], **options: object) -> Any:
+    return kind(ProviderOptions.parse(options), HttpClients())
+
+
+def _body(kind: type[Any], *messages: Any, options: Mapping[str, object] | None = None, **fields: Any) -> Any:
+    body = json.loads(_provider(kind, **(options or {})).encode(request_of(*messages, **fields)))
+    _exhaust(JUDGES[kind].validate_python(body))
+    return body
+
+
+def _exhaust(value: object) -> None:
+    """Walk through what was validated: the judge looks at the items of a list only when they are taken."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _exhaust(item)
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for item in value:
+            _exhaust(item)
+
+
+def _call(call_id: str = "c1", **fields: Any) -> ToolCall:
+    values: dict[str, Any] = {"name": "get_weather", "arguments": {"city": "Lisbon"}, **fields}
+    return ToolCall(call_id=CallId(call_id), **values)
+
+
+def _results(*call_ids: str, **fields: Any) -> ToolMessage:
+    return ToolMessage(
+        results=tuple(
+            ToolResult(call_id=CallId(i), name="get_weather", text=f"r-{i}", **fields) for i in call_ids
+        )
+    )
+
+
+def _assistant(*blocks: Any) -> AssistantMessage:
+    return AssistantMessage(content=blocks, model="x:some-model")
+
+
+IMAGE = Image(media_type="image/png", data="aGk=")
+LOOP = (said("Weather?"), _assistant(Text(text="Looking."), _call("c1"), _call("c2")), _results("c1", "c2"))
+
+
+@BOTH
+def test_the_smallest_request(kind):
+    """A prompt, the vendor's name of the model, a stream."""
+    body = _body(kind, "Hi", model="x:vendor/model:3b")
+    assert body["model"] == "vendor/model:3b"
+    assert body["stream"] is True
+    assert len(body["messages"]) == 1
+    assert "tools" not in body
+    assert "tool_choice" not in body
+
+
+def test_chat_asks_for_the_usage():
+    """Otherwise no server sends it with a stream."""
+    assert _body(OpenAIChat, "Hi")["stream_options"] == {"include_usage": True}
+
+
+def test_the_system_prompt_stands_where_each_format_wants_it():
+    """In front of the messages, or beside them."""
+    chat = _body(OpenAIChat, "Hi", system="Be brief.")
+    assert chat["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert _body(AnthropicMessages, "Hi", system="Be brief.")["system"] == "Be brief."
+
+
+def test_a_tool_loop_in_chat():
+    """Calls with their arguments as text, then one message per result."""
+    _, assistant, *results = _body(OpenAIChat, *LOOP)["messages"]
+    assert assistant["content"] == "Looking."
+    assert [json.loads(call["function"]["arguments"]) for call in assistant["tool_calls"]] == [
+        {"city": "Lisbon"}
+    ] * 2
+    assert results == [{"role": "tool", "tool_call_id": i, "content": f"r-{i}"} for i in ("c1", "c2")]
+
+
+def test_a_tool_loop_in_messages():
+    """Calls as blocks, and all results in the very next user message, in front of any words."""
+    _, assistant, user = _body(AnthropicMessages, *LOOP, "And now?")["messages"]
+    assert [block["type"] for block in assistant["content"]] == ["text", "tool_use", "tool_use"]
+    assert assistant["content"][1] == {
+        "type": "tool_use",
+        "id": "c1",
+        "name": "get_weather",
+        "input": {"city": "Lisbon"},
+    }
+    assert [block["type"] for block in user["content"]] == ["tool_result", "tool_result", "text"]
+    assert user["content"][0] == {"type": "tool_result", "tool_use_id": "c1", "content": "r-c1"}
+
+
+def test_an_error_result_says_so_where_the_format_can():
+    """Messages have a flag for it."""
+    loop = (said("Weather?"), _assistant(_call()), _results("c1", is_error=True))
+    assert _body(AnthropicMessages, *loop)["messages"][-1]["content"][0]["is_error"] is True
+
+
+@BOTH
+def test_malformed_arguments_go_back_as_an_object(kind):
+    """Vendors take nothing but an object, and the model still reads what it wrote."""
+    body = _body(kind, "Hi", _assistant(_call(arguments=None, malformed='{"city": Lis')), _results("c1"))
+    message = body["messages"][1]
+    if kind is OpenAIChat:
+        seen = json.loads(message["tool_calls"][0]["function"]["arguments"])
+    else:
+        seen = message["content"][0]["input"]
+    assert seen == {"_malformed_arguments": '{"city": Lis'}
+
+
+@BOTH
+def test_ids_and_names_that_a_vendor_would_refuse_are_mapped(kind):
+    """The same for call and result, and different for different calls; a made-up name becomes a name."""
+    ids = ("a b", "a/b", "x" * 70)
+    calls = [_call(call_id, name="functions.weather now") for call_id in ids]
+    text = json.dumps(_body(kind, "Hi", _assistant(*calls), _results(*ids))["messages"])
+    assert not any(f'"{call_id}"' in text for call_id in ids)
+    messages = json.loads(text)
+    if kind is OpenAIChat:
+        sent = [call["id"] for call in messages[1]["tool_calls"]]
+        answered = [message["tool_call_id"] for message in messages[2:]]
+    else:
+        sent = [block["id"] for block in messages[1]["content"]]
+        answered = [block["tool_use_id"] for block in messages[2]["content"]]
+    assert sent == answered
+    assert len(set(sent)) == len(ids)
+    assert "functions_weather_now" in text
+
+
+@BOTH
+def test_roles_alternate(kind):
+    """Neighbours of one role are merged, and a message that says nothing is no neighbour."""
+    body = _body(
+        kind,
+        "One",
+        "Two",
+        _assistant(Text(text="A")),
+        _assistant(Text(text="B")),
+        _assistant(Text(text="")),
+        "Three",
+    )
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+
+
+@BOTH
+def test_nothing_is_lost_when_the_answer_between_two_prompts_is(kind):
+    """After an abort without a word the two prompts are one message."""
+    body = _body(kind, "One", _assistant(), "Two")
+    text = json.dumps(body["messages"])
+    assert len(body["messages"]) == 1
+    assert "One" in text
+    assert "Two" in text
+
+
+def test_chat_sends_plain_text_as_text():
+    """Some servers know no list of parts; pictures need one."""
+    assert _body(OpenAIChat, "One", "Two")["messages"][0]["content"] == "One\n\nTwo"
+    picture = UserMessage(content=(Text(text="What is it?"), IMAGE))
+    assert _body(OpenAIChat, "One", picture)["messages"][0]["content"] == [
+        {"type": "text", "text": "One"},
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+
+
+def test_pictures_and_files_in_messages():
+    """A picture as the vendor wants it; a file as its path, which the model reads with its tools."""
+    content = _body(AnthropicMessages, UserMessage(content=(IMAGE, FileRef(path="a.py"), Text(text=" "))))[
+        "messages"
+    ][0]["content"]
+    assert content == [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        {"type": "text", "text": "[file: a.py]"},
+    ]
+
+
+def test_thinking_goes_back_to_its_vendor_and_to_no_other():
+    """Signed blocks and opaque ones unchanged, in their place; cut ones and another vendor's not at all."""
+    payload = {"type": "redacted_thinking", "data": "x"}
+    message = _assistant(
+        Thinking(text="Hm.", signature="c2ln", provider="anthropic"),
+        Thinking(text="cut", provider="anthropic"),
+        Thinking(text="other", signature="x", provider="google"),
+        Opaque(provider="anthropic", payload=payload),
+        Opaque(provider="google", payload={"type": "y"}),
+        Text(text="42"),
+        _call(),
+    )
+    body = _body(AnthropicMessages, "Hi", message, _results("c1"))
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    assert body["messages"][1]["content"][:3] == [thinking, payload, {"type": "text", "text": "42"}]
+    assert "Hm." not in json.dumps(_body(OpenAIChat, "Hi", message, _results("c1")))
+
+
+def test_a_message_of_thinking_alone_is_left_out():
+    """The vendor refuses one that ends in thinking."""
+    thought = _assistant(Thinking(text="Hm.", signature="c2ln", provider="anthropic"))
+    assert len(_body(AnthropicMessages, "One", thought, "Two")["messages"]) == 1
+
+
+def test_open_reasoning_goes_back_inside_a_loop_to_compatible_servers_only():
+    """Those that write it want it back with the calls; OpenAI itself knows no such member."""
+    thought = Thinking(text="Hm.", provider="openai-chat")
+    messages = (
+        "Hi",
+        _assistant(thought, _call()),
+        _results("c1"),
+        _assistant(thought, Text(text="Sunny.")),
+        "Thanks",
+    )
+    own = json.dumps(_body(OpenAIChat, *messages))
+    body = _body(OpenAIChat, *messages, options={"base_url": "http://localhost:1/v1"})
+    assert "Hm." not in own
+    assert body["messages"][1]["reasoning_content"] == "Hm."
+    assert "reasoning_content" not in body["messages"][3]
+
+
+@BOTH
+def test_tools_are_sorted_and_encoded_once(kind):
+    """The list is the same in whatever order it was attached, and its bytes are kept."""
+    first, second = tools(), Toolbox(reversed(tools().specs))
+    provider = _provider(kind)
+    one = provider.encode(request_of("Hi", tools=first))
+    assert (
+        one
+        == provider.encode(request_of("Hi", tools=second))
+        == provider.encode(request_of("Hi", tools=first))
+    )
+    assert [len(box.encoded) for box in (first, second)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("choice", "chat", "messages"),
+    [
+        ("auto", "auto", {"type": "auto"}),
+        ("none", "none", {"type": "none"}),
+        ("required", "required", {"type": "any"}),
+        (
+            "read_file",
+            {"type": "function", "function": {"name": "read_file"}},
+            {"type": "tool", "name": "read_file"},
+        ),
+    ],
+)
+def test_the_choice_of_tools(choice, chat, messages):
+    """Each word, and a name, as each format says it."""
+    options = {"tool_choice": choice}
+    assert _body(OpenAIChat, "Hi", tools=tools(), options=options)["tool_choice"] == chat
+    assert _body(AnthropicMessages, "Hi", tools=tools(), options=options)["tool_choice"] == messages
+
+
+@BOTH
+def test_withheld_tools_stay_in_the_list(kind):
+    """Only the choice changes, so that the vendor's cache holds; and an option cannot give back what is withheld."""
+    body = partial(_body, kind, "Hi", tools=tools(), options={"tool_choice": "required"})
+    assert body(tool_choice="none")["tools"] == body()["tools"]
+    assert body(tool_choice="none")["tool_choice"] in ("none", {"type": "none"})
+
+
+def test_the_output_limit_has_a_name_per_server():
+    """OpenAI itself has a new one; compatible servers know the old one; the smaller bound holds."""
+    ours = {"max_output_tokens": 50}
+    assert _body(OpenAIChat, "Hi", options=ours, max_output_tokens=70)["max_completion_tokens"] == 50
+    assert (
+        _body(OpenAIChat, "Hi", options={"base_url": "http://localhost:1"}, max_output_tokens=70)[
+            "max_tokens"
+        ]
+        == 70
+    )
+    assert "max_tokens" not in _body(OpenAIChat, "Hi")
+    assert _body(AnthropicMessages, "Hi")["max_tokens"] == 16_384
+    assert _body(AnthropicMessages, "Hi", options=ours, max_output_tokens=70)["max_tokens"] == 50
+
+
+def test_reasoning_in_words_and_in_tokens():
+    """A word is an effort; a number a budget, below the output limit; chat has no number and says so."""
+    assert _body(OpenAIChat, "Hi", options={"reasoning": "low"})["reasoning_effort"] == "low"
+    assert _body(OpenAIChat, "Hi", options={"reasoning": "off"})["reasoning_effort"] == "none"
+    body = _body(AnthropicMessages, "Hi", options={"reasoning": "high"})
+    assert (body["thinking"], body["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
+    assert _body(AnthropicMessages, "Hi", options={"reasoning": "off"})["thinking"] == {"type": "disabled"}
+    body = _body(AnthropicMessages, "Hi", options={"reasoning": 2000})
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (2000, 18_384)
+    body = _body(AnthropicMessages, "Hi", options={"reasoning": 2000, "max_output_tokens": 1500})
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (1499, 1500)
+    with pytest.raises(OptionError, match="not a number of tokens"):
+        _provider(OpenAIChat, reasoning=2000)
+
+
+@BOTH
+def test_sampling_is_sent_as_given_and_only_when_given(kind):
+    """Some models refuse even a default."""
+    given_options = {"temperature": 0, "top_p": 0.5, "stop": "END"}
+    body = _body(kind, "Hi", options=given_options)
+    assert (body["temperature"], body["top_p"]) == (0, 0.5)
+    assert body["stop" if kind is OpenAIChat else "stop_sequences"] == ["END"]
+    assert not {"temperature", "top_p", "stop", "stop_sequences"} & set(_body(kind, "Hi"))
+
+
+@BOTH
+def test_extra_members_come_last_and_win(kind):
+    """What we do not know can be said verbatim."""
+    body = _body(
+        kind, "Hi", options={"extra_body": {"temperature": 0.1, "service_tier": "auto"}, "temperature": 1}
+    )
+    assert (body["temperature"], body["service_tier"]) == (0.1, "auto")
+
+
+def test_an_answer_of_a_given_shape():
+    """Each format's own mode for a JSON schema."""
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    chat = _body(OpenAIChat, "Hi", response_format=schema)
+    assert chat["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema},
+    }
+    messages = _body(AnthropicMessages, "Hi", response_format=schema)
+    assert messages["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
+
+
+@BOTH
+def test_text_with_half_a_character_goes_out(kind):
+    """A lone surrogate becomes U+FFFD: no encoder takes it, and the session must go on."""
+    body = _provider(kind).encode(
+        request_of("a\ud800b", _assistant(_call(arguments={"city": "\udc00"})), _results("c1"))
+    )
+    assert "a\ufffdb" in body.decode()
+
+
+# --- joined, not encoded again
+
+
+@BOTH
+def test_each_message_is_encoded_once_in_its_life(kind):
+    """Over a whole session there is one encoding per message, however many requests it is part of."""
+    provider = _provider(kind)
+    messages: list[Any] = []
+    for turn in range(50):
+        messages += [
+            said(f"prompt {turn}"),
+            _assistant(_call(f"c{turn}")),
+            _results(f"c{turn}"),
+            _assistant(Text(text="ok")),
+        ]
+        provider.encode(request_of(*messages, "and?"))
+    # The last prompt of each request is a message of its own, made anew by this test.
+    assert provider.encodings == len(messages) + 50
+
+
+@BOTH
+def test_consecutive_requests_share_their_beginning(kind):
+    """Byte for byte, up to the end of the older conversation: that is what a vendor's cache looks for."""
+    provider = _provider(kind)
+    older = provider.encode(request_of(*LOOP, system="S", tools=tools()))
+    newer = provider.encode(request_of(*LOOP, _assistant(Text(text="ok")), "more", system="S", tools=tools()))
+    begin = older.index(b'"messages":')
+    conversation = older[: older.index(b"r-c2", begin)]
+    assert newer.startswith(conversation)
+
+
+BLOCKS = st.text(max_size=5).map(lambda text: Text(text=text))
+TURNS = st.lists(
+    st.lists(BLOCKS, max_size=3).map(lambda blocks: UserMessage(content=tuple(blocks)))
+    | st.lists(BLOCKS, max_size=3).map(lambda blocks: _assistant(*blocks))
+    | st.integers(1, 3).map(lambda count: [_assistant(*map(_call, "abc"[:count])), _results(*"abc"[:count])]),
+    max_size=8,
+)
+
+
+@BOTH
+@given(turns=TURNS)
+def test_any_conversation_is_one_that_the_vendor_would_take(kind, turns):
+    """Roles alternate, nothing is empty, and the results of calls stand directly behind them."""
+    messages = [message for turn in turns for message in (turn if isinstance(turn, list) else [turn])]
+    sent = _body(kind, *messages)["messages"]
+    for older, newer in itertools.pairwise(sent):
+        assert older["role"] != newer["role"] or older["role"] == "tool"
+    for position, message in enumerate(sent):
+        if kind is AnthropicMessages:
+            assert message["content"]
+            assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")
+            calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+            behind = sent[position + 1]["content"] if calls else []
+            assert [block["tool_use_id"] for block in behind[: len(calls)]] == calls
+        else:
+            assert message.get("content") or message.get("tool_calls")
+            calls = [call["id"] for call in message.get("tool_calls", ())]
+            assert [
+                answer["tool_call_id"] for answer in sent[position + 1 : position + 1 + len(calls)]
+            ] == calls

@@ -1,0 +1,291 @@
+"""`LocalSandbox`, commands: what they see, what is shown of them, and that nothing of them is left."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from agentrail.abc import CommandResult, Refusal
+from agentrail.sandboxes import process_tree
+from agentrail.sandboxes.local import LocalSandbox
+
+# The real clock: no virtual one sees processes at work. Each test has its own variable in the environment of all that
+# it starts, so that it finds them again whatever they did, and looks at nobody else's.
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="processes are looked for in /proc"
+)
+HANGS = 60
+STUBBORN = 'trap "" TERM; sleep 1000 & echo > ready; wait'
+
+
+@pytest.fixture
+def sandbox(tmp_path):
+    """A sandbox on an empty directory, whose commands carry `TEST_TREE`."""
+    return LocalSandbox(tmp_path, env={"TEST_TREE": str(tmp_path)})
+
+
+@pytest.fixture
+def alive(tmp_path):
+    """Count the processes that the test started and that run."""
+    variable = f"TEST_TREE={tmp_path}".encode()
+
+    def count() -> int:
+        found = 0
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                carries = variable in (directory / "environ").read_bytes().split(b"\0")
+                found += (
+                    carries and (directory / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+                )
+            except OSError:
+                continue
+        return found
+
+    return count
+
+
+async def _run(sandbox: LocalSandbox, command: str, *, within_seconds: float = HANGS) -> CommandResult:
+    with trio.fail_after(HANGS):
+        result = await sandbox.execute(command, workdir=".", within_seconds=within_seconds)
+    assert isinstance(result, CommandResult)
+    return result
+
+
+@pytest.fixture
+def wait_ready(tmp_path):
+    """Wait until a command has written into the pipe `ready`."""
+    os.mkfifo(tmp_path / "ready")
+    reading = os.open(tmp_path / "ready", os.O_RDONLY | os.O_NONBLOCK)
+
+    async def wait() -> None:
+        await trio.lowlevel.wait_readable(reading)
+
+    yield wait
+    os.close(reading)
+
+
+# --- what a command sees and says
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "exit_code", "number"),
+    [
+        ("echo hi", "hi\n", 0, None),
+        ("echo a; echo b >&2; echo c; exit 3", "a\nb\nc\n", 3, None),
+        ("kill -9 $$", "", None, signal.SIGKILL),
+        ("no-such-command-x 2>/dev/null", "", 127, None),
+        (r"printf 'caf\351\n\033[31mred\033[0m\r\n'", "caf�\nred\n", 0, None),
+    ],
+)
+async def test_a_command_says_what_it_did(sandbox, command, output, exit_code, number):
+    """Both streams in their order, no input, the exit code or the signal, and text that is fit to be shown."""
+    result = await _run(sandbox, command)
+    assert (result.output, result.exit_code, result.signal) == (output, exit_code, number)
+    assert (result.left_out_bytes, result.stopped_processes, result.timed_out) == (0, 0, False)
+    assert result.duration_ms >= 0
+
+
+@pytest.fixture
+def words_on_stdin():
+    """Give this process an input with words in it."""
+    kept = os.dup(0)
+    reading, writing = os.pipe()
+    os.write(writing, b"words\n")
+    os.close(writing)
+    os.dup2(reading, 0)
+    os.close(reading)
+    yield
+    os.dup2(kept, 0)
+    os.close(kept)
+
+
+@pytest.mark.usefixtures("words_on_stdin")
+async def test_a_command_does_not_read_our_input(sandbox):
+    """What is typed into agentrail is for agentrail."""
+    assert (await _run(sandbox, "cat; echo closed")).output == "closed\n"
+
+
+async def test_a_command_begins_where_it_is_told(sandbox, tmp_path):
+    """In the root, or below it."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert (await _run(sandbox, "pwd")).output == f"{tmp_path}\n"
+    result = await sandbox.execute("pwd", workdir="a/b", within_seconds=HANGS)
+    assert result.output == f"{tmp_path}/a/b\n"
+
+
+async def test_keys_are_not_in_the_environment(sandbox, monkeypatch):
+    """What is passed on is a list; a canary that is not on it is not there."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
+    monkeypatch.setenv("MY_OWN_SECRET", "canary")
+    monkeypatch.setenv("LC_TEST", "passed")
+    monkeypatch.setenv("TZ", "UTC")
+    output = (await _run(sandbox, "env")).output
+    assert "canary" not in output
+    assert "LC_TEST=passed\n" in output
+    assert "TZ=UTC\n" in output
+    assert "TEST_TREE=" in output
+
+
+async def test_no_other_descriptor_is_open(sandbox):
+    """A command gets its three streams and nothing of ours: no root, no socket, no other command's pipe."""
+    output = (await _run(sandbox, "ls /proc/self/fd | wc -l")).output
+    assert int(output) <= 4  # with the one that `ls` opened
+
+
+async def test_a_command_has_a_session_of_its_own(sandbox):
+    """So that Ctrl-C in our terminal is ours, and the group can be signalled without us."""
+    output = (await _run(sandbox, "cut -d' ' -f5,6 /proc/self/stat")).output
+    group, session = map(int, output.split())
+    assert group == session != os.getpgid(0)
+
+
+async def test_huge_output_is_cut_in_the_middle(sandbox):
+    """The beginning, a note, the end; the command goes on to its end."""
+    result = await _run(sandbox, "seq 100000")
+    lines = result.output.splitlines()
+    assert lines[0] == "1"
+    assert lines[-1] == "100000"
+    assert lines[400] == "[… 98,000 lines left out …]"
+    assert result.left_out_bytes > 500_000
+    assert result.exit_code == 0
+
+
+async def test_output_without_end_is_stopped(sandbox, alive):
+    """At 64 MB, long before the time is up; head and tail are shown."""
+    result = await _run(sandbox, "yes")
+    assert result.output.startswith("y\ny\n")
+    note = "[The command was stopped: it had printed more than 64 MB. Print less, or into a file.]"
+    assert result.output.endswith(f"y\n\n{note}")
+    assert (result.exit_code, result.signal, result.timed_out) == (None, None, False)
+    assert len(result.output) < 60_000
+    assert alive() == 0
+
+
+@pytest.mark.parametrize("command", ["echo \0", "echo \ud800"])
+async def test_a_command_that_cannot_be_one_is_refused(sandbox, command):
+    """A NUL ends an argument, and a lone surrogate has no bytes."""
+    refusal = await sandbox.execute(command, workdir=".", within_seconds=HANGS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "invalid_command"
+
+
+async def test_a_command_that_does_not_start_is_a_refusal(sandbox):
+    """The system says why; here an argument may not be so long."""
+    refusal = await sandbox.execute("#" * 10_000_000, workdir=".", within_seconds=HANGS)
+    assert refusal == Refusal(
+        code="not_started", message="The command could not be started: Argument list too long."
+    )
+
+
+async def test_without_a_shell_there_are_no_commands(sandbox, monkeypatch, tmp_path):
+    """And the model is told so, in place of a path that it does not know."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refusal = await sandbox.execute("true", workdir=".", within_seconds=HANGS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "unsupported"
+
+
+# --- and that nothing is left
+
+
+async def test_a_cancelled_command_leaves_no_process(sandbox, alive, wait_ready):
+    """The shell, its child and the child in the background are gone before the cancellation travels on."""
+    with trio.fail_after(HANGS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_run, sandbox, "sleep 1000 & echo > ready; sleep 1000")
+            await wait_ready()
+            while alive() < 2:  # one of them may be in the middle of an exec
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert alive() == 0
+
+
+async def test_a_command_is_stopped_when_its_time_is_up(sandbox, alive):
+    """With what it had printed by then, and with all that it had started."""
+    result = await _run(sandbox, "echo before; sleep 1000 & sleep 1000; echo after", within_seconds=1)
+    assert result.output == "before\n"
+    assert (result.exit_code, result.signal, result.timed_out) == (None, None, True)
+    assert result.stopped_processes == 0
+    assert alive() == 0
+
+
+async def test_a_command_may_clean_up(sandbox, alive, wait_ready, tmp_path):
+    """`SIGTERM` comes first, and its handler is waited for."""
+    command = "trap 'touch cleaned; exit' TERM; sleep 1000 & echo > ready; wait"
+    with trio.fail_after(HANGS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_run, sandbox, command)
+            await wait_ready()
+            nursery.cancel_scope.cancel()
+    assert (tmp_path / "cleaned").exists()
+    assert alive() == 0
+
+
+async def test_who_ignores_sigterm_is_killed(sandbox, alive, wait_ready):
+    """Two seconds later, by a signal that cannot be ignored."""
+    with trio.fail_after(HANGS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_run, sandbox, STUBBORN)
+            await wait_ready()
+            nursery.cancel_scope.cancel()
+    assert alive() == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "stopped"),
+    [
+        ("sleep 1000 & sleep 1000 & echo done", 2),
+        ("nohup sleep 1000 >/dev/null 2>&1 & echo done", 1),
+        ("setsid sleep 1000 & echo done", 1),
+        ("(sleep 1000 &) ; echo done", 1),
+        (f"(setsid bash -c '{STUBBORN}' &); until [ -s ready ]; do :; done; echo done", 2),
+    ],
+)
+async def test_what_is_left_in_the_background_is_stopped(sandbox, alive, command, stopped):
+    """In the group or out of it by `setsid`, `nohup` or a double fork; and the pipe that it holds is not waited for."""
+    result = await _run(sandbox, command)
+    assert (result.output, result.exit_code) == ("done\n", 0)
+    assert result.stopped_processes == stopped
+    assert alive() == 0
+
+
+async def test_what_cannot_be_found_is_not_waited_for(sandbox, tmp_path):
+    """A process that leaves its group and clears its environment escapes; its pipe does not hold the answer up."""
+    command = "env -i setsid sh -c 'echo $$ > pid; echo from afar; while :; do sleep 1; done' & until [ -s pid ]; do :; done"
+    try:
+        result = await _run(sandbox, command)
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert result.exit_code == 0
+    assert result.stopped_processes == 0
+
+
+async def test_commands_side_by_side_do_not_stop_each_other(sandbox, tmp_path):
+    """Each has a marker of its own: the end of one is no end of another."""
+    os.mkfifo(tmp_path / "go")
+    results = []
+
+    async def run(command: str) -> None:
+        results.append(await _run(sandbox, command))
+
+    with trio.fail_after(HANGS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, "read -r _ < go; echo slow")
+            await run("sleep 1000 & echo quick")
+            await trio.to_thread.run_sync((tmp_path / "go").write_text, "\n")
+    assert [result.output for result in results] == ["quick\n", "slow\n"]
+
+
+async def test_without_proc_the_group_is_still_stopped(sandbox, alive, monkeypatch, tmp_path):
+    """Elsewhere than on Linux there is the group alone, and it counts as one process."""
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(process_tree, "PROC", tmp_path / "no-proc")
+    assert (await _run(sandbox, "sleep 1000 & sleep 1000 & echo done")).stopped_processes == 1
+    assert alive() == 0
+    assert (await _run(sandbox, "echo done")).stopped_processes == 0
+    assert (await _run(sandbox, "sleep 1000", within_seconds=0.1)).timed_out
+    result = await sandbox.execute("pwd", workdir="a", within_seconds=HANGS)
+    assert result.output == f"{tmp_path}/a\n"
+    assert alive() == 0

@@ -1,0 +1,260 @@
+"""`@tool`: what runs, where it runs, and what is refused when the decorator runs."""
+
+import datetime
+import functools
+import threading
+from typing import cast
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from agentrail.abc import Error, Ok, Tool, ToolContext
+from agentrail.core.toolbox import EffectClass
+from agentrail.errors import ToolContractError, ToolDefinitionError
+from agentrail.tools.function import MAX_TOOL_THREADS, tool
+from tests.tools.rig import CTX
+
+
+@tool
+async def double(number: int) -> int:
+    """Double
+    a number.
+
+    For people only.
+    """  # noqa: D205 - the point of the test
+    return 2 * number
+
+
+def test_a_decorated_function_is_a_tool():
+    """The decorator takes name, description and schema from the function, and promises nothing about repeats."""
+    assert isinstance(double, Tool)
+    assert double.name == "double"
+    assert double.description == "Double a number."
+    assert double.parameters == {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}},
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+    assert (double.killable, double.effect_class, double.timeout_seconds) == (True, "once", None)
+
+
+def test_options_win_over_the_function():
+    """Each option of the decorator is what the tool says of itself."""
+
+    @tool(name="x-1", description=" Short. ", effect_class="pure", timeout_seconds=2.5, killable=False)
+    async def undocumented() -> None:
+        pass
+
+    assert (undocumented.name, undocumented.description) == ("x-1", "Short.")
+    assert (undocumented.killable, undocumented.effect_class, undocumented.timeout_seconds) == (
+        False,
+        "pure",
+        2.5,
+    )
+
+
+async def test_a_tool_can_still_be_called():
+    """In a test one calls the function, and gets what it returns."""
+    assert await double(3) == 6
+    assert await double(number=4) == 8
+
+
+async def test_an_async_function_runs_in_the_task_of_its_caller():
+    """No task, thread or nursery stands between the runner's cancel scope and the function."""
+
+    @tool
+    async def who() -> str:
+        """Say which task runs."""
+        return trio.lowlevel.current_task().name
+
+    assert await who.execute({}, CTX) == Ok(text=trio.lowlevel.current_task().name)
+
+
+async def test_a_plain_function_runs_in_a_worker_thread_unless_it_says_otherwise():
+    """A `def` may block, so it does not run in the event loop; `thread=False` says that it does not."""
+
+    def where() -> str:
+        """Say which thread runs."""
+        return str(threading.get_ident())
+
+    here = str(threading.get_ident())
+    assert await tool(where).execute({}, CTX) != Ok(text=here)
+    assert await tool(thread=False)(where).execute({}, CTX) == Ok(text=here)
+
+
+async def test_a_method_can_be_a_tool():
+    """A bound method is a function whose object is there already."""
+
+    class Counter:
+        async def add(self, number: int) -> int:
+            """Count one further."""
+            return number + 1
+
+    add = tool(Counter().add)
+    assert list(add.parameters["properties"]) == ["number"]
+    assert await add.execute({"number": 2}, CTX) == Ok(text="3")
+
+
+async def test_a_cancelled_worker_thread_is_waited_for():
+    """A thread cannot be cancelled: it is told, through Trio's own check, and the call ends when it has ended."""
+    running, seen = trio.Event(), []
+
+    @tool
+    def stubborn() -> None:
+        """Wait to be cancelled."""
+        trio.from_thread.run_sync(running.set)
+        try:
+            while True:
+                trio.from_thread.check_cancelled()
+        except trio.Cancelled:
+            seen.append("told")
+            raise
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stubborn.execute, {}, CTX)
+            await running.wait()
+            nursery.cancel_scope.cancel()
+    assert seen == ["told"]
+
+
+async def test_threads_of_tools_leave_those_of_trio_alone():
+    """As many tools as may block do block, and Trio's default limiter is still free."""
+    release = threading.Event()
+
+    @tool
+    def block() -> None:
+        """Wait."""
+        release.wait(10)
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            for _ in range(MAX_TOOL_THREADS):
+                nursery.start_soon(block.execute, {}, CTX)
+            await trio.testing.wait_all_tasks_blocked()
+            assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+            release.set()
+
+
+async def test_an_inline_function_is_a_checkpoint_as_well():
+    """What is async is always a checkpoint, also when the function awaits nothing."""
+
+    @tool(thread=False)
+    def never() -> None:
+        """Fail the test."""
+        pytest.fail("the call was cancelled before it began")
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await never.execute({}, CTX)
+    assert scope.cancelled_caught
+
+
+async def test_what_is_raised_travels_to_the_runner():
+    """A crash is the runner's to contain: the decorator catches nothing."""
+
+    @tool
+    async def crash() -> None:
+        """Crash."""
+        message = "bad city"
+        raise ValueError(message)
+
+    with pytest.raises(ValueError, match="bad city"):
+        await crash.execute({}, CTX)
+
+
+async def test_what_is_no_result_is_the_authors_fault():
+    """A function that returns what no model can read breaks the contract, by the tool's name."""
+
+    @tool(name="thing")
+    async def returns_object() -> object:
+        """Return an object."""
+        return object()
+
+    with pytest.raises(ToolContractError, match="'thing' returned a value of type object"):
+        await returns_object.execute({}, CTX)
+
+
+async def test_a_value_that_no_schema_can_refuse_is_an_error_for_the_model():
+    """Dates are checked on conversion; the model reads the same sentence as for a schema fault."""
+
+    class Stay(msgspec.Struct):
+        until: datetime.date
+
+    @tool
+    async def book(stay: Stay) -> str:
+        """Book."""
+        return str(stay.until)
+
+    outcome = await book.execute({"stay": {"until": "2024-02-30"}}, CTX)
+    assert outcome == Error(text='Invalid arguments for "book": $.stay.until: Invalid RFC3339 encoded date')
+
+
+async def test_a_fault_of_the_whole_object_has_its_path_too():
+    """A fault without a path is one of the outermost object."""
+    outcome = await double.execute({}, CTX)
+    assert outcome == Error(text='Invalid arguments for "double": $: Object missing required field `number`')
+
+
+async def test_the_context_goes_to_the_parameter_of_its_type():
+    """The parameter may have any name, and the model is not told of it."""
+
+    @tool
+    async def who_asks(*, anything: ToolContext) -> str:
+        """Say who asks."""
+        return anything.session_id
+
+    assert who_asks.parameters["properties"] == {}
+    assert await who_asks.execute({}, CTX) == Ok(text="s1")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _undocumented() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: tool(_undocumented),
+            "'_undocumented' has no description: write a docstring, or give one with descr",
+        ),
+        (lambda: tool(description=" ")(_nothing), "'_nothing' has no description"),
+        (
+            lambda: tool(name="read file")(_nothing),
+            "'_nothing' has the name 'read file', expected 1 to 64 of A-Z",
+        ),
+        (lambda: tool(name="x" * 65)(_nothing), "give another with name="),
+        (lambda: tool(name="")(_nothing), "has the name ''"),
+        (lambda: tool(description="x")(lambda: None), "has the name '<lambda>'"),
+        (
+            lambda: tool(effect_class="reconcilable")(_nothing),
+            "needs a method `reconcile`: write the tool as a class",
+        ),
+        (
+            lambda: tool(effect_class=cast("EffectClass", "safe"))(_nothing),
+            "has effect_class='safe', expected one of 'pure', 'idempotent'",
+        ),
+        (
+            lambda: tool(timeout_seconds=0)(_nothing),
+            "has timeout_seconds=0, expected a number above 0, or None",
+        ),
+        (lambda: tool(timeout_seconds=float("nan"))(_nothing), "has timeout_seconds=nan"),
+        (lambda: tool(timeout_seconds=float("inf"))(_nothing), "has timeout_seconds=inf"),
+        (lambda: tool(int), "a function written with def or async def, got <class 'int'>: wrap it in one"),
+        (lambda: tool(len), "got <built-in function len>"),
+        (lambda: tool(functools.partial(_nothing)), "got functools.partial"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_at_once(make, words):
+    """The decorator says what is wrong with the function or an option, and what to do; nothing waits for the first call."""
+    with pytest.raises(ToolDefinitionError) as caught:
+        make()
+    assert words in str(caught.value)

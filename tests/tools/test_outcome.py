@@ -1,0 +1,187 @@
+"""What functions return, as results: the table of the reference page, and that nothing else gets through."""
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pytest
+from attrs import frozen
+from hypothesis import given, strategies as st
+
+from agentrail.abc import Error, Ok
+from agentrail.errors import ToolContractError
+from agentrail.tools.outcome import to_outcome
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
+    """Text with a name."""
+
+    RED = "red"
+
+
+@frozen
+class Size:
+    """An attrs class."""
+
+    wide: int
+
+
+class Point(msgspec.Struct):
+    """A msgspec class."""
+
+    x: int
+
+
+class OwnMapping(Mapping[str, int]):
+    """A mapping of a kind that no encoder knows."""
+
+    def __getitem__(self, key: str) -> int:
+        return {"a": 1}[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("a",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("words", "words"),
+        ("", "[no output]"),
+        (None, "[no output]"),
+        (Colour.RED, "red"),
+        (7, "7"),
+        (2.5, "2.5"),
+        (True, "true"),
+        (10**40, "1" + "0" * 40),
+        ([], "[]"),
+        ((1, "é"), '[1,"é"]'),
+        ({"a": {2: None}}, '{"a":{"2":null}}'),
+        (MappingProxyType({"a": MappingProxyType({})}), '{"a":{}}'),
+        (OwnMapping(), '{"a":1}'),
+        (Size(3), '{"wide":3}'),
+        ([Point(x=1)], '[{"x":1}]'),
+        (Point(x=1), '{"x":1}'),
+    ],
+)
+def test_values_become_text_for_the_model(value, text):
+    """Text stays, nothing is said to be nothing, and data becomes its JSON."""
+    outcome = to_outcome("x", value)
+    assert outcome == Ok(text=text)
+    assert type(outcome.text) is str
+
+
+@pytest.mark.parametrize("kind", [Ok, Error])
+def test_results_pass_and_are_never_empty(kind):
+    """`Ok` and `Error` are what they are; no provider takes an empty result; details become plain JSON."""
+    assert to_outcome("x", kind(text="as it is", details={"a": [1]})) == kind(
+        text="as it is", details={"a": [1]}
+    )
+    assert to_outcome("x", kind(text="")) == kind(text="[no output]")
+    assert to_outcome("x", kind(text="t", details=Point(x=1))) == kind(text="t", details={"x": 1})
+
+
+def _untyped(value: Any) -> Any:
+    return value
+
+
+class Awaitable:
+    """Something to await that cannot be closed."""
+
+    def __await__(self):
+        yield
+
+
+async def _coroutine() -> None: ...
+
+
+def _endless() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            object,
+            "tool 'x' returned a value of type object, expected text, JSON, Ok or Error: wrap it, Ok(text=str(",
+        ),
+        (lambda: {1}, "returned a value of type set"),
+        (lambda: Point, "returned a value of type StructMeta"),
+        (
+            _coroutine,
+            "returned a value of type coroutine, expected text, JSON, Ok or Error: await it, in an `async def`",
+        ),
+        (
+            lambda: (n for n in "ab"),
+            "returned a value of type generator, expected text, JSON, Ok or Error: collect it",
+        ),
+        (Awaitable, "returned a value of type Awaitable, expected text, JSON, Ok or Error: await it"),
+        (Future, "returned a value of type Future"),
+        (
+            lambda: b"bytes",
+            "returned a value of type bytes, expected text, JSON, Ok or Error: decode it first",
+        ),
+        (lambda: float("nan"), "returned a value of type float that is not JSON"),
+        (
+            lambda: {"a": object()},
+            "returned a value of type dict that is not JSON: objects of type object have no JSON",
+        ),
+        (lambda: {(1, 2): 3}, "returned a value of type dict that is not JSON"),
+        (_endless, "returned a value of type list that is not JSON"),
+        (
+            lambda: Ok(text=_untyped(3)),
+            "returned a result whose text is a value of type int: make it text, str(…)",
+        ),
+        (lambda: Error(text=_untyped(None)), "returned a result whose text is a value of type NoneType"),
+        (
+            lambda: Ok(text="t", details=_untyped(object())),
+            "returned a value of type object that is not JSON",
+        ),
+        (lambda: Ok(text="t", details=[float("inf")]), "returned a value of type list that is not JSON"),
+    ],
+)
+def test_what_is_no_result_breaks_the_contract(make, words):
+    """Anything else is the author's mistake, which no second attempt would mend; the message says what to write."""
+    with pytest.raises(ToolContractError) as caught:
+        to_outcome("x", make())
+    assert words in str(caught.value)
+
+
+_scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.complex_numbers(), st.dates(),
+    st.builds(object), st.builds(Size, st.integers()), st.builds(Point, x=st.integers()), st.just(Colour.RED),
+)  # fmt: skip
+_anything = st.recursive(
+    _scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(
+            st.text() | st.integers() | st.booleans() | st.tuples(st.integers()), inner, max_size=3
+        ),
+        st.builds(Ok, text=inner, details=inner),
+        st.builds(Error, text=inner, details=inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=_anything)
+def test_every_value_is_a_result_or_a_broken_contract(value):
+    """Nothing else is raised, no text is empty, and details are what the journal can hold."""
+    try:
+        outcome = to_outcome("x", value)
+    except ToolContractError:
+        return
+    assert isinstance(outcome, Ok | Error)
+    assert outcome.text
+    json.dumps(outcome.details, allow_nan=False)

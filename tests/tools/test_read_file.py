@@ -1,0 +1,100 @@
+"""`read_file`: numbered lines, pages, and what it says where there is nothing to read."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.abc import Error, FileText, Ok, Refusal
+from agentrail.tools.read_file import MAX_LINES, MAX_TEXT_BYTES, read_file, render_page
+from tests.tools.rig import StubSandbox, context
+
+
+def _page(text: str, *, offset: int = 1, limit: int = MAX_LINES) -> str:
+    outcome = render_page(text, offset=offset, limit=limit)
+    assert isinstance(outcome, Ok)
+    return outcome.text
+
+
+async def test_lines_have_numbers():
+    """A number, a tab, the line; the model may ask for a part."""
+    sandbox = StubSandbox(text=FileText(text="a\nb\nc\n", size_bytes=6))
+    outcome = await read_file.execute({"path": "x", "offset": 2.0, "limit": 1}, context(sandbox))
+    assert outcome == Ok(text="2\tb\n[Lines 2-2 of 3. Continue with offset=3.]")
+    assert sandbox.asked == ["x"]
+
+
+async def test_a_refusal_is_an_error():
+    """The sandbox's sentence is fit for the model."""
+    sandbox = StubSandbox(
+        text=Refusal(code="not_text", message='"logo.png" is not text (image/png, 12,345 bytes).')
+    )
+    outcome = await read_file.execute({"path": "logo.png"}, context(sandbox))
+    assert outcome == Error(text='"logo.png" is not text (image/png, 12,345 bytes).')
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ("", "[The file is empty.]"),
+        ("a", "1\ta"),
+        ("a\n", "1\ta"),
+        ("\n", "1\t"),
+        ("a\n\n", "1\ta\n2\t"),
+        ("a\r\nb\r\n", "1\ta\n2\tb"),
+        ("a\fb\u2028c", "1\ta\fb\u2028c"),
+    ],
+)
+def test_lines_end_where_other_tools_end_them(text, page):
+    """At line feeds, also those after a carriage return, and nowhere else."""
+    assert _page(text) == page
+
+
+def test_the_last_page_has_no_last_line():
+    """When all was shown there is nothing to go on with."""
+    text = "x\n" * 5310
+    assert _page(text).endswith("2000\tx\n[Lines 1-2000 of 5310. Continue with offset=2001.]")
+    assert _page(text, offset=4001).endswith("5310\tx")
+
+
+@pytest.mark.parametrize(
+    ("lines", "offset", "words"),
+    [
+        (120, 900, "offset 900 is past the end: the file has 120 lines."),
+        (1, 2, "offset 2 is past the end: the file has 1 line."),
+    ],
+)
+def test_past_the_end_is_an_error_with_the_length(lines, offset, words):
+    """The model learns how long the file is."""
+    assert render_page("x\n" * lines, offset=offset, limit=1) == Error(text=words)
+
+
+def test_a_long_line_is_cut_and_says_so():
+    """Two thousand characters of a line are shown."""
+    page = _page("x" * 3500 + "\nshort\n")
+    assert page == "1\t" + "x" * 2000 + " [… 1,500 more characters in this line]\n2\tshort"
+    assert _page("x" * 2000) == "1\t" + "x" * 2000
+
+
+def test_a_page_has_fifty_kilobytes_at_most():
+    """The page ends before the line that would be too much, and says where to go on."""
+    text = ("é" * 1000 + "\n") * 40
+    page = _page(text)
+    body, _, note = page.rpartition("\n")
+    assert note == "[Lines 1-24 of 40. Continue with offset=25.]"
+    assert MAX_TEXT_BYTES - 2100 < len(body.encode()) <= MAX_TEXT_BYTES
+
+
+@given(lines=st.lists(st.text(st.characters(exclude_characters="\n\r")), min_size=1), limit=st.integers(1, 5))
+def test_pages_together_are_the_file(lines, limit):
+    """Going on where the note says shows each line once, in order, and ends."""
+    text = "\n".join([*lines, ""])
+    seen: list[str] = []
+    for _ in range(len(lines)):
+        if len(seen) == len(lines):
+            break
+        page = _page(text, offset=len(seen) + 1, limit=limit).split("\n")
+        shown = page[:-1] if page[-1].startswith("[Lines ") else page
+        assert [line.partition("\t")[0] for line in shown] == [
+            str(len(seen) + n + 1) for n in range(len(shown))
+        ]
+        seen += [line.partition("\t")[2] for line in shown]
+    assert seen == lines

@@ -1,0 +1,302 @@
+"""Signatures as JSON Schema and back: what is described, what is refused, and that the two sides agree."""
+
+import datetime
+import enum
+import inspect
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+import trio
+from attrs import frozen
+from hypothesis import given, strategies as st
+
+from agentrail.abc import Ok, ToolContext
+from agentrail.core.toolbox import ToolSpec
+from agentrail.errors import ToolDefinitionError
+from agentrail.tools.function import tool
+from agentrail.tools.signature import read_signature
+from tests.tools.rig import CTX
+
+
+class Colour(enum.Enum):
+    """An enum of strings."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A struct in a struct."""
+
+    x: int
+    y: float = 0.5
+
+
+@frozen
+class Size:
+    """An attrs class."""
+
+    wide: int
+
+
+def _schema(function):
+    return read_signature(function).schema
+
+
+def test_types_of_their_own_stand_under_defs():
+    """The outermost object is inlined, as vendors ask for; what it refers to is in the same document."""
+
+    def draw(at: Point, colour: Colour = Colour.RED) -> None: ...
+
+    assert _schema(draw) == {
+        "type": "object",
+        "properties": {
+            "at": {"$ref": "#/$defs/Point"},
+            "colour": {"$ref": "#/$defs/Colour", "default": "red"},
+        },
+        "required": ["at"],
+        "additionalProperties": False,
+        "$defs": {
+            "Point": {
+                "title": "Point",
+                "description": "A struct in a struct.",
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.5}},
+                "required": ["x"],
+            },
+            "Colour": {"title": "Colour", "description": "An enum of strings.", "enum": ["blue", "red"]},
+        },
+    }
+    ToolSpec(name="draw", description="Draw.", parameters=_schema(draw)).check()
+
+
+def test_text_in_annotated_is_a_description_at_any_depth():
+    """A description and a constraint go together, in unions and lists as well; other extras are left alone."""
+
+    def find(
+        a: Annotated[str, "What.", msgspec.Meta(min_length=1)],
+        b: list[Annotated[int, "One of them.", object()]],
+        c: Annotated[int, "Maybe."] | None = None,
+        d: Literal["x", "y"] = "x",
+    ) -> None: ...
+
+    properties = _schema(find)["properties"]
+    assert properties["a"] == {"type": "string", "description": "What.", "minLength": 1}
+    assert properties["b"]["items"] == {"type": "integer", "description": "One of them."}
+    assert properties["c"]["anyOf"] == [{"type": "integer", "description": "Maybe."}, {"type": "null"}]
+    assert properties["d"] == {"enum": ["x", "y"], "default": "x"}
+
+
+def test_annotations_may_be_strings():
+    """`from __future__ import annotations` makes them so; a return type need not resolve."""
+
+    def find(where: "list[Point]", ctx: "Annotated[ToolContext, 'for nobody']") -> "NoSuchType": ...  # type: ignore[name-defined]  # noqa: F821
+
+    signature = read_signature(find)
+    assert signature.schema["properties"] == {"where": {"type": "array", "items": {"$ref": "#/$defs/Point"}}}
+    assert signature.context_names == ("ctx",)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (int, 3.0, 3),
+        (int, 1e300, int(1e300)),
+        (float, 3, 3.0),
+        (int | None, 3.0, 3),
+        (list[int], [1.0, 2], [1, 2]),
+        (dict[str, int], {"a": 1.0}, {"a": 1}),
+        (dict[int, bool], {"1": True}, {1: True}),
+        (tuple[int, str], [1.0, "a"], (1, "a")),
+        (frozenset[int], [1, 1], frozenset({1})),
+        (Literal[1, "a"], 1.0, 1),
+        (Colour, "red", Colour.RED),
+        (Point, {"x": 1.0}, Point(x=1)),
+        (Size, {"wide": 2.0}, Size(2)),
+        (datetime.date, "2024-02-29", datetime.date(2024, 2, 29)),
+        (Any, {"a": [1.0, None, "3"]}, {"a": [1, None, "3"]}),
+    ],
+)
+def test_arguments_arrive_as_the_annotated_types(annotation, value, expected):
+    """JSON knows one number type and no dates; the function gets what it asked for."""
+
+    def take(it: Any) -> None: ...
+
+    take.__annotations__["it"] = annotation
+    got = read_signature(take).convert({"it": value}, CTX)["it"]
+    assert got == expected
+    assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize("value", [3.5, True, "3", None])
+def test_what_is_no_integer_is_none(value):
+    """`3.5`, `true` and `"3"` are not accepted for an integer."""
+
+    def take(it: int) -> None: ...
+
+    with pytest.raises(msgspec.ValidationError, match="Expected `int`"):
+        read_signature(take).convert({"it": value}, CTX)
+
+
+def test_unknown_arguments_are_forbidden():
+    """A model that invents a parameter is told so."""
+
+    def take(it: int = 1) -> None: ...
+
+    with pytest.raises(msgspec.ValidationError, match="unknown field `that`"):
+        read_signature(take).convert({"that": 1}, CTX)
+
+
+def test_a_default_is_the_very_object():
+    """A parameter that the model leaves out has the default of the function, not a copy that went through JSON."""
+    origin = Point(x=0)
+
+    def take(it: Point = origin) -> None: ...
+
+    assert read_signature(take).convert({}, CTX)["it"] is origin
+
+
+# --- what is refused
+
+
+def _two_of_one_name():
+    def first():
+        class Twin(msgspec.Struct):
+            x: int
+
+        return Twin
+
+    return first(), first()
+
+
+A, B = _two_of_one_name()
+
+
+def _args(*names: str) -> None: ...
+def _kwargs(**names: str) -> None: ...
+def _positional(it: str, /) -> None: ...
+def _bare(it) -> None: ...
+def _undescribable(it: complex) -> None: ...
+def _many_hooks(it: type) -> None: ...
+def _ambiguous(it: str | bytes) -> None: ...
+def _list_default(it: list[int] = []) -> None: ...  # noqa: B006 - the point of the test
+def _dict_default(it: dict[str, int] = {}) -> None: ...  # noqa: B006 - the point of the test
+def _wrong_default(it: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013 - the point of the test
+def _loose_default(it: Annotated[int, msgspec.Meta(ge=1)] = 0) -> None: ...
+def _odd_default(it: Any = len) -> None: ...
+def _unknown_name(it: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point of the test
+def _no_type(it: "1 +") -> None: ...  # type: ignore[valid-type]  # noqa: F722 - the point of the test
+def _twins(a: A, b: B) -> None: ...  # type: ignore[valid-type]  # made at run time
+def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # made at run time
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            _args,
+            "parameter '*names' of tool function '_args' collects arguments that have no names: take one list instead",
+        ),
+        (
+            _kwargs,
+            "parameter '**names' of tool function '_kwargs' takes any name, and a model needs to know which",
+        ),
+        (
+            _positional,
+            "parameter 'it' of tool function '_positional' is positional-only, and arguments come by name",
+        ),
+        (
+            _bare,
+            "parameter 'it' of tool function '_bare' has no annotation: write its type, such as `it: str`",
+        ),
+        (
+            _undescribable,
+            "has a type that no JSON Schema describes (type <class 'complex'> is not supported): use str",
+        ),
+        (_many_hooks, "has a type that no JSON Schema describes (type <class 'type'> is not supported)"),
+        (_ambiguous, "may not contain more than one str-like type"),
+        (_list_default, "has the mutable default [], shared by all calls: write `| None = None`"),
+        (_dict_default, "has the mutable default {}"),
+        (_wrong_default, "has the default None, which is not of its own type (Expected `int`, got `null`)"),
+        (_loose_default, "has the default 0, which is not of its own type (Expected `int` >= 1)"),
+        (_odd_default, "has the default <built-in function len>, which is not of its own type"),
+        (
+            _unknown_name,
+            "has the annotation 'Nowhere', and name 'Nowhere' is not defined: define that name at the top",
+        ),
+        (_no_type, "has the annotation '1 +', which is no type"),
+        (_twins, "tool function '_twins' uses two types of one name"),
+        (_twins_in_one, "has a type that no JSON Schema describes"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_no_model_can_call_is_refused(function, words):
+    """The message names the function, the parameter and the way out."""
+    with pytest.raises(ToolDefinitionError) as caught:
+        read_signature(function)
+    assert words in str(caught.value)
+
+
+# --- both sides agree
+
+_integers = st.integers(-(2**70), 2**70)
+_whole_floats = st.integers(-(2**40), 2**40).map(float)
+_floats = st.floats(allow_nan=False, allow_infinity=False)
+
+# A type, and the JSON values that its schema takes.
+_leaves = st.sampled_from([
+    (int, _integers | _whole_floats),
+    (float, _floats | _integers),
+    (bool, st.booleans()),
+    (str, st.text()),
+    (Annotated[int, msgspec.Meta(ge=1, le=7)], st.integers(1, 7) | st.integers(1, 7).map(float)),
+    (Annotated[str, msgspec.Meta(min_length=1, max_length=5), "words"], st.text(min_size=1, max_size=5)),
+    (Literal["a", 1], st.sampled_from(["a", 1, 1.0])),
+    (Colour, st.sampled_from(["red", "blue"])),
+    (Point, st.fixed_dictionaries({"x": _integers | _whole_floats}, optional={"y": _floats | _integers})),
+    (Size, st.fixed_dictionaries({"wide": _integers})),
+    (None, st.none()),
+    (datetime.date, st.dates().map(str)),
+    (Any, st.none() | st.booleans() | _floats | st.text() | st.lists(_integers)),
+])  # fmt: skip
+
+
+def _wider(inner):
+    return st.one_of(
+        inner.map(lambda pair: (list[pair[0]], st.lists(pair[1], max_size=3))),
+        inner.map(lambda pair: (dict[str, pair[0]], st.dictionaries(st.text(), pair[1], max_size=3))),
+        inner.map(lambda pair: (tuple[pair[0], ...], st.lists(pair[1], max_size=3))),
+        inner.map(lambda pair: (pair[0] | None if pair[0] is not None else None, pair[1] | st.none())),
+    )
+
+
+_types = st.recursive(_leaves, _wider, max_leaves=3)
+
+
+@given(data=st.data(), parameters=st.dictionaries(st.sampled_from("abcde"), _types, max_size=4))
+def test_arguments_that_fit_the_schema_reach_the_function(data, parameters):
+    """Whatever the signature: JSON that the schema takes is converted, and the function is called with each name."""
+    seen = {}
+
+    def take(**given: object) -> str:
+        """Take anything."""
+        seen.update(given)
+        return "taken"
+
+    # A signature is read from the function, so the function is given one.
+    take.__signature__ = _signature(parameters)
+    made = tool(thread=False)(take)
+    arguments = {name: data.draw(values, label=name) for name, (_, values) in parameters.items()}
+    spec = ToolSpec(name="take", description="Take.", parameters=made.parameters)
+    spec.check()
+    assert spec.faults(arguments) == ()
+    assert trio.run(made.execute, arguments, CTX) == Ok(text="taken")
+    assert seen.keys() == parameters.keys()
+
+
+def _signature(parameters):
+    return inspect.Signature([
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        for name, (annotation, _) in parameters.items()
+    ])  # fmt: skip
