@@ -100,7 +100,11 @@ def test_without_a_missing_default_the_arguments_are_the_same_object(schema):
 def test_a_sound_schema_is_taken():
     """References inside the document are fine, by path and by anchor."""
     spec = _spec(
-        properties={"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#here"}, "c": {"enum": ["x", ["y"]]}},
+        properties={
+            "a": {"$ref": "#/$defs/A"},
+            "b": {"$ref": "#here"},
+            "c": {"anyOf": [{"enum": ["x", ["y"]]}, {"$ref": "#here"}]},
+        },
         **{"$defs": {"A": {"type": "integer"}, "B": {"$anchor": "here", "type": "string"}}},
     )
     spec.check()

@@ -1,0 +1,234 @@
+"""The composition root: names (`anthropic:…`, `demo:`) become adapters here, and nowhere else.
+
+The only file that knows both the runtime and the adapters, and the only one that reads the environment.
+"""
+
+import difflib
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import Provider
+from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.demo import Demo
+from agentrail.providers.failures import Vendor
+from agentrail.providers.http import HttpClients
+from agentrail.providers.json_text import decode_object
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.options import ProviderOptions
+from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.sandboxes.local import LocalSandbox
+
+Environment: TypeAlias = Mapping[str, str]
+
+PROVIDERS: Final = ("anthropic", "demo", "openai-chat")
+"""What may stand before the colon of a model string."""
+
+DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
+    {"anthropic": "claude-sonnet-4-5", "openai-chat": "gpt-5-mini"}
+)
+"""What the command asks for when a key is set and nobody names a model."""
+
+VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        "openai-chat": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    }
+)
+"""Where key and base url of a provider are looked for when its options do not say."""
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+"""Where `openai-chat` goes without a base url; only there it needs a key."""
+
+ASK_WITHIN_SECONDS: Final = 5.0
+"""How long a server may take to say which models it has."""
+
+
+@asynccontextmanager
+async def open_supervisor(*, environ: Environment | None = None) -> AsyncIterator[SessionSupervisor]:
+    """Open a supervisor of sessions; leaving the block ends all of them, in order.
+
+    Args:
+        environ: Where keys and base urls are looked for; the process's own environment when None.
+
+    Yields:
+        The supervisor: `start_session`, `session`, `sessions`, `stop_session`.
+
+    Raises:
+        Exception: What the body raised, as itself.
+
+    Cancellation: Sessions are stopped, shielded, for ten seconds at most.
+    """
+    environment = os.environ if environ is None else environ
+    async with (
+        HttpClients() as http,
+        open_sessions(partial(make_provider, http=http, environ=environment), LocalSandbox) as supervisor,
+    ):
+        yield supervisor
+
+
+def make_provider(
+    model: str, provider_opts: Mapping[str, Any], *, http: HttpClients, environ: Environment
+) -> Provider:
+    """Turn a model string and options into a provider. Nothing is connected.
+
+    Raises:
+        ModelNotFound: Your move: no such provider, or no colon; the message has the nearest name and all there are.
+        Authentication: Your move: a key is needed and there is none; the message names the variable.
+        OptionError: Your move: an option that the provider does not take.
+    """
+    name = provider_of(model)
+    if name == "demo":
+        if provider_opts:
+            raise OptionError([f"demo: takes no provider options, got {', '.join(sorted(provider_opts))}"])
+        return Demo(pause_seconds=0.0) if model == "demo:fast" else Demo()
+    key_variable, url_variable = VARIABLES[name]
+    found = {"api_key": environ.get(key_variable) or None, "base_url": environ.get(url_variable) or None}
+    options = ProviderOptions.parse({**found, **provider_opts})
+    if name == "anthropic":
+        _require_key(options, model, key_variable)
+        return AnthropicMessages(options, http)
+    if options.base_url is None:
+        _require_key(options, model, key_variable)
+    return OpenAIChat(options, http)
+
+
+def _require_key(options: ProviderOptions, model: str, variable: str) -> None:
+    if options.api_key is None:
+        message = f"{model} needs a key: set {variable}, or try --model demo: which needs none"
+        raise Authentication(message)
+
+
+def provider_of(model: str) -> str:
+    """Give the provider that a model string names.
+
+    Raises:
+        ModelNotFound: Your move: there is no such provider, no colon, or no model behind it.
+    """
+    name, colon, rest = model.partition(":")
+    known = (
+        f"Providers are {', '.join(PROVIDERS)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
+    )
+    if not colon:
+        head, slash, tail = model.partition("/")
+        near = difflib.get_close_matches(head, PROVIDERS, n=1)
+        slip = f" Did you mean '{near[0]}:{tail}'?" if near and (slash or near[0] == "demo") else ""
+        message = f"{model!r} is no model string, expected provider:name.{slip} {known}"
+        raise ModelNotFound(message)
+    if name not in PROVIDERS:
+        near = difflib.get_close_matches(name, PROVIDERS, n=1)
+        guess = f" Did you mean '{near[0]}:{rest}'?" if near else ""
+        message = f"there is no provider {name!r}.{guess} {known}"
+        raise ModelNotFound(message)
+    if not rest and name != "demo":
+        message = (
+            f"{model!r} names no model: write one behind the colon, such as '{name}:{DEFAULT_MODELS[name]}'"
+        )
+        raise ModelNotFound(message)
+    return name
+
+
+# --- which model the command takes when nobody says
+
+
+@frozen(kw_only=True)
+class ChosenModel:
+    """A model, and why it was chosen.
+
+    Attributes:
+        model: The model string.
+        why: For people, half a sentence.
+    """
+
+    model: str
+    why: str
+
+
+async def choose_model(environ: Environment, *, wanted: str | None, base_url: str | None) -> ChosenModel:
+    """Say which model a command should use: the wanted one, else what the environment points at, else `demo:`.
+
+    A server in `OPENAI_BASE_URL` (or `base_url`) is asked for its models, and the first is taken.
+
+    Raises:
+        ModelNotFound: Your move: the server could not be asked, or lists nothing; name a model.
+        OptionError: Your move: the base url is no address.
+    """
+    if wanted:
+        return ChosenModel(model=wanted, why="--model")
+    if environ.get("AGENTRAIL_MODEL"):
+        return ChosenModel(model=environ["AGENTRAIL_MODEL"], why="AGENTRAIL_MODEL is set")
+    if base_url is None and environ.get("ANTHROPIC_API_KEY"):
+        return ChosenModel(model=f"anthropic:{DEFAULT_MODELS['anthropic']}", why="ANTHROPIC_API_KEY is set")
+    server = base_url or environ.get("OPENAI_BASE_URL")
+    if server:
+        first = await first_model_of(server, environ.get("OPENAI_API_KEY"))
+        return ChosenModel(model=f"openai-chat:{first}", why=f"the first model of {server}")
+    if environ.get("OPENAI_API_KEY"):
+        return ChosenModel(model=f"openai-chat:{DEFAULT_MODELS['openai-chat']}", why="OPENAI_API_KEY is set")
+    return ChosenModel(
+        model="demo:", why="no key is set: the built-in demo model, offline and without intelligence"
+    )
+
+
+async def first_model_of(base_url: str, api_key: str | None) -> str:
+    """Ask an OpenAI-compatible server for the first model that it lists.
+
+    Raises:
+        ModelNotFound: Your move: it could not be asked, or lists nothing; name a model.
+        OptionError: Your move: the base url is no address.
+    """
+    try:
+        models = await models_of(base_url, api_key)
+    except ProviderError as error:
+        message = (
+            f"the models of {base_url} could not be listed ({error}): name one with --model openai-chat:NAME"
+        )
+        raise ModelNotFound(message) from None
+    if not models:
+        message = f"{base_url} lists no model: name one with --model openai-chat:NAME"
+        raise ModelNotFound(message)
+    return models[0]
+
+
+async def models_of(base_url: str, api_key: str | None) -> tuple[str, ...]:
+    """Ask an OpenAI-compatible server for the models that it serves. Costs no tokens.
+
+    Raises:
+        ProviderError: It does not answer within five seconds, refuses, or answers something else.
+        OptionError: Your move: the base url is no address.
+
+    Cancellation: Closes the connection.
+    """
+    options = ProviderOptions.parse({"base_url": base_url, "api_key": api_key or None})
+    key = str(options.api_key) if options.api_key else None
+    vendor = Vendor(
+        name=base_url, key_help="set OPENAI_API_KEY to a key of this server", secrets=(key,) if key else ()
+    )
+    headers = {"accept": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
+    with trio.move_on_after(ASK_WITHIN_SECONDS):
+        async with HttpClients() as http:
+            return read_models(
+                await http.get_text(f"{options.base_url}/models", headers=headers, vendor=vendor)
+            )
+    message = f"{base_url} did not answer within {ASK_WITHIN_SECONDS:g} s: is the server running?"
+    raise Timeout(message)
+
+
+def read_models(text: str) -> tuple[str, ...]:
+    """Read the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`.
+
+    Raises:
+        ProtocolError: The server's move: this is something else.
+    """
+    listed = decode_object(text).get("data")
+    if not isinstance(listed, list):
+        message = "expected a list of models, got an object without one: does the base url end in /v1?"
+        raise ProtocolError(message)
+    return tuple(str(entry["id"]) for entry in listed if isinstance(entry, dict) and entry.get("id"))

@@ -1,0 +1,335 @@
+"""`agentrail chat`: talk with a model, and type while it works."""
+
+import contextlib
+import difflib
+import importlib.util
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Final
+
+import trio
+from attrs import define, field, frozen
+
+from agentrail.app import choose_model, open_supervisor
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.interrupts import Interrupts, leave_at_once
+from agentrail.cli.lines import Key, Lines, PlainLines, open_edited_lines
+from agentrail.cli.options import Choices, decide_session
+from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.rendering import Transcript
+from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
+from agentrail.core.projection import Status
+from agentrail.errors import AgentrailError, SessionDown, YourMove
+from agentrail.events import TERMINAL, AbortSettled, AgentEnd, AgentError, AgentStart, Event, PromptDropped
+from agentrail.messages import PromptRef
+from agentrail.runtime.event_bus import Subscription
+from agentrail.runtime.handle import Session
+
+MAX_WAITING_EVENTS: Final = 100_000
+"""How far the terminal may be behind before the chat is given up."""
+
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "/help": "show this",
+        "/status": "say what the session is doing",
+        "/abort": "stop the running cycle; what waits goes on",
+        "/quit": "stop everything and leave, as Ctrl-D does",
+    }
+)
+
+
+def chat(*, choices: Choices = Choices()) -> Exit:  # noqa: B008 - frozen
+    """Talk with a model; see `commands.py` for the help."""
+    send_logs_to_stderr()
+    return trio.run(serve_chat, choices)
+
+
+# --- the terminal
+
+
+@frozen(kw_only=True)
+class Desk:
+    """Where one types and reads.
+
+    Attributes:
+        lines: What is typed.
+        screen: What is written.
+        prompts: Whether `> ` is written when the next line is wanted; an editor does that itself.
+        in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
+    """
+
+    lines: Lines
+    screen: Screen
+    prompts: bool
+    in_order: bool
+
+
+@asynccontextmanager
+async def open_desk() -> AsyncIterator[Desk]:
+    """Open what there is: an editor in a terminal, else plain lines."""
+    is_terminal = os.isatty(0)
+    has_editor = importlib.util.find_spec("prompt_toolkit") is not None
+    if decide_editor(
+        is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", ""), has_editor=has_editor
+    ):
+        async with open_edited_lines() as lines:
+            yield Desk(lines=lines, screen=lines, prompts=False, in_order=False)
+    else:
+        prompts = is_terminal and os.isatty(1)
+        yield Desk(lines=PlainLines(), screen=DirectScreen(), prompts=prompts, in_order=not is_terminal)
+
+
+def decide_editor(*, is_terminal: bool, term: str, has_editor: bool) -> bool:
+    """Say whether lines are edited at the bottom of the screen: in a terminal that can, with `prompt_toolkit`."""
+    return is_terminal and has_editor and term not in {"", "dumb"}
+
+
+# --- the conversation
+
+
+class Ledger:
+    """Which prompts were accepted and have not come to their end."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._outstanding: set[PromptRef] = set()
+        self._ended: set[PromptRef] = set()  # before we heard that they were accepted
+        self._current: PromptRef | None = None
+        self._idle = trio.Event()
+        self._idle.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there are none."""
+        return self._idle.is_set()
+
+    def accept(self, ref: PromptRef) -> None:
+        """Note a prompt."""
+        if ref in self._ended:
+            self._ended.remove(ref)
+            return
+        self._outstanding.add(ref)
+        if self._idle.is_set():
+            self._idle = trio.Event()
+
+    def note(self, event: Event) -> None:
+        """Note an event."""
+        if isinstance(event, AgentStart):
+            self._current = event.ref
+        elif isinstance(event, PromptDropped):
+            self._end(event.ref)
+        elif type(event) in TERMINAL and self._current is not None:
+            self._end(self._current)
+            self._current = None
+
+    async def wait_idle(self) -> None:
+        """Wait until there are none."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+        await trio.lowlevel.checkpoint()
+
+    def _end(self, ref: PromptRef) -> None:
+        if ref in self._outstanding:
+            self._outstanding.remove(ref)
+        else:
+            self._ended.add(ref)
+        if not self._outstanding:
+            self._idle.set()
+
+
+@define(eq=False, kw_only=True)
+class Chat:
+    """A chat, as keys and lines see it.
+
+    Attributes:
+        session: With whom.
+        desk: Where one types and reads.
+        transcript: How events are written.
+        nursery: For what a key starts.
+        work: What is cancelled to leave.
+        ledger: What was asked and is not answered.
+        code: How it ends.
+    """
+
+    session: Session
+    desk: Desk
+    transcript: Transcript
+    nursery: trio.Nursery
+    work: trio.CancelScope = field(factory=trio.CancelScope)
+    ledger: Ledger = field(factory=Ledger)
+    code: Exit = Exit.DONE
+    _is_stopping: bool = False
+
+    async def talk(self) -> None:
+        """Talk until somebody leaves or the session ends, and stop what runs then.
+
+        Raises:
+            ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
+        """
+        events = self.session.subscribe(buffer=MAX_WAITING_EVENTS)
+        async with events, trio.open_nursery() as nursery:
+            nursery.start_soon(self._show, events)
+            with self.work:
+                await self._read()
+            if self.code is Exit.DONE:
+                await self._leave()
+            nursery.cancel_scope.cancel(reason="the chat is over")
+
+    def interrupt(self) -> None:
+        """Stop the running cycle; leave when there is none; leave at once when it is being stopped already."""
+        if self._is_stopping:
+            self.code = Exit.INTERRUPTED
+            self.nursery.start_soon(leave_at_once, self.work)
+        elif self.ledger.is_idle:
+            self.code = Exit.INTERRUPTED
+            self._is_stopping = True  # whoever presses it once more does not want to wait
+            self.work.cancel(reason="interrupted")
+        else:
+            self.nursery.start_soon(self._abort, "interrupted")
+
+    async def _show(self, events: Subscription) -> None:
+        """Show what the session publishes, until it ends."""
+        async for event in events:
+            await self.desk.screen.write(self.transcript.feed(event))
+            self.ledger.note(event)
+            if isinstance(event, AgentEnd | AgentError | AbortSettled):
+                await self._invite()
+        self.code = Exit.FAILED  # it ended by itself; what was published says why
+        self.work.cancel(reason="the session has ended")
+
+    async def _read(self) -> None:
+        """Take lines until there are no more."""
+        await self._invite()
+        while True:
+            typed = await self.desk.lines.next_line()
+            if typed is Key.CTRL_C:
+                self.interrupt()
+            elif not isinstance(typed, str) or not await self._take(typed):
+                return
+            elif self.desk.in_order:
+                await self.ledger.wait_idle()
+
+    async def _leave(self) -> None:
+        """Stop what runs, and show that it did; the session itself ends with its supervisor."""
+        if not self.ledger.is_idle:
+            await self._abort("leaving", clear_queue=True)
+            await self.ledger.wait_idle()
+
+    async def _take(self, line: str) -> bool:
+        """Do what a line says; False when it says to leave."""
+        if self.desk.prompts:
+            self.transcript.line_typed()
+        text = line.strip()
+        if text == "/quit":
+            return False
+        if text.startswith("/"):
+            await self._command(text)
+        elif text:
+            await self._prompt(text)
+        if self.ledger.is_idle:
+            await self._invite()
+        return True
+
+    async def _prompt(self, text: str) -> None:
+        try:
+            receipt = await self.session.prompt(text)
+        except YourMove as error:
+            await self._say(f"error: {describe_error(error)}")
+            return
+        self.ledger.accept(receipt.ref)
+        if receipt.queued:
+            await self._say(f"queued at position {receipt.position}; 0 is next")
+
+    async def _command(self, text: str) -> None:
+        match text:
+            case "/help":
+                for name, what in COMMANDS.items():
+                    await self._say(f"{name}: {what}")
+            case "/status":
+                await self._say(show_status(await self.session.status()))
+            case "/abort":
+                if self.ledger.is_idle:
+                    await self._say("nothing runs")
+                else:
+                    self.nursery.start_soon(self._abort, "by the user")
+            case _:
+                near = difflib.get_close_matches(text, COMMANDS, n=1)
+                hint = f"did you mean {near[0]}?" if near else "/help lists all there are"
+                await self._say(f"there is no command {text}: {hint}")
+
+    async def _abort(self, reason: str, *, clear_queue: bool = False) -> None:
+        self._is_stopping = True
+        with contextlib.suppress(SessionDown):  # it was faster
+            await self.session.abort(reason, kill_tools="all", clear_queue=clear_queue)
+        self._is_stopping = False
+
+    async def _say(self, text: str) -> None:
+        await self.desk.screen.write(self.transcript.note(text))
+
+    async def _invite(self) -> None:
+        if self.desk.prompts and self.ledger.is_idle and not self._is_stopping:
+            await self.desk.screen.write(self.transcript.invite())
+
+
+def show_status(status: Status) -> str:
+    """Say in one line what a session is doing."""
+    tools = ", ".join(tool.name for tool in status.running_tools)
+    parts = [
+        f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
+        f"model {status.model}",
+        f"{status.messages} messages",
+        f"{status.usage.total} tokens",
+        *([f"{len(status.queued)} prompts wait"] if status.queued else []),
+        *([f"running: {tools}"] if tools else []),
+        *([f"{status.restarts} restarts"] if status.restarts else []),
+    ]
+    return " · ".join(parts)
+
+
+# --- running it
+
+
+async def serve_chat(choices: Choices) -> Exit:
+    """Chat until somebody leaves, and say how it ended."""
+    code = Exit.FAILED
+    try:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            code = await _serve(choices, signals)
+    except* OutputFailed as failed:
+        write_error(f"{failed.exceptions[0]}.")
+    except* OutputClosed:
+        code = Exit.FAILED  # nobody reads any more
+    except* AgentrailError as failed:
+        write_error(f"{failed.exceptions[0]}.")
+    return code
+
+
+async def _serve(choices: Choices, signals: AsyncIterator[int]) -> Exit:
+    code = Exit.INTERRUPTED
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as starting:
+            interrupts = Interrupts(handle=starting.cancel)
+            nursery.start_soon(interrupts.receive, signals)
+            code = await _start(choices, nursery, interrupts)
+        nursery.cancel_scope.cancel(reason="the chat is over")
+    return code
+
+
+async def _start(choices: Choices, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
+    transcript = Transcript(look_of_process())
+    try:
+        chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)
+        await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
+        async with open_supervisor() as supervisor:
+            session = await supervisor.start_session(decide_session(choices, chosen))
+            async with open_desk() as desk:
+                chat = Chat(session=session, desk=desk, transcript=transcript, nursery=nursery)
+                interrupts.handle = chat.interrupt
+                await chat.talk()
+    except AgentrailError as error:  # of the options; once it talks, errors come in groups
+        write_error(describe_error(error))
+        return Exit.USAGE
+    return chat.code

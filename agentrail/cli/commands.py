@@ -1,0 +1,71 @@
+"""The tree of commands. A command's module is imported when it is the one that was asked for."""
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Final
+
+from cyclopts import App, CycloptsError, UnusedCliTokensError
+
+from agentrail.cli.exits import Exit
+from agentrail.cli.output import open_missing_streams, write_error
+
+
+def version_line() -> str:
+    """Name the program and its version."""
+    try:
+        return f"agentrail {metadata.version('agentrail')}"
+    except metadata.PackageNotFoundError:
+        return "agentrail, from a checkout that is not installed"
+
+
+app: Final = App(
+    name="agentrail",
+    help="Run LLM agents that really stop: supervised sessions, tools as tasks.",
+    version=version_line,
+    result_action="return_value",
+)
+# The help stands here and not in the docstrings of the commands, for those are not imported to list them. Of each text
+# the list shows the first sentence.
+app.command(
+    "agentrail.cli.run:run",
+    name="run",
+    help="""Give a model one prompt, show what it does, and leave.
+
+    The words of the model go to stdout; tool calls, thinking and errors to stderr. Ctrl-C stops the cycle and all that
+    it started; a second one does not wait for it.
+
+    Exit codes: 0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted.""",
+)
+app.command(
+    "agentrail.cli.chat:chat",
+    name="chat",
+    help="""Talk with a model; type while it works.
+
+    A line that is typed while a cycle runs waits for its turn. Ctrl-C stops the running cycle; in idle, or a second
+    time, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.""",
+)
+app.command(
+    "agentrail.cli.doctor:doctor",
+    name="doctor",
+    help="""Say what is configured, installed and reachable, and what to do about what is not.
+
+    No prompt is sent. Exit code: 0 when a run would work, else 1.""",
+)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name, and return its exit code.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C before or after the command's own handling of it.
+    """
+    open_missing_streams()
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False)
+    except UnusedCliTokensError as error:
+        write_error(f"{error} The prompt is one argument: put it in quotes.")
+        return Exit.USAGE
+    except CycloptsError as error:
+        write_error(f"{error} See agentrail --help.")
+        return Exit.USAGE
+    return code if isinstance(code, int) else Exit.DONE

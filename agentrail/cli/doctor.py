@@ -1,0 +1,199 @@
+"""`agentrail doctor`: what is configured, installed and reachable, and what to do about what is not. Costs nothing."""
+
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Final, Literal, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.app import (
+    ASK_WITHIN_SECONDS,
+    OPENAI_URL,
+    VARIABLES,
+    choose_model,
+    make_provider,
+    models_of,
+    provider_of,
+)
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.options import BaseUrl, Model
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.errors import AgentrailError, ProviderError
+from agentrail.providers.failures import Vendor
+from agentrail.providers.http import HttpClients
+
+Verdict: TypeAlias = Literal["good", "absent", "bad"]
+
+_MARKS: Final[Mapping[Verdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
+_ANTHROPIC_URL: Final = "https://api.anthropic.com"
+_NAME_WIDTH: Final = 20
+
+
+@frozen(kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        verdict: `good`; `absent`, which a run can do without; `bad`, with which a run would fail.
+        text: What was found. Never the value of a variable.
+        remedy: What to do, where there is something to do.
+    """
+
+    name: str
+    verdict: Verdict
+    text: str
+    remedy: str | None = None
+
+
+def doctor(*, model: Model = None, base_url: BaseUrl = None) -> Exit:
+    """Say what is configured, installed and reachable; see `commands.py` for the help."""
+    findings = (
+        *look_at_installation(),
+        *look_at_variables(os.environ),
+        *trio.run(look_at_model, model, base_url),
+    )
+    try:
+        write_all(1, "".join(f"{show_finding(finding)}\n" for finding in findings).encode())
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return decide_health(findings)
+
+
+def decide_health(findings: tuple[Finding, ...]) -> Exit:
+    """Say whether a run would work."""
+    return Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE
+
+
+def show_finding(finding: Finding) -> str:
+    """Show a finding, and below it what to do."""
+    line = f"{_MARKS[finding.verdict]} {finding.name:<{_NAME_WIDTH}} {finding.text}"
+    return f"{line}\n  → {finding.remedy}" if finding.remedy else line
+
+
+def look_at_installation() -> tuple[Finding, ...]:
+    """Look at what is installed."""
+    return (
+        Finding(name="python", verdict="good", text=platform.python_version()),
+        Finding(name="trio", verdict="good", text=metadata.version("trio")),
+        _look_at_editor(),
+        _look_at_shell(),
+    )
+
+
+def _look_at_editor() -> Finding:
+    if importlib.util.find_spec("prompt_toolkit") is not None:
+        return Finding(name="prompt_toolkit", verdict="good", text=metadata.version("prompt_toolkit"))
+    return Finding(
+        name="prompt_toolkit",
+        verdict="absent",
+        text="not installed: agentrail chat reads plain lines",
+        remedy='to edit lines while the model works: pip install "agentrail[repl]"',
+    )
+
+
+def _look_at_shell() -> Finding:
+    shell = shutil.which("bash") or shutil.which("sh")
+    if shell is not None:
+        return Finding(name="shell", verdict="good", text=shell)
+    return Finding(
+        name="shell",
+        verdict="absent",
+        text="neither bash nor sh was found: the tool shell cannot run commands",
+        remedy="install bash, or put it on PATH",
+    )
+
+
+def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Look at which variables are set."""
+    names = ("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair))
+    return tuple(
+        Finding(
+            name=name,
+            verdict="good" if environ.get(name) else "absent",
+            text="set" if environ.get(name) else "not set",
+        )
+        for name in names
+    )
+
+
+async def look_at_model(wanted: str | None, base_url: str | None) -> tuple[Finding, ...]:
+    """Look at which model a run would use, and whether its server can be reached."""
+    try:
+        chosen = await choose_model(os.environ, wanted=wanted, base_url=base_url)
+        async with HttpClients() as http:
+            opts = {"base_url": base_url} if base_url else {}
+            make_provider(chosen.model, opts, http=http, environ=os.environ)
+            found = Finding(name="model", verdict="good", text=f"{chosen.model} ({chosen.why})")
+            return (found, await look_at_server(chosen.model, base_url, os.environ, http))
+    except AgentrailError as error:
+        remedy = "agentrail run --model demo: works without a key and a server"
+        return (Finding(name="model", verdict="bad", text=describe_error(error), remedy=remedy),)
+
+
+async def look_at_server(
+    model: str, base_url: str | None, environ: Mapping[str, str], http: HttpClients
+) -> Finding:
+    """Ask the server of a model something that costs nothing."""
+    provider = provider_of(model)
+    if provider == "demo":
+        return Finding(name="server", verdict="good", text="demo: needs none")
+    key_variable, url_variable = VARIABLES[provider]
+    url = base_url or environ.get(url_variable)
+    if provider == "openai-chat":
+        return await _look_at_models(model, url or OPENAI_URL, environ.get(key_variable))
+    return await _look_at_address(url or _ANTHROPIC_URL, http)
+
+
+async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
+    try:
+        models = await models_of(url, key)
+    except ProviderError as error:
+        return _decide_refusal(url, error)
+    name = model.partition(":")[2]
+    if name in models:
+        return Finding(name="server", verdict="good", text=f"{url} answers and lists {name}")
+    listed = ", ".join(models[:10]) or "none"
+    return Finding(
+        name="server",
+        verdict="absent",  # no more than that: some servers take names that they do not list
+        text=f"{url} answers, but does not list {name}",
+        remedy=f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - as above
+    )
+
+
+async def _look_at_address(url: str, http: HttpClients) -> Finding:
+    vendor = Vendor(name=url, key_help="")
+    text = f"{url} answers; whether the key is right shows with the first request"
+    try:
+        with trio.fail_after(ASK_WITHIN_SECONDS):
+            await http.get_text(url, headers={}, vendor=vendor)
+    except trio.TooSlowError:
+        text = f"{url} did not answer within {ASK_WITHIN_SECONDS:g} s"
+        return Finding(
+            name="server", verdict="bad", text=text, remedy="look at the network and at --base-url"
+        )
+    except ProviderError as error:
+        if error.status is None:
+            return _decide_refusal(url, error)
+        # Whatever it answers to a question that nobody asks it, it is there.
+    return Finding(name="server", verdict="good", text=text)
+
+
+def _decide_refusal(url: str, error: ProviderError) -> Finding:
+    if error.status == 404:  # noqa: PLR2004 - a status is its own name
+        return Finding(name="server", verdict="good", text=f"{url} answers, but cannot list its models")
+    remedy = (
+        "look at the network and at --base-url"
+        if error.status is None
+        else "look at the key and at --base-url"
+    )
+    return Finding(name="server", verdict="bad", text=describe_error(error), remedy=remedy)

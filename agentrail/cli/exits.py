@@ -1,0 +1,66 @@
+"""How the command ends: exit codes, and errors as sentences for people. Plain functions."""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
+
+
+class Exit(enum.IntEnum):
+    """What the command tells whoever called it."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2  # nothing was started: the command line or the environment must change
+    INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+
+
+ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "rate_limited": "try again later",
+        "overloaded": "try again in a minute, or name another --model",
+        "transport": "look at the network and at --base-url, then try again",
+        "timeout": "try again; if it stays so, look at --base-url",
+        "stream_stalled": "try again",
+        "protocol_error": "look at --base-url: it must lead to a server of this provider's format",
+        "authentication": "correct the key, or try --model demo: which needs none",
+        "model_not_found": "name another --model",
+        "context_overflow": "ask for less at a time, or name a --model with a larger window",
+        "content_refused": "say it in other words, or name another --model",
+        "bad_request": "look at --model and the other options; the same request would be refused again",
+        "provider_crashed": "please report it, with the message above",
+        "provider_error": "try again, or name another --model",
+    }
+)
+"""What to do about each kind of failure, after its message has said what happened."""
+
+
+def decide_exit(event: Event) -> Exit | None:
+    """Say how a run ends with an event; None when it does not end with it.
+
+    An aborted cycle ends with `AbortSettled`, when what was stopped is gone.
+    """
+    match event:
+        case AgentEnd():
+            return Exit.DONE
+        case AgentError() | AbortSettled():
+            return Exit.FAILED
+        case _:
+            return None
+
+
+def describe_failure(error: ErrorInfo) -> str:
+    """Say why a cycle failed, and what to do."""
+    advice = ADVICE.get(error.code)
+    if error.retry_after_seconds is not None:
+        advice = f"try again in {error.retry_after_seconds:g} s"
+    message = error.message.rstrip(".")
+    return f"{message}. What to do: {advice}." if advice else f"{message}."
+
+
+def describe_error(error: AgentrailError) -> str:
+    """Say what was wrong with what somebody asked for; the messages say themselves what to do."""
+    return str(error).rstrip(".") + "."

@@ -1,0 +1,124 @@
+"""What `run` and `chat` are told, and what becomes of it before anything is started."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from attrs import frozen
+from cyclopts import Parameter, validators
+
+from agentrail.abc import Tool
+from agentrail.app import ChosenModel
+from agentrail.errors import OptionError, PromptError
+from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.runtime.options import SessionOptions
+from agentrail.tools import builtin
+
+DEFAULT_TOOLS: Final = "list_dir,read_file"
+"""Those that only read. `shell` must be asked for: nothing confines what it runs."""
+
+BaseUrl = Annotated[
+    str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
+]
+Model = Annotated[
+    str | None,
+    Parameter(help="The model, as provider:name. Without it: what the environment points at, else demo:."),
+]
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class Choices:
+    """The options that `run` and `chat` share.
+
+    Attributes:
+        model: The model string; None to choose by the environment.
+        base_url: Where the provider's server is; None for what the environment or the vendor says.
+        cwd: The working directory of the tools.
+        tools: Names with commas between them, or `none`.
+        system: What stands before the conversation.
+        max_turns: Model calls in one cycle.
+    """
+
+    model: Model = None
+    base_url: BaseUrl = None
+    cwd: Annotated[
+        Path,
+        Parameter(
+            help="The directory that the tools work in.",
+            validator=validators.Path(exists=True, file_okay=False),
+        ),
+    ] = Path()
+    tools: Annotated[
+        str,
+        Parameter(
+            help="Which tools the model may call: list_dir, read_file, shell, with commas between them; or none. "
+            "shell runs with all your rights, nothing confines it yet, so it must be named."
+        ),
+    ] = DEFAULT_TOOLS
+    system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
+    max_turns: Annotated[
+        int,
+        Parameter(
+            help="How many times the model may be asked in one cycle.", validator=validators.Number(gte=1)
+        ),
+    ] = 100
+
+
+def decide_tools(text: str) -> tuple[Tool, ...]:
+    """Find the tools that `--tools` names.
+
+    Raises:
+        OptionError: Your move: it names nothing.
+        ToolDefinitionError: Your move: there is no such tool; the message has the nearest.
+    """
+    if text.strip() == "none":
+        return ()
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise OptionError(
+            [
+                f"--tools is {text!r}: expected names with commas between them, such as {DEFAULT_TOOLS}, or none"
+            ]
+        )
+    return builtin(*dict.fromkeys(names))
+
+
+def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:
+    """Make the options of the session.
+
+    Raises:
+        OptionError, ToolDefinitionError: Your move: see the message.
+    """
+    provider_opts: Mapping[str, Any] = {"base_url": choices.base_url} if choices.base_url else {}
+    return SessionOptions(
+        model=chosen.model,
+        tools=decide_tools(choices.tools),
+        system_prompt=choices.system,
+        working_dir=choices.cwd,
+        provider_opts=provider_opts,
+        max_turns=choices.max_turns,
+    )
+
+
+def decide_prompt(argument: str | None, piped: bytes | None) -> str:
+    """Find the prompt: the argument, else what was piped in.
+
+    Args:
+        argument: What stands on the command line.
+        piped: What came through stdin; None when nobody looked there, because it is a terminal.
+
+    Raises:
+        PromptError: Your move: there is none, it is empty, or there are two.
+    """
+    if argument is not None and piped is not None:
+        message = "there are two prompts, an argument and stdin: leave out the argument, or the -"
+        raise PromptError(message)
+    if argument is None and piped is None:
+        message = 'no prompt was given: write it behind the command, agentrail run "…", or pipe it in'
+        raise PromptError(message)
+    text = argument if argument is not None else (piped or b"").decode("utf-8", "replace").strip()
+    if not text.strip():
+        message = f"the prompt is empty: say something, 1 byte to {MAX_PROMPT_BYTES // 1_000_000} MB of text"
+        raise PromptError(message)
+    return text

@@ -1,0 +1,51 @@
+"""Bytes to stdout and stderr, by descriptor and blocking. Imports little, because every command begins here."""
+
+import errno
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+DESCRIPTORS: Final[Mapping[str, int]] = MappingProxyType({"out": 1, "err": 2})
+
+
+class OutputClosed(Exception):
+    """Whoever read our output has read enough (`| head`)."""
+
+
+class OutputFailed(Exception):
+    """Our output cannot be written: the disk is full, for example."""
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write bytes to a descriptor, and block until they are written.
+
+    Raises:
+        OutputClosed: Nobody reads stdout any more.
+        OutputFailed: It cannot be written; the message says why.
+    """
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except OSError as error:
+            if descriptor == DESCRIPTORS["err"]:
+                return  # there is nobody left to tell
+            if error.errno == errno.EPIPE:
+                raise OutputClosed from None
+            message = f"the output cannot be written: {error.strerror}"
+            raise OutputFailed(message) from None
+
+
+def write_error(text: str) -> None:
+    """Write a sentence to stderr, as long as nothing else runs."""
+    write_all(DESCRIPTORS["err"], f"agentrail: {text}\n".encode("utf-8", "replace"))
+
+
+def open_missing_streams() -> None:
+    """Make sure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one

@@ -1,0 +1,276 @@
+"""Events as text: what a person reads, or a line of JSON for a program. No I/O enters this file.
+
+On stdout stand the words of the model and nothing else, so that they can be piped; all that is *about* them (tool
+calls, thinking, errors) goes to stderr.
+"""
+
+import json
+import unicodedata
+from typing import Final, Literal, TypeAlias, assert_never
+
+from attrs import frozen
+
+from agentrail.cli.exits import describe_failure
+from agentrail.core.codec import encode_event
+from agentrail.events import (
+    AbortReceipt,
+    AbortSettled,
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Event,
+    MaxTurnsReached,
+    MessageDelta,
+    MessageStart,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    RequestStart,
+    ResponseComplete,
+    SessionEnd,
+    SessionParked,
+    SessionRestarted,
+    SessionStart,
+    SignalQuarantined,
+    StreamError,
+    ThinkingDelta,
+    ThinkingStart,
+    ToolCalls,
+    ToolCallUnknown,
+    ToolExecutionEnd,
+    ToolExecutionMetrics,
+    ToolExecutionStart,
+    ToolKilled,
+    ToolProgress,
+)
+from agentrail.messages import CallId, JsonObject
+
+Stream: TypeAlias = Literal["out", "err"]
+
+MAX_ARGUMENTS: Final = 160
+MAX_OUTCOME: Final = 100
+_DIM: Final = "\x1b[2m"
+_NORMAL: Final = "\x1b[22m"
+_STOPS: Final = {
+    "max_tokens": "the answer was cut off: it reached the model's output limit",
+    "max_turns": "it stopped at --max-turns",
+    "refused": "the model declined to answer",
+    "context_window": "the answer was cut off: the model's window is full",
+}
+
+
+@frozen
+class Piece:
+    """Something to write.
+
+    Attributes:
+        stream: Where.
+        text: What, with its line breaks.
+    """
+
+    stream: Stream
+    text: str
+
+
+Pieces: TypeAlias = tuple[Piece, ...]
+
+
+@frozen(kw_only=True)
+class Look:
+    """What the streams are.
+
+    Attributes:
+        out_is_terminal: Whether the model's words go to a terminal; then what could steer it is taken out of them.
+        err_is_terminal: Whether somebody looks at the rest; only then thinking is shown.
+        dims: Whether what is about the words may be dimmed.
+    """
+
+    out_is_terminal: bool = False
+    err_is_terminal: bool = False
+    dims: bool = False
+
+
+@frozen
+class _RunningCall:
+    shown: str
+    at_ms: int | None
+
+
+class Transcript:
+    """Turns events into pieces; remembers which calls run, and whether a line is open on a stream."""
+
+    def __init__(self, look: Look) -> None:
+        """Begin at the start of a line."""
+        self._look = look
+        self._open: Stream | None = None
+        self._calls: dict[CallId, _RunningCall] = {}
+        self._latest_call: CallId | None = None
+
+    def feed(self, event: Event) -> Pieces:  # one arm per kind: mypy finds the kind that has none
+        """Say what an event looks like; most look like nothing."""
+        match event:
+            case MessageDelta(delta=delta):
+                return self._words(delta)
+            case ThinkingDelta(delta=delta):
+                return self._thoughts(delta)
+            case ToolExecutionStart(name=name, call_id=call_id, arguments=arguments):
+                return self._call(call_id, f"{name}({show_arguments(arguments)})", _at_ms(event))
+            case ToolExecutionEnd():
+                return self._outcome(event)
+            case AgentEnd(stop_reason=reason):
+                return self.note(_STOPS[reason]) if reason in _STOPS else self.end_line()
+            case AgentError(error=error):
+                return self.note(f"error: {describe_failure(error)}")
+            case AgentAbort(reason=reason):
+                return self.note(f"aborted: {reason}" if reason else "aborted")
+            case AbortSettled(receipt=receipt):
+                return self.note(show_receipt(receipt))
+            case MaxTurnsReached(turns=turns):
+                return self.note(f"the last of {turns} turns: tools are withheld")
+            case SessionRestarted(reason=reason):
+                return self.note(f"the session crashed and was restarted: {reason}")
+            case SessionParked(reason=reason):
+                return self.note(f"the session crashed too often and was given up: {reason}")
+            case SignalQuarantined(error=error):
+                return self.note(f"a bug in agentrail, please report it: {error.message}")
+            case PromptDropped():
+                return self.note("a prompt that waited was dropped")
+            case ResponseComplete() | StreamError():
+                return self.end_line()
+            case (
+                SessionStart()
+                | SessionEnd()
+                | PromptReceived()
+                | PromptQueued()
+                | AgentStart()
+                | RequestStart()
+                | MessageStart()
+                | ThinkingStart()
+                | ToolCalls()
+                | ToolProgress()
+                | ToolExecutionMetrics()
+                | ToolKilled()
+                | ToolCallUnknown()
+            ):
+                return ()
+            case _:
+                assert_never(event)
+
+    def note(self, text: str) -> Pieces:
+        """Say something about the words, on a line of its own."""
+        self._latest_call = None
+        return (*self.end_line(), Piece("err", self._dimmed(on_one_line(text)) + "\n"))
+
+    def invite(self) -> Pieces:
+        """Ask for a line of input."""
+        before, self._open = self.end_line(), "out"
+        return (*before, Piece("out", "> "))
+
+    def line_typed(self) -> None:
+        """Note that the user ended the line that was open; the terminal has shown it already."""
+        self._open = None
+
+    def end_line(self) -> Pieces:
+        """End the line that is open, if there is one."""
+        stream, self._open = self._open, None
+        return () if stream is None else (Piece(stream, "\n"),)
+
+    def _words(self, text: str) -> Pieces:
+        shown = without_controls(text) if self._look.out_is_terminal else text
+        if not shown:
+            return ()
+        before = self.end_line() if self._open == "err" else ()
+        self._open = None if shown.endswith("\n") else "out"
+        self._latest_call = None
+        return (*before, Piece("out", shown))
+
+    def _thoughts(self, text: str) -> Pieces:
+        shown = without_controls(text)
+        if not self._look.err_is_terminal or not shown:
+            return ()
+        before = self.end_line() if self._open == "out" else ()
+        self._open = None if shown.endswith("\n") else "err"
+        return (*before, Piece("err", self._dimmed(shown)))
+
+    def _call(self, call_id: CallId, shown: str, at_ms: int | None) -> Pieces:
+        pieces = self.note(f"→ {shown}")
+        self._calls[call_id] = _RunningCall(shown, at_ms)
+        self._latest_call = call_id
+        return pieces
+
+    def _outcome(self, event: ToolExecutionEnd) -> Pieces:
+        started = self._calls.pop(event.call_id, _RunningCall(event.name, None))
+        mark = "✗" if event.result.is_error else "✓"
+        # Behind its own call a result needs no name; between those of other calls it does.
+        whose = "" if self._latest_call == event.call_id else f" {started.shown}:"
+        self._latest_call = None
+        first, more_lines = first_line(event.result.text)
+        facts = [f"+{more_lines} lines"] if more_lines else []
+        ended_at_ms = _at_ms(event)
+        if started.at_ms is not None and ended_at_ms is not None:
+            facts.append(show_milliseconds(ended_at_ms - started.at_ms))
+        behind = f" ({', '.join(facts)})" if facts else ""
+        return (*self.end_line(), Piece("err", self._dimmed(f"  {mark}{whose} {first}{behind}") + "\n"))
+
+    def _dimmed(self, text: str) -> str:
+        return f"{_DIM}{text}{_NORMAL}" if self._look.dims else text
+
+
+def json_line(event: Event) -> Pieces:
+    """Encode an event for a program."""
+    return (Piece("out", encode_event(event).decode() + "\n"),)
+
+
+# --- parts of lines
+
+
+def without_controls(text: str) -> str:
+    """Take out what could steer a terminal: a model, or a file that it read, must not move the cursor."""
+    if text.isprintable():  # the usual delta
+        return text
+    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"})
+
+
+def on_one_line(text: str) -> str:
+    """Join the lines of a text."""
+    return without_controls(" ".join(text.split()))
+
+
+def show_arguments(arguments: JsonObject) -> str:
+    """Show the arguments of a call as Python would write them, with values as in JSON."""
+    shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return _shortened(on_one_line(shown), MAX_ARGUMENTS)
+
+
+def first_line(text: str) -> tuple[str, int]:
+    """Give the first line that says something, and how many more there are behind it."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "nothing", 0
+    return _shortened(on_one_line(lines[0]), MAX_OUTCOME), len(lines) - 1
+
+
+def show_receipt(receipt: AbortReceipt) -> str:
+    """Say what an abort stopped, what would not stop, and what runs on."""
+    count = receipt.tasks_ended
+    ended = f"{count} {'task was' if count == 1 else 'tasks were'} stopped"
+    parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
+    if receipt.stuck:
+        parts.append(f"would not stop: {', '.join(receipt.stuck)}")
+    if receipt.survivors:
+        parts.append(f"still running: {len(receipt.survivors)}")
+    return "; ".join(parts)
+
+
+def show_milliseconds(milliseconds: int) -> str:
+    """Show how long something took, in milliseconds below a second."""
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"  # noqa: PLR2004 - ms in a s
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _at_ms(event: Event) -> int | None:
+    return event.meta.at_ms if event.meta is not None else None

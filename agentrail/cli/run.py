@@ -1,0 +1,174 @@
+"""`agentrail run`: one prompt, one cycle, an exit code."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final
+
+import trio
+from attrs import define, field, frozen
+from cyclopts import Parameter
+
+from agentrail.app import choose_model, open_supervisor
+from agentrail.cli.exits import Exit, decide_exit, describe_error
+from agentrail.cli.interrupts import Interrupts, leave_at_once
+from agentrail.cli.options import Choices, decide_prompt, decide_session
+from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.rendering import Transcript, json_line
+from agentrail.cli.screen import DirectScreen, look_of_process, send_logs_to_stderr
+from agentrail.errors import AgentrailError, SessionDown
+from agentrail.events import Event
+from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.runtime.event_bus import Subscription
+from agentrail.runtime.handle import Session
+
+MAX_WAITING_EVENTS: Final = 100_000
+"""How far the reader of our output may be behind before the run is given up."""
+
+_LAST_WORDS_SECONDS: Final = 1.0
+"""After an interrupted cycle has settled: for a reader that takes what is left of the output."""
+
+
+@frozen(kw_only=True)
+class Order:
+    """What to do.
+
+    Attributes:
+        prompt: What to ask.
+        choices: How.
+        json: Whether events are printed, for a program.
+    """
+
+    prompt: str
+    choices: Choices
+    json: bool
+
+
+def run(
+    prompt: Annotated[
+        str | None, Parameter(help="What to ask. Without it, stdin is read when it is piped.")
+    ] = None,
+    /,
+    *,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
+    json: Annotated[
+        bool,
+        Parameter(
+            help="Print one event per line as JSON, and nothing else.", negative="", show_default=False
+        ),
+    ] = False,
+    stdin: Annotated[
+        bool, Parameter(name="-", help="Read the prompt from stdin.", negative="", show_default=False)
+    ] = False,
+) -> Exit:
+    """Give a model one prompt, show what it does, and leave; see `commands.py` for the help."""
+    try:
+        piped = (
+            sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None
+        )
+        text = decide_prompt(prompt, piped)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    send_logs_to_stderr()
+    return trio.run(serve_run, Order(prompt=text, choices=choices, json=json))
+
+
+def is_piped() -> bool:
+    """Say whether stdin is there and is no terminal."""
+    return sys.stdin is not None and not sys.stdin.isatty()
+
+
+@define(eq=False, kw_only=True)
+class _Stop:
+    """What Ctrl-C does to a run.
+
+    Attributes:
+        work: All that there is to cancel.
+        nursery: For what an interrupt starts.
+        say: Writes a note.
+        session: Once it was prompted.
+        is_stopping: Whether there was an interrupt.
+    """
+
+    work: trio.CancelScope
+    nursery: trio.Nursery
+    say: Callable[[str], Awaitable[None]]
+    session: Session | None = None
+    is_stopping: bool = False
+
+    def interrupt(self) -> None:
+        """Stop what runs; the second time, at once."""
+        if self.is_stopping:
+            self.nursery.start_soon(leave_at_once, self.work)
+        elif self.session is None:
+            self.work.cancel(reason="interrupted")
+        else:
+            self.nursery.start_soon(self.say, "stopping; Ctrl-C again leaves at once")
+            self.nursery.start_soon(self._abort, self.session)
+        self.is_stopping = True
+
+    async def _abort(self, session: Session) -> None:
+        with contextlib.suppress(SessionDown):  # it was faster
+            await session.abort("interrupted", kill_tools="all", clear_queue=True)
+        self.work.deadline = trio.current_time() + _LAST_WORDS_SECONDS
+
+
+@define(eq=False)
+class _Printer:
+    """Where a run is shown."""
+
+    json: bool
+    transcript: Transcript = field(factory=lambda: Transcript(look_of_process()))
+    screen: DirectScreen = field(factory=DirectScreen)
+
+    async def show(self, event: Event) -> None:
+        await self.screen.write(json_line(event) if self.json else self.transcript.feed(event))
+
+    async def say(self, text: str) -> None:
+        await self.screen.write(self.transcript.note(text))
+
+
+async def serve_run(order: Order) -> Exit:
+    """Run one cycle to its end, and say how it ended."""
+    printer = _Printer(order.json)
+    code = Exit.FAILED
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as work:
+                stop = _Stop(work=work, nursery=nursery, say=printer.say)
+                nursery.start_soon(Interrupts(stop.interrupt).receive, signals)
+                code = await _work(order, printer, stop)
+            nursery.cancel_scope.cancel(reason="the run is over")
+    return Exit.INTERRUPTED if stop.is_stopping else code
+
+
+async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
+    try:
+        chosen = await choose_model(os.environ, wanted=order.choices.model, base_url=order.choices.base_url)
+        await printer.say(f"model {chosen.model} ({chosen.why})")
+        async with open_supervisor() as supervisor:
+            session = await supervisor.start_session(decide_session(order.choices, chosen))
+            async with session.subscribe(buffer=MAX_WAITING_EVENTS) as events:
+                await session.prompt(order.prompt)
+                stop.session = session
+                return await _show_cycle(events, printer)
+    except AgentrailError as error:
+        await printer.say(f"error: {describe_error(error)}")
+        return Exit.USAGE if stop.session is None else Exit.FAILED
+    except OutputFailed as error:
+        write_error(f"{error}.")
+    except OutputClosed:
+        pass  # whoever closed it knows
+    return Exit.FAILED
+
+
+async def _show_cycle(events: Subscription, printer: _Printer) -> Exit:
+    async for event in events:
+        await printer.show(event)
+        code = decide_exit(event)
+        if code is not None:
+            return code
+    return Exit.FAILED  # the session ended before the cycle did; what was published says why

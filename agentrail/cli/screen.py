@@ -1,0 +1,68 @@
+"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops nobody else."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Protocol
+
+import trio
+
+from agentrail.cli.output import DESCRIPTORS, write_all
+from agentrail.cli.rendering import Look, Piece
+
+
+class Screen(Protocol):
+    """Where pieces are written."""
+
+    async def write(self, pieces: Iterable[Piece]) -> None:
+        """Write pieces, in order.
+
+        Raises:
+            OutputClosed: Nobody reads stdout any more.
+            OutputFailed: It cannot be written; the message says why.
+
+        Cancellation: What had not been written by then may be lost.
+        """
+        ...
+
+
+class DirectScreen:
+    """Writes to stdout and stderr."""
+
+    async def write(self, pieces: Iterable[Piece]) -> None:
+        """Write pieces; see `Screen.write`."""
+        for piece in pieces:
+            # Surrogates that a model made up cannot be encoded.
+            data = piece.text.encode("utf-8", "replace")
+            # In a thread, because a pipe that is full blocks, and Ctrl-C must work all the same. By descriptor, not
+            # through `sys.stdout`: a thread that is left behind would hold its lock when the interpreter ends.
+            await trio.to_thread.run_sync(write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True)
+
+
+def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> Look:
+    """Decide how things look.
+
+    Args:
+        out_is_terminal: Whether stdout is a terminal.
+        err_is_terminal: Whether stderr is one.
+        no_color: Whether the variable `NO_COLOR` is set.
+    """
+    return Look(
+        out_is_terminal=out_is_terminal,
+        err_is_terminal=err_is_terminal,
+        dims=err_is_terminal and not no_color,
+    )
+
+
+def look_of_process() -> Look:
+    """Look at the streams of the process."""
+    return decide_look(
+        out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))
+    )
+
+
+def send_logs_to_stderr() -> None:
+    """Keep log lines out of stdout, where structlog would print them."""
+    import structlog
+
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

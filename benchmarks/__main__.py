@@ -1,0 +1,69 @@
+"""`make bench`: run the workloads, print a row as soon as it is there, then the table; write the JSON.
+
+Figures are never a reason to fail: the exit code is 0 whatever they are.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
+from benchmarks.crowds import sessions
+from benchmarks.cycles import cycle, growth, tools
+from benchmarks.idle import ROOT, memory
+from benchmarks.measure import Effort, Row
+from benchmarks.report import render_table, write_json
+from benchmarks.streams import deltas, streams
+
+WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
+    "cycle": cycle,
+    "growth": growth,
+    "tools": tools,
+    "sessions": sessions,
+    "memory": memory,
+    "deltas": deltas,
+    "streams": streams,
+    "abort-tools": abort_tools,
+    "abort-streams": abort_streams,
+    "abort-stubborn": abort_stubborn,
+}
+_ONLY_WITH_FULL: Final = frozenset({"streams"})
+_QUICK: Final = Effort(rounds=1, scale=0.05)
+_NORMAL: Final = Effort()
+_FULL: Final = Effort(full=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for."""
+    asked = _parser().parse_args(arguments)
+    effort = _QUICK if asked.quick else _FULL if asked.full else _NORMAL
+    names = asked.only or [name for name in WORKLOADS if asked.full or name not in _ONLY_WITH_FULL]
+    rows: list[Row] = []
+    for name in names:
+        began_at = perf_counter()
+        rows += WORKLOADS[name](effort)
+        print(f"{name}: {perf_counter() - began_at:.0f} s", file=sys.stderr, flush=True)
+    print(render_table(rows))
+    write_json(asked.json, rows, effort)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0]
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a smoke test; its figures mean nothing")
+    size.add_argument("--full", action="store_true", help="also 10,000 sessions and 100 paced streams")
+    parser.add_argument(
+        "--only", action="append", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS)
+    )
+    parser.add_argument("--json", type=Path, default=ROOT / "bench-results" / "latest.json", metavar="PATH")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

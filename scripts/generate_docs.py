@@ -1,0 +1,293 @@
+"""Writes the reference pages that are drawn from the code; with `--check` it only says which of them are stale.
+
+A page is a function from the code to text. The diagram of the phases is not drawn by hand either: the machine is walked
+through every kind of signal from every state that a small conversation reaches, and the changes of phase it makes are
+the arrows.
+"""
+
+import enum
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import attrs
+
+from agentrail import errors, events
+from agentrail.core import machine
+from agentrail.core.effects import Effect
+from agentrail.core.legality import LEGALITY, Verdict
+from agentrail.core.request import EffectId, TextDelta
+from agentrail.core.signals import (
+    Abort,
+    ChunksArrived,
+    Prompt,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    SignalId,
+    Started,
+    Stop,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+)
+from agentrail.core.state import Phase, SessionConfig, SessionState
+from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
+from agentrail.runtime.options import SessionOptions
+
+REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
+DEPTH: Final = 7
+
+
+# --- pages
+
+
+def session_page() -> str:
+    """The phases, the table of what is legal, and the options."""
+    rows = [f"| signal | {' | '.join(f'`{phase.name}`' for phase in Phase)} |", f"|---|{'---|' * len(Phase)}"]
+    for signal, row in LEGALITY.items():
+        rows.append(f"| `{signal.__name__}` | {' | '.join(row[phase].value for phase in Phase)} |")
+    arrows = [f"    {a.name} --> {b.name}: {', '.join(sorted(kinds))}" for (a, b), kinds in sorted_arrows()]
+    verdicts = [f"- **{verdict.value}**: {enum_doc(verdict)}" for verdict in Verdict]
+    return "\n".join(
+        [
+            "# The session: phases, signals, options",
+            "",
+            DRAWN,
+            "",
+            "## Phases",
+            "",
+            *[f"- `{phase.name}`: {enum_doc(phase)}" for phase in Phase],
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            "    [*] --> IDLE",
+            *arrows,
+            "```",
+            "",
+            "The end of a cycle goes back to `IDLE`; where a prompt waits, the next cycle starts in the same step.",
+            "",
+            "## What is legal when",
+            "",
+            *verdicts,
+            "",
+            "An outcome whose effect is no longer open is dropped in every phase, whatever its cell says.",
+            "",
+            *rows,
+            "",
+            "## Options of a session",
+            "",
+            "Keywords of `start_session`, or a `SessionOptions`. All faults are reported at once, before anything starts.",
+            "",
+            "| option | default | meaning |",
+            "|---|---|---|",
+            *option_rows(),
+            "",
+        ]
+    )
+
+
+def option_rows() -> Iterator[str]:
+    """One row for each option."""
+    meanings = dict(fields_in(SessionOptions))
+    for attribute in attrs.fields(SessionOptions):
+        default = "required" if attribute.default is attrs.NOTHING else f"`{plain(attribute.default)}`"
+        yield f"| `{attribute.name}` | {default} | {meanings[attribute.name]} |"
+
+
+def plain(default: Any) -> str:
+    """Write a default as a reader would."""
+    return "{}" if isinstance(default, attrs.Factory) else repr(default)  # type: ignore[arg-type]
+
+
+def events_page() -> str:
+    """Every event, its fields, and whether it is committed."""
+    lines = [
+        "# Events",
+        "",
+        DRAWN,
+        "",
+        "All are attrs classes in `agentrail.events`, one closed union `Event`. *Committed* events have a number of their",
+        "own, dense and rising per session; *ephemeral* ones carry the number of the committed event before them and are",
+        "never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
+        "",
+    ]
+    for event in get_args(events.Event):
+        kind = "ephemeral" if event in events.EPHEMERAL else "committed"
+        lines += [f"## `{event.__name__}`", "", f"`{events.KINDS[event]}`, {kind}. {summary(event)}", ""]
+        lines += field_lines(event)
+    lines += ["# What events carry", ""]
+    for value in (events.Envelope, events.AbortReceipt, errors.ErrorInfo):
+        lines += [f"## `{value.__name__}`", "", summary(value), "", *field_lines(value)]
+    return "\n".join(lines)
+
+
+def signals_page() -> str:
+    """Every signal and every effect."""
+    lines = ["# Signals and effects", "", DRAWN, "", "Signals go in, `step` decides, effects come out.", ""]
+    for title, union in (("Signals", Signal), ("Effects", Effect)):
+        lines += [f"## {title}", ""]
+        for member in get_args(union):
+            lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member)]
+    return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """The tree of errors, and what each says."""
+    tree = inspect.getdoc(errors) or ""
+    lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", ""]
+    for name, error in vars(errors).items():
+        if isinstance(error, type) and issubclass(error, errors.AgentrailError):
+            lines += [f"## `{name}`", "", summary(error), "", *field_lines(error)]
+    return "\n".join(lines)
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "session.md": session_page,
+    "events.md": events_page,
+    "signals.md": signals_page,
+    "errors.md": errors_page,
+}
+
+
+# --- reading docstrings
+
+
+def summary(thing: type) -> str:
+    """All of a docstring before its first section, as one paragraph or several."""
+    return re.split(r"\n\n?(?=Attributes:|Raises:|Args:)", inspect.getdoc(thing) or "")[0]
+
+
+def fields_in(thing: type) -> list[tuple[str, str]]:
+    """Names and meanings under `Attributes:`, base classes first."""
+    found: dict[str, str] = {}
+    for base in reversed(thing.__mro__):
+        text = base.__dict__.get("__doc__") or ""
+        section = re.search(r"Attributes:\n(.*?)(?:\n\n|\Z)", inspect.cleandoc(text), re.DOTALL)
+        if section:
+            entries = re.findall(r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", section[1], re.DOTALL | re.MULTILINE)
+            found.update((name, " ".join(meaning.split())) for name, meaning in entries)
+    return [(name, meaning) for name, meaning in found.items() if name != "meta"]
+
+
+def field_lines(thing: type) -> list[str]:
+    """One line for each field, and a blank one behind them."""
+    lines = [f"- `{name}`: {meaning}" for name, meaning in fields_in(thing)]
+    return [*lines, ""] if lines else []
+
+
+def enum_doc(member: enum.Enum) -> str:
+    """Read the string under a member of an enumeration; Python throws it away, its source does not."""
+    source = inspect.getsource(type(member))
+    found = re.search(rf'^ +{member.name} = [^\n]*\n +"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+# --- walking the machine
+
+
+def sorted_arrows() -> list[tuple[tuple[Phase, Phase], set[str]]]:
+    """Every change of phase that a small conversation can make, and the signals that make it."""
+    arrows: dict[tuple[Phase, Phase], set[str]] = {}
+    start, _ = machine.step(small_session(), Started(at_ms=0))
+    seen = {outline(start)}
+    todo = [(start, 0)]
+    while todo:
+        state, depth = todo.pop(0)
+        for signal in signals_for(state):
+            after, _ = machine.step(state, signal)
+            if after.phase is not state.phase:
+                arrows.setdefault((state.phase, after.phase), set()).add(type(signal).__name__)
+            if depth < DEPTH and outline(after) not in seen:
+                seen.add(outline(after))
+                todo.append((after, depth + 1))
+    order = list(Phase)
+    return sorted(arrows.items(), key=lambda item: (order.index(item[0][0]), order.index(item[0][1])))
+
+
+def small_session() -> SessionState:
+    """A session with one tool and room for two turns."""
+    spec = ToolSpec(name="tool", description="A tool.", parameters={"type": "object"})
+    session_id = SessionId("s")
+    return machine.new_session(
+        SessionConfig(session_id=session_id, path=(session_id,), model="demo:", max_turns=2), Toolbox([spec])
+    )
+
+
+def outline(state: SessionState) -> object:
+    """What two states must share for one to be enough: counters and contents do not matter here."""
+    data = state.data
+    return (
+        state.phase,
+        state.ended,
+        len(data.queue),
+        tuple(call.stage for call in data.batch),
+        data.teardown is not None,
+        data.stopping is not None,
+        data.cycle.turn if data.cycle else 0,
+    )
+
+
+def signals_for(state: SessionState) -> Iterator[Signal]:
+    """One signal of each kind that could change the phase, addressed to what is open."""
+    data = state.data
+    asker = SignalId("q")
+    yield Prompt(at_ms=0, signal_id=asker, ref=PromptRef("p"), content=(Text(text="hello"),))
+    yield Abort(at_ms=0, signal_id=asker)
+    yield Stop(at_ms=0, signal_id=asker)
+    yield Restarted(at_ms=0, reason="crash", incarnation=2)
+    if data.stream is not None:
+        effect_id = data.stream.effect_id
+        yield StreamStarted(at_ms=0, effect_id=effect_id)
+        yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("hi"),))
+        yield StreamFailed(at_ms=0, effect_id=effect_id, error=errors.ErrorInfo(code="overloaded", message="busy"))
+        yield response(effect_id)
+        yield response(effect_id, "tool")
+    for call in data.batch:
+        if call.stage == "running" and call.effect_id is not None:
+            yield ToolFinished(at_ms=0, effect_id=call.effect_id, text="done", started_at_ms=0)
+    if data.teardown is not None:
+        yield TeardownFinished(at_ms=0, effect_id=data.teardown.effect_id, receipt=events.AbortReceipt())
+
+
+def response(effect_id: EffectId, *tools: str) -> ResponseCompleted:
+    """A response that says something, and calls tools."""
+    calls = tuple(read_call("", tool, "{}") for tool in tools)
+    message = AssistantMessage(content=(Text(text="hi"), *calls), model="demo:")
+    return ResponseCompleted(
+        at_ms=0,
+        effect_id=effect_id,
+        message=message,
+        usage=TokenUsage(),
+        stop_reason="tool_use" if tools else "end",
+    )
+
+
+# --- the command
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with `--check` name the stale ones; the exit code says whether there were any."""
+    stale = []
+    for name, page in PAGES.items():
+        path = REFERENCE / name
+        text = page().rstrip() + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in arguments:
+                path.write_text(text, encoding="utf-8")
+    if "--check" in arguments and stale:
+        print(f"stale: {', '.join(stale)} in docs/reference; run `make docs`", file=sys.stderr)
+        return 1
+    print(f"docs/reference: {len(PAGES)} pages drawn, {len(stale)} changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

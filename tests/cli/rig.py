@@ -1,0 +1,190 @@
+"""The command as a process of its own: started with a clean environment, watched, interrupted, typed at."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil  # type: ignore[import-untyped]
+import trio
+from attrs import define, frozen
+
+ROOT: Final = Path(__file__).parents[2]
+SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
+PATIENCE_SECONDS: Final = 30.0
+
+_ESCAPES: Final = re.compile(rb"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])|\r")
+
+
+@frozen(kw_only=True)
+class Ran:
+    """How a command ended.
+
+    Attributes:
+        code: Its exit code.
+        out: What stands on stdout.
+        err: What stands on stderr.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """What the command sees: none of the variables of whoever runs the tests, but for where programs are."""
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **variables}
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line."""
+    return [sys.executable, "-m", "agentrail", *arguments]
+
+
+async def run_agentrail(
+    *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> Ran:
+    """Run the command to its end."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        done = await trio.run_process(
+            command(*arguments),
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            cwd=cwd,
+            env=environment(**(variables or {})),
+        )
+    return Ran(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that tells nobody when it happens, such as a process that starts."""
+    while not condition():  # noqa: ASYNC110 - see above
+        await trio.sleep(0.01)
+
+
+async def sleeping_below(process: trio.Process, count: int = 2) -> list[psutil.Process]:
+    """Wait until so many processes named `sleep` run below this one, and give all that run below it."""
+    parent = psutil.Process(process.pid)
+    below: list[psutil.Process] = []
+
+    def are_there() -> bool:
+        below[:] = parent.children(recursive=True)
+        return len([child for child in below if child.name() == "sleep"]) >= count
+
+    await wait_until(are_there)
+    return below
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run; one that is dead and not reaped by its new parent counts as gone."""
+    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+@define
+class Typist:
+    """Somebody at a terminal.
+
+    Attributes:
+        process: The command.
+        master: The other end of the terminal.
+        seen: What the terminal showed since the last time that somebody waited, without escape sequences.
+    """
+
+    process: trio.Process
+    master: int
+    seen: bytes = b""
+
+    async def wait_for(self, text: str) -> str:
+        """Read until the terminal shows a text, and give all up to it."""
+        wanted = text.encode()
+        while wanted not in self.seen:
+            await trio.lowlevel.wait_readable(self.master)
+            try:
+                piece = os.read(self.master, 65_536)
+            except OSError:  # Linux: the other side was closed
+                piece = b""
+            assert piece, (
+                f"the terminal was closed before it showed {text!r}; it showed {self.seen.decode()!r}"
+            )
+            self.seen = _ESCAPES.sub(b"", self.seen + piece)
+        before, self.seen = self.seen.split(wanted, 1)
+        return (before + wanted).decode()
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self.master, text.encode())
+
+    def interrupt(self) -> None:
+        """Send what a terminal sends for Ctrl-C, when nobody edits lines."""
+        self.process.send_signal(signal.SIGINT)
+
+    def echoes(self) -> bool:
+        """Say whether the terminal shows what is typed by itself, which it does unless an editor does."""
+        return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
+
+    async def wait_end(self) -> int:
+        """Wait for the exit code."""
+        return await self.process.wait()
+
+
+@asynccontextmanager
+async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
+    """Run the command in a terminal of its own; `dumb` has no editor."""
+    master, slave = os.openpty()
+    termios.tcsetwinsize(slave, (24, 100))
+    try:
+        process = await trio.lowlevel.open_process(
+            command(*arguments),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=ROOT,
+            env=environment(TERM=term, PROMPT_TOOLKIT_NO_CPR="1"),
+            start_new_session=True,
+        )
+        os.close(slave)
+        try:
+            with trio.fail_after(PATIENCE_SECONDS):
+                yield Typist(process=process, master=master)
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+    finally:
+        os.close(master)
+
+
+@asynccontextmanager
+async def open_process(*arguments: str) -> AsyncIterator[trio.Process]:
+    """Start the command and leave it to the test; it is gone at the end."""
+    process = await trio.lowlevel.open_process(
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment(),
+    )
+    try:
+        with trio.fail_after(PATIENCE_SECONDS):
+            yield process
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            for stream in (process.stdout, process.stderr):
+                assert stream is not None
+                await stream.aclose()
+
+
+async def read_all(stream: trio.abc.ReceiveStream) -> str:
+    """Read a pipe to its end."""
+    return b"".join([piece async for piece in stream]).decode()

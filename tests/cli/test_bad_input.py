@@ -1,0 +1,139 @@
+"""What people get wrong, and what servers do: a sentence that says what to do, the right exit code, no traceback."""
+
+import json
+
+import pytest
+
+from tests.cli.rig import run_agentrail
+from tests.providers.serving import open_server, reply, stream
+
+USAGE = 2
+REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentences"),
+    [
+        (
+            ("run", "x", "--model", "anthropc:y"),
+            ("there is no provider 'anthropc'", "Did you mean 'anthropic:y'?"),
+        ),
+        (
+            ("run", "x", "--model", "scripted:y"),
+            ("there is no provider 'scripted'", "anthropic, demo, openai-chat"),
+        ),
+        (("run", "x", "--model", "demo"), ("'demo' is no model string", "Did you mean 'demo:'?")),
+        (("run", "x", "--model", "anthropic:"), ("names no model", "anthropic:claude")),
+        (("run", "x", "--model", "anthropic:y"), ("set ANTHROPIC_API_KEY", "demo: which needs none")),
+        (("run", "x", "--model", "openai-chat:y"), ("set OPENAI_API_KEY", "demo: which needs none")),
+        (("run", "x", "--cwd", "/no/such/place"), ("--cwd", "/no/such/place", "does not exist")),
+        (("run", ""), ("the prompt is empty",)),
+        (("run", "x", "--max-turns", "0"), ("--max-turns", ">= 1")),
+        (("run", "x", "--tools", "shel"), ("Did you mean 'shell'?", "list_dir, read_file, shell")),
+        (("run", "x", "--modle", "y"), ("--modle", "Did you mean --model?")),
+        (("run", "list", "the", "files"), ("put it in quotes",)),
+        (("rum", "x"), ("rum", "run")),
+        (("run", "x", "--base-url", "localhost:1"), ("base_url", "http://")),
+        (("run", "x", "--base-url", REFUSED), ("could not be listed", "--model openai-chat:NAME")),
+        (("chat", "--model", "nope:x"), ("there is no provider 'nope'",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+async def test_wrong_usage_is_said_in_a_sentence(arguments, sentences):
+    """Exit code 2; stderr says what was expected, what came, and what to do now."""
+    ran = await run_agentrail(*arguments)
+    assert ran.code == USAGE
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    for sentence in sentences:
+        assert sentence in ran.err
+
+
+async def test_a_refused_connection_is_said_in_a_sentence():
+    """Nobody listens: the cycle fails, and the sentence asks for the address and the server."""
+    ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", REFUSED)
+    assert ran.code == 1
+    assert "cannot be reached" in ran.err
+    assert "look at the network and at --base-url" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("model", "variable", "body"),
+    [
+        (
+            "openai-chat:x",
+            "OPENAI_API_KEY",
+            {
+                "error": {
+                    "message": "Incorrect API key provided",
+                    "type": "invalid_request_error",
+                    "code": "invalid_api_key",
+                }
+            },
+        ),
+        (
+            "anthropic:x",
+            "ANTHROPIC_API_KEY",
+            {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
+        ),
+    ],
+)
+async def test_a_wrong_key_is_said_in_a_sentence(model, variable, body):
+    """A 401 names the variable to look at, and never the key."""
+    answer = reply(json.dumps(body), status="401 Unauthorized", kind="application/json")
+    async with open_server(answer) as served:
+        ran = await run_agentrail(
+            "run",
+            "hello",
+            "--model",
+            model,
+            "--base-url",
+            served.url,
+            variables={variable: "sk-wrong-key-1234567890"},
+        )
+    assert ran.code == 1
+    assert variable in ran.err
+    assert "correct the key" in ran.err
+    assert "sk-wrong" not in ran.out + ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(("status", "kind"), [("200 OK", "ProtocolError"), ("502 Bad Gateway", "Overloaded")])
+async def test_a_page_of_a_proxy_is_said_in_a_sentence(status, kind):
+    """HTML in place of an answer is shown as text, with what to look at."""
+    page = "<html><body><h1>The gateway is confused</h1></body></html>"
+    async with open_server(reply(page, status=status, kind="text/html")) as served:
+        ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", served.url)
+    assert ran.code == 1
+    assert "The gateway is confused" in ran.err
+    assert ("--base-url" in ran.err) if kind == "ProtocolError" else ("try again in a minute" in ran.err)
+    assert "Traceback" not in ran.err
+
+
+async def test_a_stream_that_is_cut_shows_what_came_and_that_it_was_not_all():
+    """The words that had come stand on stdout; stderr says that the connection was lost."""
+    half = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Half an ans"}}]}\n\n'
+    async with open_server(stream(half)) as served:
+        ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", served.url)
+    assert ran.code == 1
+    assert ran.out == "Half an ans\n"
+    assert "before the answer was complete" in ran.err
+    assert "then try again" in ran.err
+
+
+async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():
+    """Undecodable output of a command reaches the model, and the JSON of the events, as U+FFFD."""
+    prompt = "shell \"printf 'a\\377b'\""
+    ran = await run_agentrail("run", prompt, "--model", "demo:fast", "--tools", "shell", "--json")
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    (result,) = [event["result"]["text"] for event in events if event["kind"] == "tool_execution_end"]
+    assert ran.code == 0
+    assert result.startswith("a\ufffdb")
+
+
+async def test_without_a_terminal_and_without_a_prompt_nothing_hangs():
+    """An empty stdin is an empty prompt."""
+    ran = await run_agentrail("run")
+    assert ran.code == USAGE
+    assert "the prompt is empty" in ran.err

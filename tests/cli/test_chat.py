@@ -1,0 +1,188 @@
+"""`agentrail chat`, as a process: with pipes, in a terminal without an editor, and in one with."""
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail.cli.chat import Ledger, decide_editor, show_status
+from agentrail.core.projection import RunningTool, Status
+from agentrail.events import AgentAbort, AgentEnd, AgentStart, PromptDropped
+from agentrail.messages import CallId, PromptRef, SessionId, TokenUsage
+from tests.cli.rig import SLEEPER, alive, open_terminal, run_agentrail, sleeping_below
+
+TALK = ("chat", "--model", "demo:fast", "--tools", "none")
+WORK = ("chat", "--model", "demo:fast", "--tools", "shell")
+A, B = PromptRef("a"), PromptRef("b")
+END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
+
+
+async def test_lines_of_a_pipe_are_worked_off_in_order():
+    """Each line gets its answer before the next one begins; at the end of the pipe the chat is over, with code 0."""
+    ran = await run_agentrail(*TALK, stdin=b"first\n\nsecond\nlast without a line break")
+    assert ran.code == 0
+    answers = [line for line in ran.out.splitlines() if "You said: " in line]
+    assert [line.partition("You said: ")[2] for line in answers] == [
+        "first",
+        "second",
+        "last without a line break",
+    ]
+    assert ">" not in ran.out
+
+
+async def test_a_chat_knows_its_commands():
+    """/status tells, /abort in idle has nothing to stop, an unknown command gets the nearest, /quit leaves."""
+    ran = await run_agentrail(*TALK, stdin=b"/status\n/abort\n/halp\n/help\n/quit\nnever said\n")
+    assert ran.code == 0
+    assert "idle · model demo:fast · 0 messages · 0 tokens" in ran.err
+    assert "nothing runs" in ran.err
+    assert "there is no command /halp: did you mean /help?" in ran.err
+    assert "/abort: stop the running cycle" in ran.err
+    assert "never said" not in ran.out
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+async def test_one_can_type_while_the_agent_works(term):
+    """A line that is typed during a cycle is queued, with its position; /abort ends the cycle and the line is next."""
+    async with open_terminal(*WORK, term=term) as typist:
+        await typist.wait_for(">")
+        typist.type(f"{SLEEPER}\n" if term == "dumb" else f"{SLEEPER}\r")
+        below = await sleeping_below(typist.process)
+        typist.type("hello\r")
+        await typist.wait_for("queued at position 0; 0 is next")
+        typist.type("/status\r")
+        await typist.wait_for("executing_tools, turn 1")
+        typist.type("/abort\r")
+        await typist.wait_for("aborted: by the user")
+        await typist.wait_for("You said: hello")
+        assert alive(below) == []
+        typist.type("\x04")
+        assert await typist.wait_end() == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+async def test_control_c_stops_the_cycle_and_then_leaves(term):
+    """The first Ctrl-C stops what runs and the chat goes on; in idle it leaves, with code 130 and no traceback."""
+    async with open_terminal(*WORK, term=term) as typist:
+        await typist.wait_for(">")
+        typist.type(f"{SLEEPER}\r")
+        below = await sleeping_below(typist.process)
+        press = typist.interrupt if term == "dumb" else lambda: typist.type("\x03")
+        press()
+        await typist.wait_for("aborted: interrupted")
+        await typist.wait_for("1 task was stopped")
+        assert alive(below) == []
+        typist.type("still there?\r")
+        await typist.wait_for("You said: still there?")
+        await typist.wait_for(">")
+        press()
+        assert await typist.wait_end() == 130
+        assert b"Traceback" not in typist.seen
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+async def test_control_d_stops_the_cycle_and_leaves(term):
+    """Ctrl-D while a command runs ends it first; code 0, no process left."""
+    async with open_terminal(*WORK, term=term) as typist:
+        await typist.wait_for(">")
+        typist.type(f"{SLEEPER}\r")
+        below = await sleeping_below(typist.process)
+        typist.type("\x04")
+        await typist.wait_for("aborted: leaving")
+        assert await typist.wait_end() == 0
+        assert alive(below) == []
+
+
+async def test_the_editor_gives_the_terminal_back_when_it_is_told_to_leave():
+    """SIGTERM while somebody could type: the terminal echoes again, and the code is 130."""
+    async with open_terminal(*TALK, term="xterm") as typist:
+        await typist.wait_for(">")
+        assert not typist.echoes()
+        typist.process.terminate()
+        assert await typist.wait_end() == 130
+        assert typist.echoes()
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "term", "has_editor", "expected"),
+    [
+        (True, "xterm", True, True),
+        (False, "xterm", True, False),
+        (True, "dumb", True, False),
+        (True, "", True, False),
+        (True, "xterm", False, False),
+    ],
+)
+def test_lines_are_edited_where_that_is_possible(is_terminal, term, has_editor, expected):
+    """There is an editor in a terminal that knows escape sequences, when `prompt_toolkit` is installed."""
+    assert decide_editor(is_terminal=is_terminal, term=term, has_editor=has_editor) is expected
+
+
+def test_a_prompt_is_outstanding_until_its_cycle_ends():
+    """A ledger is idle exactly when every prompt that was accepted has ended or was dropped."""
+    ledger = Ledger()
+    assert ledger.is_idle
+    ledger.accept(A)
+    ledger.accept(B)
+    ledger.note(AgentStart(ref=A))
+    ledger.note(AgentAbort(reason=None))
+    assert not ledger.is_idle
+    ledger.note(PromptDropped(ref=B, content=()))
+    assert ledger.is_idle
+
+
+def test_a_prompt_may_end_before_its_receipt_is_here():
+    """The events of a fast cycle can be read before the answer to `prompt`."""
+    ledger = Ledger()
+    ledger.note(AgentStart(ref=A))
+    ledger.note(END)
+    ledger.accept(A)
+    assert ledger.is_idle
+
+
+def test_an_abort_in_idle_ends_nothing():
+    """`AgentAbort` without a cycle is about no prompt."""
+    ledger = Ledger()
+    ledger.accept(A)
+    ledger.note(AgentAbort(reason=None))
+    assert not ledger.is_idle
+
+
+async def test_waiting_for_idle_ends_with_the_last_prompt(nursery):
+    """`wait_idle` returns when there is nothing outstanding, and not before."""
+    ledger = Ledger()
+    ledger.accept(A)
+    done = trio.Event()
+
+    async def wait() -> None:
+        await ledger.wait_idle()
+        done.set()
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not done.is_set()
+    ledger.note(AgentStart(ref=A))
+    ledger.note(END)
+    await done.wait()
+
+
+def test_the_status_is_one_line():
+    """/status shows phase, model, size, what waits, what runs and how often the session crashed."""
+    status = Status(
+        session_id=SessionId("s"),
+        phase="executing_tools",
+        turn=2,
+        model="demo:",
+        queued=(A, B),
+        running_tools=(RunningTool(call_id=CallId("c"), name="shell"),),
+        tearing_down=False,
+        messages=3,
+        usage=TokenUsage(input=4, output=5),
+        last_seq=9,
+        uptime_ms=1,
+        restarts=1,
+        dropped_signals=0,
+        quarantined_signals=0,
+    )
+    assert show_status(status) == (
+        "executing_tools, turn 2 · model demo: · 3 messages · 9 tokens · 2 prompts wait · running: shell · 1 restarts"
+    )

@@ -1,0 +1,79 @@
+"""The tree of commands."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import agentrail.cli
+from agentrail.cli.commands import version_line
+from tests.cli.rig import ROOT, environment, run_agentrail
+
+
+async def test_help_names_every_command_and_is_quick_to_import():
+    """`--help` says what there is without importing what only a run needs."""
+    ran = await run_agentrail("--help")
+    assert ran.code == 0
+    for name in ("run", "chat", "doctor"):
+        assert name in ran.out
+    program = (
+        "import sys; from agentrail.cli.commands import run_command; run_command(['--help']);"
+        "print({'trio', 'httpx', 'prompt_toolkit', 'jsonschema'} & set(sys.modules))"
+    )
+    done = subprocess.run(  # noqa: ASYNC221 - half a second, with nothing else to do
+        [sys.executable, "-c", program],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+async def test_the_help_of_run_says_what_shell_may_do():
+    """Who reads which tools there are also reads that nothing confines the shell."""
+    ran = await run_agentrail("run", "--help")
+    assert ran.code == 0
+    words = " ".join(ran.out.replace("│", " ").split())
+    assert "nothing confines it yet" in words
+    assert "0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted" in words
+
+
+async def test_the_version_is_one_line():
+    """`--version` names the program, on stdout."""
+    ran = await run_agentrail("--version")
+    assert (ran.code, ran.out) == (0, f"{version_line()}\n")
+    assert ran.out.startswith("agentrail")
+
+
+def test_the_room_has_nothing_but_its_two_names():
+    """`agentrail.cli` gives `main` and `app`, and says so about anything else."""
+    assert {"run", "chat", "doctor"} <= set(agentrail.cli.app)
+    with pytest.raises(AttributeError, match="has no attribute 'application'"):
+        agentrail.cli.application  # noqa: B018 - reading it is the test
+
+
+def test_control_c_while_the_command_is_imported_prints_nothing():
+    """An interrupt before there is anything to stop ends the process with 130 and without a traceback."""
+    program = (
+        "import signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'cyclopts':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from agentrail.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert signal.SIGINT == 2

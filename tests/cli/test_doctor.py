@@ -1,0 +1,140 @@
+"""`agentrail doctor`."""
+
+import json
+
+from agentrail.cli.doctor import Finding, decide_health, look_at_variables, show_finding
+from agentrail.cli.exits import Exit
+from tests.cli.rig import run_agentrail
+from tests.providers.serving import open_server, reply
+
+SECRET = "sk-a-key-that-nobody-may-see"  # noqa: S105 - no key of anybody
+
+
+def listing(*names: str) -> str:
+    """What `GET /models` answers."""
+    return json.dumps({"object": "list", "data": [{"id": name} for name in names]})
+
+
+async def test_without_a_key_everything_needed_is_there():
+    """The demo model needs nothing, so a run would work; what is not set is said, not blamed."""
+    ran = await run_agentrail("doctor")
+    assert ran.code == 0
+    assert "– ANTHROPIC_API_KEY    not set" in ran.out
+    assert "✓ model                demo: (no key is set" in ran.out
+    assert "✓ shell" in ran.out
+
+
+async def test_a_server_that_lists_the_model_is_reachable():
+    """The list of models is asked for, which costs nothing; the key travels and is never shown."""
+    async with open_server(reply(listing("llama", "qwen"), kind="application/json")) as served:
+        ran = await run_agentrail(
+            "doctor", variables={"OPENAI_BASE_URL": f"{served.url}/v1", "OPENAI_API_KEY": SECRET}
+        )
+    assert ran.code == 0
+    assert f"openai-chat:llama (the first model of {served.url}/v1)" in ran.out
+    assert "answers and lists llama" in ran.out
+    assert "✓ OPENAI_API_KEY       set" in ran.out
+    assert SECRET not in ran.out + ran.err
+    assert served.headers()["authorization"] == f"Bearer {SECRET}"
+    assert served.requests[0][0].startswith(b"GET /v1/models ")
+
+
+async def test_a_model_that_is_not_listed_is_said_with_those_that_are():
+    """It is no failure, because some servers take names that they do not list."""
+    async with open_server(reply(listing("llama"), kind="application/json")) as served:
+        ran = await run_agentrail("doctor", "--model", "openai-chat:gpt", "--base-url", served.url)
+    assert ran.code == 0
+    assert "does not list gpt" in ran.out
+    assert "name one of its models: llama" in ran.out
+
+
+async def test_a_server_without_a_list_of_models_is_reachable():
+    """A 404 for the list is an answer."""
+    async with open_server(reply("nothing here", status="404 Not Found", kind="text/plain")) as served:
+        ran = await run_agentrail("doctor", "--model", "openai-chat:gpt", "--base-url", served.url)
+    assert ran.code == 0
+    assert "answers, but cannot list its models" in ran.out
+
+
+async def test_a_wrong_key_is_found_without_a_prompt():
+    """A 401 for the list of models: a run would fail, and the key is what to look at."""
+    body = json.dumps(
+        {"error": {"message": "no", "type": "invalid_request_error", "code": "invalid_api_key"}}
+    )
+    async with open_server(reply(body, status="401 Unauthorized", kind="application/json")) as served:
+        ran = await run_agentrail(
+            "doctor",
+            "--model",
+            "openai-chat:gpt",
+            "--base-url",
+            served.url,
+            variables={"OPENAI_API_KEY": SECRET},
+        )
+    assert ran.code == 1
+    assert "→ look at the key and at --base-url" in ran.out
+    assert SECRET not in ran.out + ran.err
+
+
+async def test_an_address_that_answers_anything_is_reachable():
+    """Anthropic lists no models without a key; that it answers is enough, and what that proves is said."""
+    async with open_server(reply("go away", status="404 Not Found", kind="text/plain")) as served:
+        ran = await run_agentrail(
+            "doctor",
+            "--model",
+            "anthropic:x",
+            "--base-url",
+            served.url,
+            variables={"ANTHROPIC_API_KEY": SECRET},
+        )
+    assert ran.code == 0
+    assert "whether the key is right shows with the first request" in ran.out
+
+
+async def test_a_server_that_is_not_there_is_said():
+    """Nobody listens: exit code 1, and what to look at."""
+    for model in ("openai-chat:x", "anthropic:x"):
+        ran = await run_agentrail(
+            "doctor",
+            "--model",
+            model,
+            "--base-url",
+            "http://127.0.0.1:9",
+            variables={"ANTHROPIC_API_KEY": SECRET},
+        )
+        assert ran.code == 1
+        assert "✗ server" in ran.out
+        assert "→ look at the network and at --base-url" in ran.out
+
+
+async def test_a_missing_key_is_said():
+    """Exit code 1, the variable, and how to try without."""
+    ran = await run_agentrail("doctor", "--model", "anthropic:x")
+    assert ran.code == 1
+    assert "set ANTHROPIC_API_KEY" in ran.out
+    assert "works without a key" in ran.out
+
+
+def test_the_value_of_a_variable_is_never_found():
+    """A variable is set or it is not; an empty one is not."""
+    findings = {
+        finding.name: finding
+        for finding in look_at_variables({"OPENAI_API_KEY": SECRET, "AGENTRAIL_MODEL": ""})
+    }
+    assert findings["OPENAI_API_KEY"] == Finding(name="OPENAI_API_KEY", verdict="good", text="set")
+    assert findings["AGENTRAIL_MODEL"].verdict == "absent"
+    assert SECRET not in repr(findings)
+
+
+def test_only_what_a_run_needs_decides():
+    """What is absent is no illness; one thing that is bad is."""
+    good, absent, bad = (
+        Finding(name="x", verdict=verdict, text="y") for verdict in ("good", "absent", "bad")
+    )
+    assert decide_health((good, absent)) is Exit.DONE
+    assert decide_health((good, bad)) is Exit.FAILED
+
+
+def test_a_finding_is_a_line_and_its_remedy_another():
+    """The mark comes first, what to do stands below."""
+    finding = Finding(name="shell", verdict="absent", text="none", remedy="install bash")
+    assert show_finding(finding) == "– shell                none\n  → install bash"

@@ -1,0 +1,145 @@
+"""`agentrail run`, as a process."""
+
+import json
+import signal
+
+import trio
+
+from tests.cli.rig import (
+    ROOT,
+    SLEEPER,
+    alive,
+    command,
+    environment,
+    open_process,
+    read_all,
+    run_agentrail,
+    sleeping_below,
+)
+
+
+async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):
+    """A demo cycle really lists and reads: stdout has the model's words, stderr the model and the tool calls."""
+    (tmp_path / "README.md").write_text("# A real file\n")
+    ran = await run_agentrail("run", "What is here?", "--model", "demo:fast", "--cwd", str(tmp_path))
+    assert ran.code == 0
+    assert "- README.md: # A real file" in ran.out
+    assert "→" not in ran.out
+    assert ran.err.splitlines()[0] == "model demo:fast (--model)"
+    assert '→ list_dir(path=".")' in ran.err
+    assert "✓ [file] README.md" in ran.err
+    assert '→ read_file(path="README.md"' in ran.err
+    assert "\x1b" not in ran.out + ran.err
+
+
+async def test_without_a_key_the_demo_model_is_used_and_the_first_line_says_why():
+    """A newcomer without a key gets an answer and knows from whom."""
+    ran = await run_agentrail("run", "hello", "--tools", "none")
+    assert ran.code == 0
+    assert ran.err.startswith("model demo: (no key is set")
+    assert "You said: hello" in ran.out
+
+
+async def test_json_prints_one_event_per_line_and_nothing_else():
+    """Each line of stdout is an event, numbered, from the prompt to the end of the cycle."""
+    ran = await run_agentrail("run", "hello", "--model", "demo:fast", "--tools", "none", "--json")
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 0
+    assert events[-1]["kind"] == "agent_end"
+    assert {"prompt_received", "message_delta", "response_complete"} <= {event["kind"] for event in events}
+    committed = [event["seq"] for event in events if not event.get("ephemeral")]
+    assert committed == list(range(committed[0], committed[0] + len(committed)))
+    assert ran.err == "model demo:fast (--model)\n"
+
+
+async def test_the_prompt_may_come_through_a_pipe():
+    """With no prompt, or with -, stdin is the prompt."""
+    for arguments in (("run",), ("run", "-")):
+        ran = await run_agentrail(
+            *arguments, "--model", "demo:fast", "--tools", "none", stdin=b"from a pipe\n"
+        )
+        assert ran.code == 0
+        assert "You said: from a pipe" in ran.out
+
+
+async def test_the_number_of_turns_is_bounded():
+    """With --max-turns 1 no tool is called, and stderr says which turn was the last."""
+    ran = await run_agentrail("run", "look around", "--model", "demo:fast", "--max-turns", "1")
+    assert ran.code == 0
+    assert "the last of 1 turns: tools are withheld" in ran.err
+    assert "→" not in ran.err
+
+
+async def test_control_c_stops_the_cycle_and_leaves_no_process():
+    """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1)."""
+    async with open_process("run", SLEEPER, "--tools", "shell", "--model", "demo:fast") as process:
+        below = await sleeping_below(process)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert alive(below) == []
+        err = await read_all(process.stderr)
+        assert "aborted: interrupted" in err
+        assert "1 task was stopped" in err
+        assert "Traceback" not in err
+
+
+async def test_a_second_control_c_does_not_wait_for_a_command_that_ignores_sigterm():
+    """Interrupted twice, the run kills what would not stop, and still nothing is left."""
+    stubborn = "shell \"trap '' TERM; sleep 1000 & while true; do sleep 1000; done\""
+    async with open_process("run", stubborn, "--tools", "shell", "--model", "demo:fast") as process:
+        below = await sleeping_below(process)
+        process.send_signal(signal.SIGINT)
+        seen = ""
+        while "stopping; Ctrl-C again leaves at once" not in seen:
+            seen += (await process.stderr.receive_some()).decode()
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert alive(below) == []
+        assert "Traceback" not in seen + await read_all(process.stderr)
+
+
+async def test_sigterm_counts_as_control_c():
+    """A service manager that stops the command leaves no process either."""
+    async with open_process("run", SLEEPER, "--tools", "shell", "--model", "demo:fast") as process:
+        below = await sleeping_below(process)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 130
+        assert alive(below) == []
+
+
+async def test_control_c_works_while_nobody_reads_the_output():
+    """A reader that stopped reading, with its pipe full, does not keep Ctrl-C from ending the run."""
+    async with open_process(
+        "run", "x" * 100_000, "--tools", "none", "--model", "demo:fast", "--json"
+    ) as process:
+        first = await process.stdout.receive_some(100)
+        assert first.startswith(b'{"kind":')
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+
+
+async def test_a_reader_that_has_read_enough_ends_the_run_quietly():
+    """`agentrail run … | head -1` prints no traceback; the cycle was not finished, so the code is 1."""
+    async with open_process("run", "look around", "--model", "demo:") as process:
+        await process.stdout.receive_some(1)
+        await process.stdout.aclose()
+        assert await process.wait() == 1
+        err = await read_all(process.stderr)
+        assert "Traceback" not in err
+        assert "Exception ignored" not in err
+
+
+async def test_output_that_cannot_be_written_is_an_error():
+    """A full disk ends the run with a sentence."""
+    with open("/dev/full", "wb") as full:  # noqa: ASYNC230, PTH123 - a device that answers at once
+        done = await trio.run_process(
+            command("run", "hello", "--model", "demo:fast"),
+            stdout=full,
+            capture_stderr=True,
+            check=False,
+            env=environment(),
+            cwd=ROOT,
+        )
+    assert done.returncode == 1
+    assert b"the output cannot be written: No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,278 @@
+"""The composition root: names become adapters, and the environment is read."""
+
+import json
+import traceback
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.app import (
+    ASK_WITHIN_SECONDS,
+    DEFAULT_MODELS,
+    PROVIDERS,
+    VARIABLES,
+    choose_model,
+    make_provider,
+    models_of,
+    provider_of,
+    read_models,
+)
+from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
+from agentrail.messages import ToolMessage
+from agentrail.providers.http import HttpClients
+from agentrail.testing.models import ScriptedModel, calls, says
+from tests.providers.serving import Reply, open_server, reply
+
+KEY = "sk-a-key-that-nobody-may-see"
+
+
+def listing(*names: str) -> Reply:
+    """What `GET /models` answers."""
+    return reply(
+        json.dumps({"object": "list", "data": [{"id": name} for name in names]}), kind="application/json"
+    )
+
+
+# --- model strings
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_provider_stands_before_the_first_colon(name):
+    """The rest belongs to the model, colons and slashes included (7.1)."""
+    assert provider_of(f"{name}:vendor/model:3b") == name
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", "is no model string, expected provider:name"),
+        ("anthropic/claude", "Did you mean 'anthropic:claude'?"),
+        ("demo", "Did you mean 'demo:'?"),
+        ("claude", "expected provider:name. Providers are anthropic, demo, openai-chat"),
+        ("openai:gpt-5", "there is no provider 'openai'. Did you mean 'openai-chat:gpt-5'?"),
+        ("scripted:x", "there is no provider 'scripted'. Providers are anthropic, demo, openai-chat"),
+        ("openai-chat:", "names no model: write one behind the colon, such as 'openai-chat:"),
+    ],
+)
+def test_a_model_string_that_names_nothing_gets_the_nearest_and_all_there_are(model, words):
+    """A slip is named as what it likely is (7.1)."""
+    with pytest.raises(ModelNotFound) as raised:
+        provider_of(model)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"), [("anthropic:x", "ANTHROPIC_API_KEY"), ("openai-chat:x", "OPENAI_API_KEY")]
+)
+def test_a_missing_key_is_said_before_anything_is_connected(model, variable):
+    """The message names the variable, and that `demo:` needs none; an empty variable is a missing one (7.14)."""
+    http = HttpClients()
+    with pytest.raises(Authentication, match=rf"set {variable}, or try --model demo: which needs none"):
+        make_provider(model, {}, http=http, environ={variable: ""})
+    assert http.statistics().requests == 0
+
+
+def test_a_server_of_ones_own_needs_no_key():
+    """`openai-chat` asks for a key only where it goes to the vendor; one from the options is as good as a variable."""
+    http = HttpClients()
+    local = make_provider(
+        "openai-chat:x", {}, http=http, environ={"OPENAI_BASE_URL": "http://localhost:1/v1"}
+    )
+    assert repr(local) == "OpenAIChat('http://localhost:1/v1')"
+    given = make_provider("anthropic:x", {"api_key": KEY}, http=http, environ={})
+    assert given.name == "anthropic"
+    assert KEY not in repr(given)
+
+
+def test_options_come_before_the_environment():
+    """What a session is told wins over what the process was told."""
+    provider = make_provider(
+        "anthropic:x",
+        {"base_url": "http://localhost:2"},
+        http=HttpClients(),
+        environ={"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://localhost:1"},
+    )
+    assert "http://localhost:2" in repr(provider)
+
+
+def test_the_demo_takes_no_options():
+    """An option that could do nothing is refused."""
+    http = HttpClients()
+    for model in ("demo:", "demo:fast"):
+        assert make_provider(model, {}, http=http, environ={}).name == "demo"
+    with pytest.raises(OptionError, match="demo: takes no provider options, got base_url"):
+        make_provider("demo:", {"base_url": "http://localhost"}, http=http, environ={})
+
+
+# --- which model the command takes
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted", "model", "why"),
+    [
+        ({"AGENTRAIL_MODEL": "a:b"}, "demo:", "demo:", "--model"),
+        ({"AGENTRAIL_MODEL": "a:b", "ANTHROPIC_API_KEY": "k"}, None, "a:b", "AGENTRAIL_MODEL is set"),
+        (
+            {"ANTHROPIC_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:1", "OPENAI_API_KEY": "k"},
+            None,
+            f"anthropic:{DEFAULT_MODELS['anthropic']}",
+            "ANTHROPIC_API_KEY is set",
+        ),
+        (
+            {"OPENAI_API_KEY": "k"},
+            None,
+            f"openai-chat:{DEFAULT_MODELS['openai-chat']}",
+            "OPENAI_API_KEY is set",
+        ),
+        ({"AGENTRAIL_MODEL": "", "ANTHROPIC_API_KEY": ""}, None, "demo:", "no key is set"),
+    ],
+)
+async def test_the_environment_is_asked_in_order(environ, wanted, model, why):
+    """--model, `AGENTRAIL_MODEL`, `ANTHROPIC_API_KEY`, `OPENAI_BASE_URL`, `OPENAI_API_KEY`, then `demo:` (7.1)."""
+    chosen = await choose_model(environ, wanted=wanted, base_url=None)
+    assert chosen.model == model
+    assert chosen.why.startswith(why)
+
+
+async def test_a_server_is_asked_for_its_first_model():
+    """`OPENAI_BASE_URL` comes before `OPENAI_API_KEY`, and a base url of the command before every key (7.1)."""
+    async with open_server(listing("llama3.2:3b", "qwen")) as served:
+        chosen = await choose_model(
+            {"OPENAI_BASE_URL": f"{served.url}/v1/", "OPENAI_API_KEY": KEY}, wanted=None, base_url=None
+        )
+        assert chosen.model == "openai-chat:llama3.2:3b"
+        assert served.requests[0][0].startswith(b"GET /v1/models HTTP/1.1")
+        assert served.headers()["authorization"] == f"Bearer {KEY}"
+        chosen = await choose_model({"ANTHROPIC_API_KEY": KEY}, wanted=None, base_url=served.url)
+        assert chosen.model == "openai-chat:llama3.2:3b"
+        assert "authorization" not in served.headers()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (listing(), "lists no model: name one with --model openai-chat:NAME"),
+        (reply("<html>hello</html>", kind="text/html"), "name one with --model openai-chat:NAME"),
+        (reply('{"models": []}', kind="application/json"), "does the base url end in /v1?"),
+        (reply("gone", status="500 Oops", kind="text/plain"), "answered 500"),
+    ],
+)
+async def test_a_server_that_does_not_list_its_models_is_named(answer, words):
+    """Whatever it answers instead, the message says to name a model."""
+    async with open_server(answer) as served:
+        with pytest.raises(ModelNotFound) as raised:
+            await choose_model({"OPENAI_BASE_URL": served.url}, wanted=None, base_url=None)
+    assert words in str(raised.value)
+    assert served.url in str(raised.value)
+
+
+async def test_a_server_that_refuses_never_has_its_key_shown():
+    """The error has the server's words, without the key that they repeat."""
+    body = json.dumps({"error": {"message": f"wrong key {KEY}", "code": "invalid_api_key"}})
+    async with open_server(reply(body, status="401 Unauthorized", kind="application/json")) as served:
+        with pytest.raises(Authentication) as raised:
+            await models_of(served.url, KEY)
+    assert KEY not in "".join(traceback.format_exception(raised.value))
+
+
+async def test_a_server_that_is_silent_is_given_up(autojump_clock):
+    """Five seconds are enough to list models."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    autojump_clock.autojump_threshold = 0.2  # connecting takes no virtual time, and needs some real one
+    begun_at = trio.current_time()
+    with pytest.raises(Timeout, match="did not answer within 5 s"):
+        await models_of(f"http://127.0.0.1:{port}/v1", None)
+    assert trio.current_time() - begun_at >= ASK_WITHIN_SECONDS
+    await listener.aclose()
+
+
+async def test_an_address_that_is_none_is_refused_before_it_is_asked():
+    """A slip in `OPENAI_BASE_URL` is said as what it is."""
+    with pytest.raises(OptionError, match="base_url"):
+        await choose_model({"OPENAI_BASE_URL": "localhost:11434"}, wanted=None, base_url=None)
+
+
+def test_a_list_of_models_is_read_leniently():
+    """Entries without an id are skipped; something else altogether is an error."""
+    assert read_models('{"data": [{"id": "a"}, {"id": ""}, {"name": "b"}, "c"]}') == ("a",)
+    with pytest.raises(ProtocolError):
+        read_models("[]")
+
+
+def test_every_provider_with_a_key_has_a_default_model():
+    """The tables of the composition root agree."""
+    assert set(DEFAULT_MODELS) == set(VARIABLES) == set(PROVIDERS) - {"demo"}
+
+
+# --- what a tool may do wrong, in a whole session
+
+
+@agentrail.tool
+async def explode() -> str:
+    """Raise."""
+    message = "the wire was cut"
+    raise RuntimeError(message)
+
+
+@agentrail.tool
+async def answer_strangely() -> object:
+    """Return what is no result."""
+    return object()
+
+
+@agentrail.tool(timeout_seconds=0.05)
+async def never_return() -> str:
+    """Wait for ever."""
+    await trio.Event().wait()
+    return ""
+
+
+@agentrail.tool
+async def repeat(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("explode", {}, "the wire was cut"),
+        ("answer_strangely", {}, "returned"),
+        ("never_return", {}, "0.05 s"),
+        ("repeat", '{"text": ', "Malformed arguments"),
+        ("repeat", {"text": 5}, "text"),
+        ("no_such_tool", {}, "no_such_tool"),
+    ],
+)
+async def test_a_call_that_goes_wrong_is_an_error_result_and_the_cycle_goes_on(name, arguments, words):
+    """The model reads what went wrong, answers, and the session takes the next prompt."""
+    model = ScriptedModel([calls((name, arguments)), says("I see."), says("Still here.")])
+    with trio.fail_after(20):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session = await supervisor.start_session(
+                model=model, tools=[explode, answer_strangely, never_return, repeat]
+            )
+            assert await session.ask("go") == "I see."
+            (results,) = [message for message in await session.messages() if isinstance(message, ToolMessage)]
+            assert await session.ask("and now?") == "Still here."
+    (result,) = results.results
+    assert result.is_error
+    assert words in result.text
+
+
+async def test_the_supervisor_gives_what_the_body_raised_as_itself():
+    """An exception of the body leaves the block as it was, not in a group."""
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block around it is what is tested
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            await supervisor.start_session(model="demo:fast")
+            raise ZeroDivisionError
+
+
+async def test_a_session_with_an_unknown_model_is_not_started():
+    """A library call never guesses: the error comes before there is a session."""
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        with pytest.raises(ProviderError, match="there is no provider"):
+            await supervisor.start_session(model="nope:x")
+        assert supervisor.sessions() == ()
