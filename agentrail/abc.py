@@ -100,7 +100,7 @@ class ToolContext:
         operation_id: The idempotency key: the same for all attempts at one call.
         attempt: 1 for the first.
         working_dir: The root of the file tools.
-        sandbox: Where files are read and commands run.
+        open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
         model: The model string of the request.
         turn: Which turn of the cycle, from 1.
         user_data: The application's own data.
@@ -113,12 +113,21 @@ class ToolContext:
     operation_id: str
     attempt: int = 1
     working_dir: str
-    sandbox: "Sandbox"
+    open_sandbox: "Callable[[], Sandbox]"
     model: str
     turn: int
     user_data: Mapping[str, JsonValue]
     deadline: float
     progress: Callable[[str], None]
+
+    @property
+    def sandbox(self) -> "Sandbox":
+        """Where files are read and commands run. Opened when the first tool of a session asks for it.
+
+        Raises:
+            SandboxError: The working directory cannot be opened any more.
+        """
+        return self.open_sandbox()
 
     def report_progress(self, text: str) -> None:
         """Tell subscribers how far the call is; after the call ended it does nothing. Callable from a worker thread."""

@@ -9,6 +9,7 @@ import re
 from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from agentrail.errors import ErrorInfo
 from agentrail.messages import (
@@ -25,9 +26,8 @@ from agentrail.messages import (
 )
 
 
-@frozen
-class Envelope:
-    """Where an event stands.
+class Envelope(Struct, frozen=True):
+    """Where an event stands. A Struct, because every event gets one and an attrs class would cost more than the event.
 
     Attributes:
         session_id: Whose event it is.

@@ -86,7 +86,7 @@ class Mailbox(Generic[M]):
             turn whenever it waits, and at least once in 64 messages.
         """
         if not self._queue:
-            self._since_yield = 0
+            self._since_yield = 1  # the message of this very call counts
             self._reader = trio.lowlevel.current_task()
 
             def stop_waiting(_: object) -> trio.lowlevel.Abort:
@@ -95,7 +95,7 @@ class Mailbox(Generic[M]):
 
             await trio.lowlevel.wait_task_rescheduled(stop_waiting)
         elif self._since_yield >= _CHECKPOINT_EVERY:
-            self._since_yield = 0
+            self._since_yield = 1
             await trio.lowlevel.checkpoint()
         else:
             self._since_yield += 1

@@ -51,6 +51,8 @@ class Log(Sequence[T], Generic[T]):
         """Give one item, or a tuple of some."""
         if isinstance(index, slice):
             start, stop, stride = index.indices(self._length)
+            if stride < 0:  # then `stop` may be -1, which a second slice would count from the end
+                return tuple(self._items[position] for position in range(start, stop, stride))
             return tuple(self._items[start:stop:stride])
         if not -self._length <= index < self._length:
             message = f"index {index} is outside of a log of {self._length}"

@@ -4,6 +4,8 @@ Results enter the history in the order of the calls, all in one step, when the l
 things happen. Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, refused ones too.
 """
 
+from typing import assert_never
+
 import msgspec
 
 from agentrail.core.cycle import begin_turn, finish
@@ -35,16 +37,16 @@ def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase
                 batch.append(CallState(call=call, arguments=arguments, stage="waiting"))
             case Refused() as refusal:
                 batch.append(_refuse(work, call, refusal))
+            case _ as never:
+                assert_never(never)
     work.change(batch=tuple(batch))
     return _go_on(work, last_turn=withheld)
 
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
     """Pass on what a running tool says."""
-    running = _running(work, signal.effect_id)
-    if running is not None:
-        call = running.call
-        work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
+    call = next(state.call for state in work.data.batch if state.effect_id == signal.effect_id)
+    work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
 def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
@@ -52,6 +54,7 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     state = _running(work, signal.effect_id)
     if state is None:
         _survivor_finished(work, signal)
+        _fill_slots(work)  # it may have been the one that the batch waits for
         return phase
     result = _result_of(state.call, signal)
     _publish_end(work, state.call, result, signal)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
     Approve,
@@ -37,7 +38,7 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.state import Phase, SessionData
+from agentrail.core.state import CallState, Phase, SessionData
 
 
 class Verdict(enum.Enum):
@@ -99,11 +100,15 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     """Say whether the effect that this came from is still open."""
     open_id = outcome.effect_id
     match outcome:
-        case ToolFinished() | ToolProgressed():
-            return any(call.effect_id == open_id and call.stage == "running" for call in data.batch) or any(
-                survivor.effect_id == open_id for survivor in data.survivors
-            )
+        case ToolProgressed():
+            return _is_running(data.batch, open_id)
+        case ToolFinished():
+            return _is_running(data.batch, open_id) or _is_running(data.survivors, open_id)
         case TeardownFinished():
             return data.teardown is not None and data.teardown.effect_id == open_id
         case _:
             return data.stream is not None and data.stream.effect_id == open_id
+
+
+def _is_running(calls: tuple[CallState, ...], effect_id: EffectId) -> bool:
+    return any(call.effect_id == effect_id and call.stage == "running" for call in calls)

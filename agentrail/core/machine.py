@@ -2,8 +2,8 @@
 
 What is legal stands in `legality.py`; what happens stands in `_take`; nothing else decides. The machine is written for
 the gen_statem engine of `otp/statem.py`, whose states are the four phases: a postponed signal is replayed when the phase
-changes, and the next prompt is a state timeout of zero, so it comes after all that was postponed and before anything from
-the mailbox.
+changes, and the next prompt, or the end, is a state timeout of zero, so it comes after all that was postponed and before
+anything from the mailbox.
 
 No clock, no id, no randomness and no I/O: they arrive inside signals.
 """
@@ -11,7 +11,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 from typing import Any, Final, TypeAlias, assert_never, cast
 
 from agentrail.core import batch, cycle, response, teardown
-from agentrail.core.effects import Effect, End, Refuse, Reply
+from agentrail.core.effects import Effect, End, Refuse
 from agentrail.core.legality import Verdict, verdict
 from agentrail.core.projection import status_of
 from agentrail.core.signals import (
@@ -45,7 +45,7 @@ from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, NotAvailable
-from agentrail.events import SessionStart, SignalQuarantined
+from agentrail.events import AbortReceipt, SessionStart, SignalQuarantined
 from agentrail.otp import statem
 from agentrail.otp.exits import Crashed, Shutdown, describe
 from agentrail.otp.statem import (
@@ -56,10 +56,10 @@ from agentrail.otp.statem import (
     Keep,
     NextEvent,
     NextState,
+    Note,
     PerformEffect,
     Postpone,
     RefuseCall,
-    SendReply,
     StateTimeout,
     Terminate,
     TimedOut,
@@ -89,7 +89,12 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
         return state, ()
     incoming = Call(signal.signal_id, signal) if isinstance(signal, Asked) else Info(signal)
     engine, wanted = statem.step(_MACHINE, state.engine, incoming, now=signal.at_ms / 1000)
-    return SessionState(engine), tuple(map(_effect, wanted))
+    effects = [
+        wish.effect if type(wish) is PerformEffect else _effect(wish)
+        for wish in wanted
+        if type(wish) is not Note
+    ]
+    return SessionState(engine), tuple(effects)  # type: ignore[arg-type]  # all that a `Work` performs is an Effect
 
 
 class _SessionMachine:
@@ -98,33 +103,36 @@ class _SessionMachine:
     def handle(self, event: statem.Event, phase: Phase, data: SessionData) -> Transition:
         match event:
             case Info(message) | Call(request=message):
-                return self._judge(cast("Signal", message), phase, data)
+                # `step` sends nothing but signals; a `cast` here would cost every delta of every stream.
+                return self._judge(message, phase, data)  # type: ignore[arg-type]
             case TimedOut(content=int(at_ms)):
                 work = Work(data, at_ms)
+                if teardown.is_over(work):
+                    teardown.say_goodbye(work)
+                    return Keep(work.data, [*work.actions, NextEvent(Internal(data.stopping))])
                 return _transition(work, phase, cycle.start_next(work))
-            case Internal(content=reason):
-                return statem.Stop(Shutdown(str(reason)))
-            case _:
-                message = f"the session machine is never sent {event!r}"
-                raise AssertionError(message)
+            case _:  # the `Internal` from above: nothing else is ever sent to this machine
+                return statem.Stop(Shutdown(data.stopping))
 
     def _judge(self, signal: Signal, phase: Phase, data: SessionData) -> Transition:
         work = Work(data, signal.at_ms)
         match verdict(phase, data, signal):
             case Verdict.TAKE:
-                return _transition(work, phase, _take(work, phase, signal))
+                after = _take(work, phase, signal)
+                if (
+                    work.data is data
+                ):  # a question: nothing begins or ends, and a postponed one carries an old time
+                    return Keep(actions=work.actions)
+                return _transition(work, phase, after)
             case Verdict.DROP:
                 work.change(dropped=data.dropped + 1)
                 return Keep(work.data)
             case Verdict.POSTPONE:
                 return Keep(actions=(Postpone(),))
             case Verdict.REFUSE:
-                if isinstance(signal, Asked):
-                    kind = type(signal).__name__
-                    message = (
-                        f"this version of agentrail takes no {kind} yet: see the README for what is there"
-                    )
-                    work.refuse(signal.signal_id, NotAvailable(message))
+                asked = cast("Asked", signal)  # only calls are refused: others have nobody who must hear
+                message = f"this version of agentrail takes no {type(asked).__name__} yet: see the README for what is there"
+                work.refuse(asked.signal_id, NotAvailable(message))
                 return Keep(actions=work.actions)
             case unreachable:
                 assert_never(unreachable)
@@ -141,7 +149,7 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
         case ToolFinished():
             return batch.tool_finished(work, phase, signal)
         case ResponseCompleted():
-            return response.completed(work, signal)
+            return response.completed(work, phase, signal)
         case StreamStarted():
             return response.started(work)
         case Prompt():
@@ -168,11 +176,9 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
         case Restarted():
             return teardown.restarted(work, phase, signal)
         case Parked():
-            return teardown.parked(work, signal)
+            return teardown.parked(work, phase, signal)
         case StepCrashed():
-            work.change(quarantined=work.data.quarantined + 1)
-            work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
-            work.refuse(signal.asked_by, InternalError(signal.error.message))
+            return _put_aside(work, phase, signal)
         case Steer() | Approve() | Reject() | Respond() | Compact():
             message = f"the table refuses {signal!r}"
             raise AssertionError(message)
@@ -181,15 +187,34 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
     return phase
 
 
+def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
+    """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
+    work.change(quarantined=work.data.quarantined + 1)
+    work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
+    work.refuse(signal.asked_by, InternalError(signal.error.message))
+    if signal.owed_by is None:
+        return phase
+    failed = StreamFailed(at_ms=signal.at_ms, effect_id=signal.owed_by, error=signal.error)
+    finished = ToolFinished(
+        at_ms=signal.at_ms,
+        effect_id=signal.owed_by,
+        text=signal.error.message,
+        is_error=True,
+        started_at_ms=signal.at_ms,
+    )
+    settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
+    for stand_in in (failed, finished, settled):
+        if verdict(phase, work.data, stand_in) is Verdict.TAKE:
+            return _take(work, phase, stand_in)
+    return phase
+
+
 def _transition(work: Work, before: Phase, after: Phase) -> Transition:
     """Turn what was worked out into a transition; in idle, look whether the session is over or a prompt waits."""
     actions: list[Any] = work.actions
-    if after is Phase.IDLE:
-        if teardown.is_over(work):
-            teardown.say_goodbye(work)
-            actions.append(NextEvent(Internal(work.data.stopping)))
-        elif work.data.queue and work.data.teardown is None:
-            actions.append(StateTimeout(0.0, content=work.at_ms))
+    # Both wait for a timeout of zero, because it comes after all that was postponed: who asked first is answered first.
+    if after is Phase.IDLE and (teardown.is_over(work) or (work.data.queue and work.data.teardown is None)):
+        actions.append(StateTimeout(0.0, content=work.at_ms))
     if after is before:
         return Keep(work.data, actions)
     return NextState(after, work.data, actions)
@@ -198,10 +223,6 @@ def _transition(work: Work, before: Phase, after: Phase) -> Transition:
 def _effect(wanted: EngineEffect) -> Effect:
     """Translate what the engine wants into an effect of the session."""
     match wanted:
-        case PerformEffect(wish):
-            return cast("Effect", wish)
-        case SendReply(to, value):
-            return Reply(SignalId(str(to)), value)
         case RefuseCall(to, why):
             return Refuse(SignalId(str(to)), MailboxFull(f"too many callers wait already ({why})"))
         case Terminate(Crashed() as crash):

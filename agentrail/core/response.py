@@ -1,5 +1,7 @@
 """The response: its first chunk, its deltas, its end. Each function returns the phase that follows."""
 
+from typing import Final
+
 import msgspec
 
 from agentrail.core.batch import begin_batch
@@ -19,6 +21,11 @@ from agentrail.events import (
     ThinkingStart,
 )
 from agentrail.messages import AssistantMessage, ToolCall
+
+HEARD: Final = frozenset({TextDelta, ThinkingDelta})
+"""The chunks that mean something before the response is complete; the shell need not deliver others."""
+
+EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty response", retryable=True)
 
 
 def started(work: Work) -> Phase:
@@ -52,21 +59,18 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
     return Phase.STREAMING
 
 
-def completed(work: Work, signal: ResponseCompleted) -> Phase:
+def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     """Put the response into the history, then run its calls or end the cycle."""
-    if not signal.message.content:
-        return fail(
-            work, ErrorInfo(code="protocol_error", message="the model sent an empty response", retryable=True)
-        )
-    stream = work.stream
     cycle = work.cycle
-    message = _with_own_ids(work, signal.message)
     work.change(
-        history=work.data.history.with_response(message),
         cycle=msgspec.structs.replace(cycle, usage=cycle.usage + signal.usage),
         usage=work.data.usage + signal.usage,
-        stream=None,
     )
+    if not signal.message.content:
+        return _give_up(work, phase, EMPTY)
+    stream = work.stream
+    message = _with_own_ids(work, signal.message)
+    work.change(history=work.data.history.with_response(message), stream=None)
     work.publish(ResponseComplete(message=message, usage=signal.usage, stop_reason=signal.stop_reason))
     if work.data.history.open:
         return begin_batch(work, signal.stop_reason, withheld=stream.last_turn)
@@ -74,10 +78,15 @@ def completed(work: Work, signal: ResponseCompleted) -> Phase:
 
 
 def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
-    """Give the cycle up; what was streamed so far is withdrawn, the history has no trace of it."""
+    """Give the cycle up, since there will be no response."""
+    return _give_up(work, phase, signal.error)
+
+
+def _give_up(work: Work, phase: Phase, error: ErrorInfo) -> Phase:
+    """End the cycle; what was streamed so far is withdrawn, the history has no trace of it."""
     if phase is Phase.STREAMING:
-        work.publish(StreamError(error=signal.error))
-    return fail(work, signal.error)
+        work.publish(StreamError(error=error))
+    return fail(work, error)
 
 
 def _publish_thinking(work: Work, text: str) -> None:

@@ -173,14 +173,20 @@ class StepCrashed(Stamped, frozen=True, kw_only=True):
         signal_kind: Its type.
         error: What it raised, text only.
         asked_by: Whom the signal would have answered.
+        owed_by: The effect whose final outcome it was: nothing more will come of that one.
     """
 
     signal_kind: str
     error: ErrorInfo
     asked_by: SignalId | None = None
+    owed_by: EffectId | None = None
 
 
 # --- outcomes of effects
+
+
+class Final(Outcome, frozen=True, kw_only=True):
+    """The one outcome that an effect owes; nothing comes after it."""
 
 
 class StreamStarted(Outcome, frozen=True, kw_only=True):
@@ -197,7 +203,7 @@ class ChunksArrived(Outcome, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...]
 
 
-class ResponseCompleted(Outcome, frozen=True, kw_only=True):
+class ResponseCompleted(Final, frozen=True, kw_only=True):
     """The response is complete.
 
     Attributes:
@@ -211,7 +217,7 @@ class ResponseCompleted(Outcome, frozen=True, kw_only=True):
     stop_reason: StopReason
 
 
-class StreamFailed(Outcome, frozen=True, kw_only=True):
+class StreamFailed(Final, frozen=True, kw_only=True):
     """There will be no response.
 
     Attributes:
@@ -231,7 +237,7 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True):
     text: str
 
 
-class ToolFinished(Outcome, frozen=True, kw_only=True):
+class ToolFinished(Final, frozen=True, kw_only=True):
     """A tool is done, well or badly, or was stopped.
 
     Attributes:
@@ -247,7 +253,7 @@ class ToolFinished(Outcome, frozen=True, kw_only=True):
     started_at_ms: int
 
 
-class TeardownFinished(Outcome, frozen=True, kw_only=True):
+class TeardownFinished(Final, frozen=True, kw_only=True):
     """All that an abort stopped is gone, or its time is over.
 
     Attributes:

@@ -120,7 +120,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         call: As it stands in the history.
-        arguments: What will run: validated, defaults filled in. Empty for a call that was refused.
+        arguments: What will run: validated, defaults filled in. Of a call that was refused, what the model sent.
         stage: `waiting` for a slot, `running`, or `done`.
         effect_id: Of the attempt that runs or ran; None before the first.
         result: Set exactly when done.
@@ -178,7 +178,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()  # running calls that an abort spared; the history has an answer for each
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE
-    stopping: str | None = None  # why the session ends; set only while a teardown is going on
+    stopping: str | None = (
+        None  # why the session ends; set only while a teardown is going on, and when it has ended
+    )
     stoppers: tuple[SignalId, ...] = ()  # whoever waits for the end; empty unless stopping
     last: Ended | None = None  # how the last cycle ended; None before the first
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls

@@ -37,6 +37,7 @@ from agentrail.messages import AssistantMessage, Text, ToolResult
 
 STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
 UNKNOWN: Final = "[Outcome unknown: the session crashed while this ran]"
+NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 
 def abort(work: Work, phase: Phase, signal: Abort) -> Phase:
@@ -45,14 +46,14 @@ def abort(work: Work, phase: Phase, signal: Abort) -> Phase:
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
     survivors = tuple(state.call.call_id for state in work.data.survivors)
+    if work.data.teardown is None:
+        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
     if not signal.wait:
         work.reply(signal.signal_id, AbortReceipt(settled=False, survivors=survivors))
     elif work.data.teardown is None:
         work.reply(signal.signal_id, AbortReceipt(survivors=survivors))
     else:
         _wait_for_teardown(work, signal.signal_id)
-    if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
     return Phase.IDLE
 
 
@@ -99,6 +100,25 @@ def restarted(work: Work, phase: Phase, signal: Restarted) -> Phase:
     """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for."""
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     work.change(incarnation=signal.incarnation)
+    error = ErrorInfo(
+        code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
+    )
+    _give_up_what_ran(work, phase, error)
+    return Phase.IDLE
+
+
+def parked(work: Work, phase: Phase, signal: Parked) -> Phase:
+    """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
+    work.publish(SessionParked(reason=signal.reason))
+    reason = f"parked: {signal.reason}"
+    _give_up_what_ran(work, phase, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+    drop_queue(work, SessionDown(work.data.config.session_id, reason))
+    work.change(stopping=reason)
+    return Phase.IDLE
+
+
+def _give_up_what_ran(work: Work, phase: Phase, error: ErrorInfo) -> None:
+    """End the cycle, the survivors and the teardown of an actor that is gone, as nobody will hear of them again."""
     for state in work.data.survivors:
         close_call(work, state, UNKNOWN)
     work.change(survivors=())
@@ -107,22 +127,11 @@ def restarted(work: Work, phase: Phase, signal: Restarted) -> Phase:
         settled(
             work, TeardownFinished(at_ms=work.at_ms, effect_id=teardown.effect_id, receipt=AbortReceipt())
         )
+    if phase is Phase.EXECUTING_TOOLS:
+        texts = (NEVER_RAN if state.stage == "waiting" else UNKNOWN for state in work.data.batch)
+        _answer_all(work, [_closed(work, *pair) for pair in zip(work.data.batch, texts, strict=True)])
     if phase is not Phase.IDLE:
-        if phase is Phase.EXECUTING_TOOLS:
-            _answer_all(work, [_closed(work, state, UNKNOWN) for state in work.data.batch])
-        error = ErrorInfo(
-            code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
-        )
         fail(work, error)
-    return Phase.IDLE
-
-
-def parked(work: Work, signal: Parked) -> Phase:
-    """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
-    work.publish(SessionParked(reason=signal.reason))
-    drop_queue(work, SessionDown(work.data.config.session_id, f"parked: {signal.reason}"))
-    work.change(stopping=f"parked: {signal.reason}", teardown=None, survivors=())
-    return Phase.IDLE
 
 
 def _break_off(work: Work, phase: Phase, reason: str | None, kill: KillPolicy) -> None:

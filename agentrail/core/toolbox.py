@@ -30,6 +30,9 @@ MAX_FAULT_CHARACTERS: Final = 500
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half of a character, escaped or bare: no wire takes it, so it becomes U+FFFD where its other half is missing."""
+
 _NO_SCHEMAS: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are data: what looks like a reference there is none."""
 
@@ -108,6 +111,10 @@ class ToolSpec:
             raise ToolDefinitionError(message)
         if not self.description.strip():
             message = f"tool {self.name!r} has no description: say what it does, the model chooses by that"
+            raise ToolDefinitionError(message)
+        seconds = self.timeout_seconds
+        if seconds is not None and not 0 < seconds < math.inf:
+            message = f"tool {self.name!r} has timeout_seconds {seconds!r}: expected a finite number above 0, or None"
             raise ToolDefinitionError(message)
         if self.parameters.get("type") != "object":
             message = f"the schema of tool {self.name!r} has type {self.parameters.get('type')!r}, expected 'object'"
@@ -203,7 +210,9 @@ def parse_arguments(text: str) -> JsonObject | str:
     if size > MAX_ARGUMENTS_BYTES:
         return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value: JsonValue = _DECODER.decode(text)
+        if _SURROGATE.search(text):
+            value = _without_surrogates(value)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20].replace("\n", " ")
         return f"Malformed arguments: {error.msg} at line {error.lineno} column {error.colno}, near: …{near}…"
@@ -231,6 +240,18 @@ def read_call(call_id: str, name: str, text: str) -> ToolCall:
 def _refuse_constant(name: str) -> JsonValue:
     message = f"{name} is not JSON"
     raise ValueError(message)
+
+
+def _without_surrogates(value: JsonValue) -> JsonValue:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {str(_without_surrogates(name)): _without_surrogates(item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _finite(digits: str) -> float:
@@ -276,3 +297,7 @@ def _references(schema: object) -> Iterator[str]:
     elif isinstance(schema, list | tuple):
         for value in schema:
             yield from _references(value)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Kept, because `json.loads` with these makes one per call."""

@@ -37,7 +37,6 @@ from agentrail.otp.statem_types import (
     NextState,
     Note,
     Perform,
-    PerformEffect,
     Postpone,
     RefuseCall,
     Repeat,
@@ -261,9 +260,10 @@ class Run(Generic[S, D]):
         if not isinstance(actions, (tuple, list, Sequence)):
             _fault("BadAction", f"actions are a list or a tuple, got {show(actions)}: put it in brackets")
         for action in actions:
+            if type(action) is Perform:  # most of them are, in machines that do something
+                self._effects.append(action)
+                continue
             match action:
-                case Perform(effect):
-                    self._effects.append(PerformEffect(effect))
                 case Reply(to, value):
                     self._effects.append(SendReply(to, value))
                 case Postpone() | NextEvent() if self._entering:

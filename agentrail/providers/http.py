@@ -244,9 +244,10 @@ async def _events(response: httpx.Response, vendor: Vendor) -> AsyncGenerator[st
                 async for event in events:
                     metered.begin_event()
                     if event.data:
-                        yield event.data
+                        yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
         elif response.status_code == httpx.codes.OK and kind == "application/json":
-            yield (await _read(response, MAX_RESPONSE_BYTES + 1)).decode("utf-8", "replace")
+            document = await _read(response, MAX_RESPONSE_BYTES + 1)
+            yield document.decode("utf-8", "replace")  # noqa: ASYNC119 - as above
         else:
             body = (await _read(response, _MAX_REFUSAL_BYTES)).decode("utf-8", "replace")
             raise failure_of(_answer(response, body), vendor)
@@ -286,9 +287,9 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
     try:
         yield pieces
     finally:
-        await response.aclose()
+        await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait; bounded by the pool
         with suppress(httpx.HTTPError, httpx.StreamError):
-            async for _ in pieces:
+            async for _ in pieces:  # noqa: ASYNC102 - ends at once, the connection is closed
                 pass
 
 
@@ -325,7 +326,7 @@ class _Metered:
                     message = f"the stream is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
                     raise ProtocolError(message)
                 if text := decoder.decode(piece):
-                    yield text
+                    yield text  # noqa: ASYNC119 - closed by `_Metered.aclose`
 
 
 # --- foreign exceptions, translated once

@@ -128,15 +128,16 @@ class Subscription:
 
         Raises:
             SubscriberTooSlow: Your move: the buffer was full. What it held has been given; go on from `resume_after`.
+            trio.BusyResourceError: Your move: another task waits here already; make a subscription for each.
 
         Cancellation: Always a checkpoint for cancellation, and nothing is lost by it. Other tasks get a turn whenever
             it waits, and at least once in 64 events.
         """
         if not self._buffer and not self._ended:
-            self._since_yield = 0
+            self._since_yield = 1  # the event of this very call counts
             await self._wait()
         elif self._since_yield >= _CHECKPOINT_EVERY:
-            self._since_yield = 0
+            self._since_yield = 1
             await trio.lowlevel.checkpoint()
         else:
             self._since_yield += 1
@@ -164,6 +165,9 @@ class Subscription:
             trio.lowlevel.reschedule(reader)
 
     async def _wait(self) -> None:
+        if self._reader is not None:
+            message = "another task reads this subscription: subscribe once more, each sees everything"
+            raise trio.BusyResourceError(message)
         self._reader = trio.lowlevel.current_task()
 
         def stop_waiting(_: object) -> trio.lowlevel.Abort:

@@ -231,8 +231,12 @@ class Session:
     async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
         if timeout_seconds is None:
             return await self._ask(signal)
+        if not timeout_seconds >= 0:  # NaN is not, either
+            raise OptionError([f"timeout_seconds is {timeout_seconds!r}: expected a number from 0, or None"])
+        # Before the clock runs: a call without time to wait is still made.
+        await trio.lowlevel.checkpoint_if_cancelled()
         with trio.move_on_after(timeout_seconds):
-            return await self._ask(signal)
+            return await self._cell.slots.ask(signal, self._send)
         message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
         raise ReplyTimeout(message)
 

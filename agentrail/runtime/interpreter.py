@@ -5,7 +5,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ from agentrail.core.effects import (
     Teardown,
 )
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.response import HEARD
 from agentrail.core.signals import (
     ChunksArrived,
     ResponseCompleted,
@@ -41,7 +42,7 @@ from agentrail.events import AbortReceipt
 from agentrail.messages import JsonValue, SessionId
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.slots import Slots
-from agentrail.runtime.tool_runner import Attempt, leaves_of, run_tool
+from agentrail.runtime.tool_runner import Attempt, decide_what_travels, describe_crash, run_tool
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
@@ -85,7 +86,7 @@ class Ports:
         session_id: Whose they are.
         providers: By model string.
         tools: By name.
-        sandbox: Where files are read and commands run.
+        open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data.
         tool_timeout_seconds: For tools that name none.
@@ -94,7 +95,7 @@ class Ports:
     session_id: SessionId
     providers: dict[str, Provider]
     tools: dict[str, Tool]
-    sandbox: Sandbox
+    open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
     tool_timeout_seconds: float = 300.0
@@ -106,7 +107,12 @@ class _Open:
 
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
-    ended: trio.Event | None = None
+    ended: trio.Event | None = None  # made for the few that somebody waits for
+
+    def expect_end(self) -> trio.Event:
+        if self.ended is None:
+            self.ended = trio.Event()
+        return self.ended
 
 
 class Interpreter:
@@ -167,23 +173,33 @@ class Interpreter:
             with scope:
                 provider = self._ports.providers[request.model]
                 async with provider.open_stream(request) as chunks:
-                    buffer = ChunkBuffer(attempt)
-                    started = False
-                    async for chunk in chunks:
-                        if not started:
-                            started = True
-                            self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
-                        if isinstance(chunk, Completed):
-                            return _completed(attempt, chunk)
-                        if buffer.add(chunk):
-                            self._deliver(buffer)
+                    completed = await self._deliver_chunks(attempt, chunks)
+                if completed is not None:
+                    return _completed(attempt, completed)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
                 return _failed(attempt, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
             return _failed(attempt, ErrorInfo.of(error))
         except Exception as error:  # noqa: BLE001 - the edge of a provider: its bug ends this request, not the session
             return _failed(attempt, decide_provider_crash(request.model, error))
+        except BaseExceptionGroup as group:
+            raise decide_what_travels(group) from None
         return _failed(attempt, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+
+    async def _deliver_chunks(self, attempt: EffectId, chunks: AsyncIterator[Chunk]) -> Completed | None:
+        """Read a stream to its end, past its terminal chunk too, so that its connection can be used again."""
+        buffer = ChunkBuffer(attempt)
+        started = False
+        completed = None
+        async for chunk in chunks:
+            if not started:
+                started = True
+                self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
+            if isinstance(chunk, Completed):
+                completed = completed or chunk
+            elif type(chunk) in HEARD and completed is None and buffer.add(chunk):
+                self._deliver(buffer)
+        return completed
 
     # --- tools
 
@@ -211,7 +227,7 @@ class Interpreter:
             call_id=effect.call_id,
             operation_id=effect.operation_id,
             working_dir=self._ports.working_dir,
-            sandbox=self._ports.sandbox,
+            open_sandbox=self._ports.open_sandbox,
             model=effect.model,
             turn=effect.turn,
             user_data=self._ports.user_data,
@@ -240,11 +256,11 @@ class Interpreter:
         waiting = {
             effect_id: self._open[effect_id] for effect_id in effect.stopped if effect_id in self._open
         }
+        # All events first: what ends while another is waited for must have one to set.
+        ends = [opened.expect_end() for opened in waiting.values()]
         with trio.move_on_after(TEARDOWN_SECONDS):
-            for opened in waiting.values():
-                if opened.ended is None:
-                    opened.ended = trio.Event()
-                await opened.ended.wait()
+            for end in ends:
+                await end.wait()
         stuck = tuple(opened.name for effect_id, opened in waiting.items() if effect_id in self._open)
         receipt = AbortReceipt(
             tasks_ended=len(effect.stopped) - len(stuck),
@@ -271,9 +287,9 @@ class Interpreter:
 
 def decide_provider_crash(model: str, error: Exception) -> ErrorInfo:
     """Say what a provider raised that it may not raise: text only, and whose bug it is."""
-    described = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves_of(error))
     message = (
-        f"the provider of {model} crashed ({described}): this is a bug in the provider, please report it"
+        f"the provider of {model} crashed ({describe_crash(error)}): "
+        "this is a bug in the provider, please report it"
     )
     return ErrorInfo(code="provider_crashed", message=message)
 

@@ -3,9 +3,9 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import attrs
 from attrs import field, frozen
@@ -64,17 +64,41 @@ class SessionOptions:
             raise OptionError(faults)
 
 
+def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
+    """Take options in one value, or make them from keywords.
+
+    Raises:
+        OptionError: Your move: both, or something else than options; or keywords that cannot be.
+    """
+    if options is None:
+        return make_options(given)
+    if not isinstance(options, SessionOptions):
+        raise OptionError(
+            [f"options is {options!r}: expected SessionOptions, or keywords such as model='demo:'"]
+        )
+    if given:
+        raise OptionError(
+            [f"options came in one value and as keywords ({', '.join(given)}): give them in one way"]
+        )
+    return options
+
+
 def make_options(given: Mapping[str, Any]) -> SessionOptions:
     """Make options from keywords.
 
     Raises:
         OptionError: Your move: an unknown option (with the nearest known one), a missing model, or a wrong value.
     """
-    known = {attribute.name for attribute in attrs.fields(SessionOptions)}
-    faults = [_unknown(name, known) for name in given if name not in known]
+    known = {attribute.name: attribute for attribute in attrs.fields(SessionOptions)}
+    faults = [_unknown(name, set(known)) for name in given if name not in known]
     if "model" not in given:
         faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
-    if faults:
+    if faults:  # then they are never made, so what else is wrong must be said here
+        usable = {"model": "demo:", **{name: given[name] for name in given if name in known}}
+        try:
+            SessionOptions(**usable)
+        except OptionError as error:
+            faults += error.faults
         raise OptionError(faults)
     return SessionOptions(**given)
 
@@ -84,12 +108,19 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     faults: list[str] = []
     if not isinstance(values["model"], str | Provider):
         faults.append(f"model is {values['model']!r}: expected a model string or a provider")
-    faults += [
-        f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
-        for tool in values["tools"]
-        if not isinstance(tool, Tool)
-    ]
-    session_id, system_prompt, working_dir = values["session_id"], values["system_prompt"], values["working_dir"]
+    faults += _tools(values["tools"])
+    for name in ("user_data", "provider_opts"):
+        if not isinstance(values[name], Mapping):
+            faults.append(f"{name} is {values[name]!r}: expected a mapping")
+    immune = values["immune_tools"]
+    # A text is a sequence of texts too, and would make tools of one letter immune.
+    if isinstance(immune, str) or not _is_sequence(immune) or not all(isinstance(one, str) for one in immune):
+        faults.append(f"immune_tools is {immune!r}: expected a sequence of tool names")
+    session_id, system_prompt, working_dir = (
+        values["session_id"],
+        values["system_prompt"],
+        values["working_dir"],
+    )
     if session_id is not None and not (isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id)):
         faults.append(f"session_id is {session_id!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
     if not isinstance(working_dir, str | os.PathLike) or not Path(working_dir).is_dir():
@@ -111,6 +142,21 @@ def _whole(name: str, value: object, *, least: int) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         return [f"{name} is {value!r}: expected a whole number from {least}"]
     return []
+
+
+def _tools(tools: object) -> list[str]:
+    if not _is_sequence(tools):
+        return [f"tools is {tools!r}: expected a sequence of tools"]
+    return [
+        f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
+        for tool in tools
+        if not isinstance(tool, Tool)
+    ]
+
+
+def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
+    # Not `Sequence`: sets and views do as well, as long as one can go through them twice.
+    return isinstance(value, Collection)
 
 
 def _unknown(name: str, known: set[str]) -> str:

@@ -7,7 +7,7 @@ import trio
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
-from agentrail.core.signals import Asked, Signal, StepCrashed
+from agentrail.core.signals import Asked, Final, Signal, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.runtime.event_bus import EventBus
@@ -51,6 +51,8 @@ class SessionCell:
             while not self.state.ended:
                 letter = await self.mailbox.get()
                 self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
+            # Before the nursery is left and not after: a tool that will not stop may not keep callers waiting.
+            self.close(self.state.data.stopping or "ended")
             nursery.cancel_scope.cancel(reason="the session has ended")
 
     def close(self, reason: str) -> None:
@@ -101,4 +103,5 @@ def decide_quarantine(signal: Signal, error: Exception) -> StepCrashed:
         signal_kind=kind,
         error=ErrorInfo(code="internal_error", message=message),
         asked_by=signal.signal_id if isinstance(signal, Asked) else None,
+        owed_by=signal.effect_id if isinstance(signal, Final) else None,
     )

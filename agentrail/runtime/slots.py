@@ -12,9 +12,16 @@ from attrs import define, field
 from agentrail.core.signals import Asked, SignalId
 from agentrail.errors import AgentrailError, CallingSelf, SessionDown
 
-_INSIDE: Final[ContextVar[tuple[str, ...]]] = ContextVar(
-    "agentrail_sessions_whose_tool_this_task_is", default=()
-)
+
+@define(eq=False)
+class _Mark:
+    """A call that a task, or one that it comes from, works for. Tasks may outlive the call; the mark does not."""
+
+    session_id: str
+    lasts: bool = True
+
+
+_INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this_task_works_for", default=())
 
 
 @define(eq=False)
@@ -83,11 +90,14 @@ class Slots:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Mark the task, and all it starts, as work of this session's own tools."""
-        token = _INSIDE.set((*_INSIDE.get(), self._session_id))
+        """Mark the task, and all it starts, as work of a call of this session, until the call is over."""
+        mark = _Mark(self._session_id)
+        token = _INSIDE.set((*_INSIDE.get(), mark))
         try:
             yield
         finally:
+            # Not the reset alone: sessions and tasks that the call started have copies of the variable for ever.
+            mark.lasts = False
             _INSIDE.reset(token)
 
     def refuse_self(self, call: str) -> None:
@@ -96,6 +106,6 @@ class Slots:
         Raises:
             CallingSelf: Your move: return from the tool first, or start another session.
         """
-        if self._session_id in _INSIDE.get():
+        if any(mark.lasts and mark.session_id == self._session_id for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)

@@ -5,10 +5,11 @@ handle, its subscribers and the messages it had not read yet go on with the next
 """
 
 import secrets
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 from attrs import define, field
@@ -18,24 +19,82 @@ from agentrail.core.machine import new_session
 from agentrail.core.signals import Parked, Restarted, Signal, Started
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox, ToolSpec
-from agentrail.errors import AlreadyStarted, SessionDown
+from agentrail.errors import AlreadyStarted, MailboxFull, SessionDown
 from agentrail.messages import SessionId
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import Ports, now_ms
-from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.tool_runner import leaves_of
+from agentrail.runtime.tool_runner import describe_crash
 
 INTENSITY: Final = 3
 PERIOD_SECONDS: Final = 5.0
 STOP_WITHIN_SECONDS: Final = 10.0
 """How long leaving a supervisor waits for its sessions before it cuts what is left."""
 
+CLOSE_WITHIN_SECONDS: Final = 2.0
+
+
+class OwnSandbox(Sandbox, Protocol):
+    """A sandbox that the supervisor made for one session, and closes after it."""
+
+    async def aclose(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+MakeSandbox: TypeAlias = Callable[[Path], OwnSandbox]
+
+
+class _Workspace:
+    """The sandbox of one session, opened by the first tool that wants it.
+
+    Ten thousand sessions that touch no file would otherwise hold ten thousand directories open, and most systems allow
+    a tenth of that.
+    """
+
+    def __init__(self, make: MakeSandbox, root: Path) -> None:
+        self._make = make
+        self._root = root
+        self._opened: OwnSandbox | None = None
+
+    def open(self) -> Sandbox:
+        if self._opened is None:
+            self._opened = self._make(self._root)
+        return self._opened
+
+    async def aclose(self) -> None:
+        if self._opened is not None:
+            await self._opened.aclose()
+
+
+class _Specs:
+    """What tools say of themselves, checked. Kept, because checking a schema and compiling it cost more than a session."""
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
+
+    def of(self, tool: Tool) -> ToolSpec:
+        spec = _spec_of(tool)
+        try:
+            kept = self._kept.get(tool)
+        except TypeError:  # a tool that cannot be a key is checked for each session
+            spec.check()
+            return spec
+        if kept is None or kept != spec:  # a tool may say something else by now
+            spec.check()
+            kept = self._kept[tool] = spec
+        return kept
+
 
 @define(eq=False)
 class _Entry:
     cell: SessionCell
+    workspace: _Workspace
     gone: trio.Event = field(factory=trio.Event)
+    # Shielded, because whoever cancels the body of a supervisor must not cut its sessions before their ordered stop.
+    # `cut_all` ends it, and nobody but `open_sessions` may leave without.
+    scope: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True))
 
 
 class SessionSupervisor:
@@ -45,12 +104,13 @@ class SessionSupervisor:
         self,
         nursery: trio.Nursery,
         resolve_provider: ResolveProvider,
-        make_sandbox: Callable[[Path], Sandbox],
+        make_sandbox: MakeSandbox,
     ) -> None:
         """Made by `open_supervisor`."""
         self._nursery = nursery
         self._resolve_provider = resolve_provider
         self._make_sandbox = make_sandbox
+        self._specs = _Specs()
         self._entries: dict[str, _Entry] = {}
         self._down: str | None = None
 
@@ -72,15 +132,15 @@ class SessionSupervisor:
         Cancellation: Always a checkpoint; cancelled here, nothing was started.
         """
         await trio.lowlevel.checkpoint()
-        chosen = options if options is not None and not given else make_options(given)
+        chosen = decide_options(options, given)
         session_id = SessionId(chosen.session_id or f"s-{secrets.token_hex(6)}")
         if self._down is not None:
             raise SessionDown(session_id, self._down)
-        live = self._entries.get(session_id)
+        live = self._live(session_id)
         if live is not None:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
-        entry = self._entries[session_id] = _Entry(self._make_cell(session_id, chosen))
+        entry = self._entries[session_id] = self._make_entry(session_id, chosen)
         self._nursery.start_soon(self._supervise, entry, name=f"session {session_id}")
         return Session(entry.cell)
 
@@ -90,14 +150,14 @@ class SessionSupervisor:
         Raises:
             SessionDown: There is none.
         """
-        entry = self._entries.get(session_id)
+        entry = self._live(session_id)
         if entry is None:
             raise SessionDown(session_id, self._down or "there is no live session of this id")
         return Session(entry.cell)
 
     def sessions(self) -> tuple[Session, ...]:
         """Give all live sessions, oldest first."""
-        return tuple(Session(entry.cell) for entry in self._entries.values())
+        return tuple(Session(entry.cell) for entry in self._entries.values() if not entry.cell.state.ended)
 
     async def stop_session(self, session_id: str, reason: str = "stopped") -> None:
         """Stop a session and wait until it is gone.
@@ -105,10 +165,10 @@ class SessionSupervisor:
         Raises:
             SessionDown: There is none of this id.
         """
-        entry = self._entries.get(session_id)
-        await self.session(session_id).stop(reason)
-        if entry is not None:
-            await entry.gone.wait()
+        session = self.session(session_id)
+        gone = self._entries[session_id].gone
+        await session.stop(reason)
+        await gone.wait()
 
     async def stop_all(self, reason: str) -> None:
         """Take no more sessions, and stop those there are, newest first and side by side.
@@ -120,16 +180,29 @@ class SessionSupervisor:
             for session_id in reversed(self._entries):
                 nursery.start_soon(self._stop_quietly, session_id, reason)
 
+    def cut_all(self, reason: str) -> None:
+        """Cancel what is left of all sessions; what they still hold is freed, but nobody hears from them."""
+        for entry in self._entries.values():
+            entry.scope.cancel(reason=reason)
+
     async def _stop_quietly(self, session_id: str, reason: str) -> None:
         with suppress(SessionDown):  # it was faster
-            await self.stop_session(session_id, reason)
+            while True:
+                try:
+                    return await self.stop_session(session_id, reason)
+                except MailboxFull:  # its callers are many; the end may not depend on who comes first
+                    await trio.lowlevel.checkpoint()
 
-    def _make_cell(self, session_id: SessionId, options: SessionOptions) -> SessionCell:
+    def _live(self, session_id: str) -> _Entry | None:
+        entry = self._entries.get(session_id)
+        # One that has ended may still wait for a tool that will not stop; its id is free all the same.
+        return None if entry is None or entry.cell.state.ended else entry
+
+    def _make_entry(self, session_id: SessionId, options: SessionOptions) -> _Entry:
         tools: dict[str, Tool] = {tool.name: tool for tool in options.tools}
-        specs = [_spec_of(tool) for tool in options.tools]
-        for spec in specs:
-            spec.check()
-        toolbox = Toolbox(specs)  # before the model is looked at: two tools of one name are found first
+        toolbox = Toolbox(
+            self._specs.of(tool) for tool in options.tools
+        )  # before the model is looked at: two tools of one name are found first
         model, provider = self._find_provider(options)
         working_dir = Path(options.working_dir).resolve()
         config = SessionConfig(
@@ -143,16 +216,17 @@ class SessionSupervisor:
             max_parallel_tools=options.max_parallel_tools,
             immune_tools=frozenset(options.immune_tools),
         )
+        given, workspace = options.sandbox, _Workspace(self._make_sandbox, working_dir)
         ports = Ports(
             session_id=session_id,
             providers={model: provider},
             tools=tools,
-            sandbox=options.sandbox if options.sandbox is not None else self._make_sandbox(working_dir),
+            open_sandbox=workspace.open if given is None else lambda: given,
             working_dir=str(working_dir),
             user_data=dict(options.user_data),
             tool_timeout_seconds=options.tool_timeout_seconds,
         )
-        return SessionCell(new_session(config, toolbox), ports)
+        return _Entry(SessionCell(new_session(config, toolbox), ports), workspace)
 
     def _find_provider(self, options: SessionOptions) -> tuple[str, Provider]:
         if isinstance(options.model, str):
@@ -160,35 +234,42 @@ class SessionSupervisor:
         return f"{options.model.name}:object", options.model
 
     async def _supervise(self, entry: _Entry) -> None:
-        """Run a session's actor, again after each crash, until it ends or has crashed too often."""
-        cell = entry.cell
-        crashes: tuple[float, ...] = ()
-        first: Signal = Started(at_ms=now_ms())
-        reason = "the supervisor was cancelled"
+        """Keep a session until it has ended, then free all that it held."""
+        session_id = entry.cell.ports.session_id
+        reason = "the supervisor had no more time for it"
         try:
-            while True:
-                try:
-                    await cell.run(first)
-                    reason = cell.state.data.stopping or "ended"
-                    return
-                except Exception as error:  # noqa: BLE001 - the actor's edge: its crash becomes data
-                    reason = describe_crash(error)
-                crashes, allowed = admit_restart(crashes, trio.current_time())
-                if not allowed:
-                    cell.say_last_words(Parked(at_ms=now_ms(), reason=reason))
-                    reason = f"parked: {reason}"
-                    return
-                first = Restarted(at_ms=now_ms(), reason=reason, incarnation=cell.state.data.incarnation + 1)
-                await trio.lowlevel.checkpoint()  # a session that crashes at once may not starve the others
+            with entry.scope:
+                reason = await _run_to_the_end(entry.cell)
         finally:
-            cell.close(reason)
-            del self._entries[cell.ports.session_id]
+            entry.cell.close(reason)
+            if self._entries.get(session_id) is entry:  # else the next of this id is there already
+                del self._entries[session_id]
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_SECONDS):
+                await entry.workspace.aclose()
             entry.gone.set()
+
+
+async def _run_to_the_end(cell: SessionCell) -> str:
+    """Run a session's actor, again after each crash, until it ends or has crashed too often; say how it ended."""
+    crashes: tuple[float, ...] = ()
+    first: Signal = Started(at_ms=now_ms())
+    while True:
+        try:
+            await cell.run(first)
+            return cell.state.data.stopping or "ended"
+        except Exception as error:  # noqa: BLE001 - the actor's edge: its crash becomes data
+            reason = describe_crash(error)
+        crashes, allowed = admit_restart(crashes, trio.current_time())
+        if not allowed:
+            cell.say_last_words(Parked(at_ms=now_ms(), reason=reason))
+            return f"parked: {reason}"
+        first = Restarted(at_ms=now_ms(), reason=reason, incarnation=cell.state.data.incarnation + 1)
+        await trio.lowlevel.checkpoint()  # a session that crashes at once may not starve the others
 
 
 @asynccontextmanager
 async def open_sessions(
-    resolve_provider: ResolveProvider, make_sandbox: Callable[[Path], Sandbox]
+    resolve_provider: ResolveProvider, make_sandbox: MakeSandbox
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -200,12 +281,14 @@ async def open_sessions(
     async with trio.open_nursery() as nursery:
         supervisor = SessionSupervisor(nursery, resolve_provider, make_sandbox)
         try:
-            yield supervisor
-        except BaseException as error:  # noqa: BLE001 - kept for a moment and raised again below
-            failure = error
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
-            await supervisor.stop_all("the supervisor was closed")
-        nursery.cancel_scope.cancel(reason="the supervisor was closed")
+            try:
+                yield supervisor
+            except BaseException as error:  # noqa: BLE001, ASYNC103 - kept for a moment and raised again below
+                failure = error
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
+                await supervisor.stop_all("the supervisor was closed")
+        finally:  # whatever the stop ran into: sessions are shielded, and nobody else could ever end them
+            supervisor.cut_all("the supervisor was closed")
     if failure is not None:
         raise failure
 
@@ -214,11 +297,6 @@ def admit_restart(crashes: tuple[float, ...], now: float) -> tuple[tuple[float, 
     """Say whether one more restart is allowed: at most three within five seconds, the edge inside."""
     recent = (*(at for at in crashes if now - at <= PERIOD_SECONDS), now)
     return recent, len(recent) <= INTENSITY
-
-
-def describe_crash(error: BaseException) -> str:
-    """Say what crashed an actor in one line; no exception is kept."""
-    return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves_of(error))
 
 
 def _spec_of(tool: Tool) -> ToolSpec:

@@ -57,6 +57,8 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
             return decide_outcome(attempt.tool, await attempt.tool.execute(arguments, attempt.context))
     except Exception as error:  # noqa: BLE001 - the edge of a tool: its crash is a result, and no sibling notices
         return decide_crash(attempt.tool, error)
+    except BaseExceptionGroup as group:
+        raise decide_what_travels(group) from None
     return decide_timeout(attempt)
 
 
@@ -86,9 +88,9 @@ def decide_outcome(tool: Tool, returned: object) -> ToolOutcome:
 
 def decide_crash(tool: Tool, error: Exception) -> ToolOutcome:
     """Say what was raised: type and message for the model, no traceback."""
-    leaves = list(leaves_of(error))
-    described = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves)
-    return Error(text=clean_text(f'Tool "{tool.name}" crashed: {described}'[:MAX_CRASH_CHARACTERS]))
+    return Error(
+        text=clean_text(f'Tool "{tool.name}" crashed: {describe_crash(error)}'[:MAX_CRASH_CHARACTERS])
+    )
 
 
 def decide_timeout(attempt: Attempt) -> ToolOutcome:
@@ -109,6 +111,27 @@ def clean_text(text: str) -> str:
     half = MAX_RESULT_BYTES // 2
     head, tail = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
     return f"{head}\n[… {size - 2 * half:,} bytes left out …]\n{tail}"
+
+
+def decide_what_travels(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Keep of a group what is not the author's crash: the cancellation from outside, `KeyboardInterrupt`.
+
+    What crashed while it was being cancelled has nobody left to tell, and may not crash the session instead.
+    """
+    _, rest = group.split(Exception)
+    return group if rest is None else rest
+
+
+def describe_crash(error: BaseException) -> str:
+    """Say what crashed in one line; no exception is kept."""
+    return "; ".join(f"{type(leaf).__name__}: {_words_of(leaf)}" for leaf in leaves_of(error))
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an author's exception that cannot even be printed is still only a crash
+        return "<no message: its __str__ raises>"
 
 
 def leaves_of(error: BaseException) -> list[BaseException]:

@@ -1,5 +1,13 @@
-"""The public test kit: models that answer from a script, a scenario runner, and checks for whatever is left behind.
+"""The public test kit. Each part is imported from its own module, so that nobody pays for what they do not use.
 
-model = ScriptedModel([calls(("add", {"a": 1})), says("one")])
-session = await supervisor.start_session(model=model, tools=[add])
+- `models`: `ScriptedModel`, `FunctionModel`, and what they say: `says`, `calls`, `fails`
+- `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, one behaviour each
+- `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
+- `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, closes or crashes it at every step; `crash(session)`
+- `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
+- `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
+- `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)
+
+    model = ScriptedModel([calls(("add", {"a": 1})), says("one")])
+    session = await supervisor.start_session(model=model, tools=[add])
 """

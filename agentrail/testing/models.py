@@ -1,7 +1,7 @@
 """Models for tests: `ScriptedModel` answers from a script, `FunctionModel` from a function. No network, no clock but Trio's."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeAlias
 
 import msgspec
@@ -30,7 +30,6 @@ from agentrail.messages import (
     Thinking,
     TokenUsage,
 )
-
 
 _USAGE: Final = TokenUsage(input=10, output=5)
 
@@ -130,7 +129,8 @@ class FunctionModel:
         answered = self._answer(request)
         turn = answered if isinstance(answered, Turn) else await answered
         await trio.lowlevel.checkpoint()
-        yield stream_of(turn, request)
+        async with aclosing(stream_of(turn, request)) as chunks:
+            yield chunks
 
 
 class ScriptedModel(FunctionModel):
@@ -158,7 +158,7 @@ class ScriptedModel(FunctionModel):
         assert left <= 0, f"{left} of {len(self._turns)} turns of the script were never asked for"
 
 
-async def stream_of(turn: Turn, request: ModelRequest) -> AsyncIterator[Chunk]:
+async def stream_of(turn: Turn, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
     """Turn a turn into chunks, ending with its terminal one or with its error."""
     blocks: list[AssistantBlock] = []
     if turn.thinking:

@@ -28,6 +28,8 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     Raises:
         ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
     """
+    if type(value) is str:
+        return Ok(text=value or NO_OUTPUT)
     match value:
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)

@@ -4,6 +4,7 @@ import json
 from typing import Any, get_args
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -70,14 +71,14 @@ def test_an_event_begins_with_kind_number_session_and_time():
 
 def test_an_ephemeral_event_says_so():
     """`ephemeral` is true where an event is never replayed, and absent where it is."""
-    meta = attrs.evolve(META, ephemeral=True)
+    meta = msgspec.structs.replace(META, ephemeral=True)
     assert decoded(MessageDelta(meta=meta, delta="a"))["ephemeral"] is True
     assert "ephemeral" not in decoded(SessionStart(meta=META, model="demo:", tools=()))
 
 
 def test_the_path_is_there_for_the_session_of_another_session():
     """A child's events carry the chain of sessions from the root."""
-    meta = attrs.evolve(META, path=(SessionId("root"), S))
+    meta = msgspec.structs.replace(META, path=(SessionId("root"), S))
     assert decoded(MessageDelta(meta=meta, delta="a"))["path"] == ["root", "s-1"]
 
 

@@ -287,3 +287,25 @@ def test_a_call_keeps_what_was_malformed():
     """So that the history can show it and no wire format breaks."""
     assert read_call("c1", "x", '{"a": 1}') == ToolCall(call_id="c1", name="x", arguments={"a": 1})
     assert read_call("c1", "x", "{") == ToolCall(call_id="c1", name="x", arguments=None, malformed="{")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "x\ud800y"}', {"a": "x\ufffdy"}),
+        (r'{"\uDFFF": [1, "\udc00"]}', {"\ufffd": [1, "\ufffd"]}),
+        (r'{"a": "\ud83d\ude00"}', {"a": "\U0001f600"}),
+        ('{"a": "\ud800"}', {"a": "\ufffd"}),
+    ],
+)
+def test_half_a_character_becomes_a_replacement(text, value):
+    """A lone surrogate fits on no wire and into no hash; two halves that belong together are one character."""
+    assert parse_arguments(text) == value
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan")])
+def test_a_timeout_is_a_finite_number_above_zero(seconds):
+    """A tool that would never end, or end before it began, is refused when it is attached."""
+    spec = ToolSpec(name="x", description="A tool.", parameters={"type": "object"}, timeout_seconds=seconds)
+    with pytest.raises(ToolDefinitionError, match="expected a finite number above 0, or None"):
+        spec.check()

@@ -40,7 +40,7 @@ CTX = ToolContext(
     call_id=CallId("c1"),
     operation_id="o1",
     working_dir="/workspace",
-    sandbox=StubSandbox(),
+    open_sandbox=StubSandbox,
     model="scripted:x",
     turn=1,
     user_data={},
@@ -51,4 +51,4 @@ CTX = ToolContext(
 
 def context(sandbox: StubSandbox) -> ToolContext:
     """Give the context of a call on this sandbox."""
-    return evolve(CTX, sandbox=sandbox)
+    return evolve(CTX, open_sandbox=lambda: sandbox)

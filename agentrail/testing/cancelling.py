@@ -1,0 +1,216 @@
+"""`cancel_everywhere`: a scenario is played again and again, struck at its first step, its second, until it gets through.
+
+async def scenario(stage: Stage) -> None:
+    session = await stage.start_session(model=ScriptedModel([calls(("hang", {})), says("done")]), tools=[HangingTool()])
+    await session.ask("Go", timeout_seconds=1)
+
+await cancel_everywhere(scenario)
+await cancel_everywhere(scenario, mode="abort")
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal, NoReturn, TypeAlias, assert_never
+
+import trio
+
+from agentrail.actors.mailbox import Mailbox
+from agentrail.core.request import EffectId
+from agentrail.core.signals import Abort, ChunksArrived, SignalId
+from agentrail.errors import CycleEnded, ModelNotFound, SessionDown
+from agentrail.events import Event
+from agentrail.runtime.event_bus import Subscription
+from agentrail.runtime.handle import Session
+from agentrail.runtime.interpreter import ChunkBuffer, Letter, now_ms
+from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.orphans import no_orphans
+
+Mode: TypeAlias = Literal["cancel", "close", "abort", "crash"]
+MAX_ROUNDS: Final = 2_000
+
+_EVERYTHING: Final = 1 << 20
+
+
+class Stage:
+    """Where a scenario plays: it starts sessions whose every event is kept, and checked when the round is over.
+
+    Attributes:
+        supervisor: For whatever else a scenario wants.
+    """
+
+    def __init__(self, supervisor: SessionSupervisor) -> None:
+        """Made by `cancel_everywhere`, one for each round."""
+        self.supervisor = supervisor
+        self._seen: list[tuple[Session, Subscription]] = []
+
+    async def start_session(self, **options: Any) -> Session:
+        """Start a session as `SessionSupervisor.start_session` does; `model` is an object, such as a `ScriptedModel`."""
+        session = await self.supervisor.start_session(**options)
+        subscription = session.subscribe(buffer=_EVERYTHING)
+        await subscription.__aenter__()  # for ever: it ends with the session, which ends with the round
+        self._seen.append((session, subscription))
+        return session
+
+    async def check_alive(self) -> None:
+        """Check that every session that has not ended answers, stops what runs, and has a valid history then."""
+        for session, _ in self._seen:
+            with suppress(SessionDown):
+                await session.status()
+                await session.abort(kill_tools="all", clear_queue=True)
+                check_history(await session.messages())
+                assert (await session.status()).phase == "idle", f"{session!r} is not idle after an abort"
+
+    async def check_ended(self) -> None:
+        """Check what every session has published in its whole life."""
+        for _, subscription in self._seen:
+            events: list[Event] = [event async for event in subscription]
+            check_events(events)
+
+
+Scenario: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+
+async def cancel_everywhere(
+    scenario: Scenario, *, mode: Mode = "cancel", round_seconds: float = 10.0, within_seconds: float = 5.0
+) -> int:
+    """Play a scenario, strike at its n-th step, and look at what is left; for every n until it gets through.
+
+    A round is over when the supervisor is closed. Each time nothing is left behind (`no_orphans`), every call has one
+    result, every cycle one terminal event, the numbers have no gap, and nobody hangs. Except with `close`, sessions
+    must also answer after the blow, and have a valid history.
+
+    Args:
+        scenario: Plays on the stage it is given, with fresh models and tools each time.
+        mode: What happens at the n-th step: `cancel` cancels the scenario, who is a caller of its sessions; `close` the
+            supervisor and all in it; `abort` calls `abort` on all sessions; `crash` crashes the actors of all sessions.
+            How the cycle ends then (`CycleEnded`) is no failure.
+        round_seconds: How long one round may take.
+        within_seconds: How long to wait for what is just ending, as of `no_orphans`.
+
+    Returns:
+        How many rounds it took.
+
+    Raises:
+        AssertionError: Something is wrong after a blow; a note on it has the mode and the step.
+        Exception: What the scenario raised, with the same note.
+    """
+    for step in range(1, MAX_ROUNDS + 1):
+        blow = _Blow(step)
+        try:
+            with trio.fail_after(round_seconds):
+                await _play(scenario, mode, blow, within_seconds)
+        except BaseException as error:
+            error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
+            raise
+        if not blow.struck:
+            return step
+    message = f"not through after {MAX_ROUNDS} rounds: make the scenario shorter"
+    raise AssertionError(message)
+
+
+def crash(session: Session, reason: str = "crashed on purpose") -> None:
+    """Crash a session's actor: it finds a letter that it cannot open. Its supervisor sees a crash like any other.
+
+    Args:
+        session: Which one; nothing happens to one that has ended.
+        reason: What is raised says so, and `SessionRestarted` repeats it.
+    """
+    _mailbox_of(session).put_notice(_LetterBomb(reason))
+
+
+class _LetterBomb(ChunkBuffer):
+    def __init__(self, reason: str) -> None:
+        super().__init__(EffectId("bomb"))
+        self._reason = reason
+
+    def take(self) -> ChunksArrived:
+        raise RuntimeError(self._reason)
+
+
+class _Blow(trio.abc.Instrument):
+    """Counts the steps of all tasks, and strikes once."""
+
+    def __init__(self, step: int) -> None:
+        self._steps_left = step
+        self.strike: Callable[[], None] = lambda: None
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._steps_left -= 1
+        if self._steps_left == 0:
+            self.strike()
+
+    @property
+    def struck(self) -> bool:
+        """False at the end means that the round has fewer steps, and we are through."""
+        return self._steps_left <= 0
+
+
+async def _play(scenario: Scenario, mode: Mode, blow: _Blow, within_seconds: float) -> None:
+    async with no_orphans(within_seconds=within_seconds):
+        trio.lowlevel.add_instrument(blow)
+        try:
+            stage = await _play_on_stage(scenario, mode, blow)
+        finally:
+            trio.lowlevel.remove_instrument(blow)
+    if stage is not None:
+        await stage.check_ended()
+
+
+async def _play_on_stage(scenario: Scenario, mode: Mode, blow: _Blow) -> Stage | None:
+    stage: Stage | None = None
+    with trio.CancelScope() as everything:
+        async with open_sessions(_refuse_names, LocalSandbox) as supervisor:
+            stage = Stage(supervisor)
+            with trio.CancelScope() as caller:
+                blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
+                await _play_until_it_ends(scenario, stage, mode)
+            if mode != "close":
+                await stage.check_alive()
+    return stage
+
+
+async def _play_until_it_ends(scenario: Scenario, stage: Stage, mode: Mode) -> None:
+    try:
+        await scenario(stage)
+    except CycleEnded:
+        if mode not in {"abort", "crash"}:
+            raise
+
+
+def _decide_strike(
+    mode: Mode, supervisor: SessionSupervisor, *, caller: trio.CancelScope, everything: trio.CancelScope
+) -> Callable[[], None]:
+    match mode:
+        case "cancel":
+            return caller.cancel
+        case "close":
+            return everything.cancel
+        case "abort":
+            return lambda: _abort_all(supervisor)
+        case "crash":
+            return lambda: _crash_all(supervisor)
+        case _:
+            assert_never(mode)
+
+
+def _crash_all(supervisor: SessionSupervisor) -> None:
+    for session in supervisor.sessions():
+        crash(session)
+
+
+def _abort_all(supervisor: SessionSupervisor) -> None:
+    # The signal alone, without a caller who waits: it must be there in this very step.
+    for session in supervisor.sessions():
+        _mailbox_of(session).put_notice(Abort(at_ms=now_ms(), signal_id=SignalId("struck"), reason="struck"))
+
+
+def _mailbox_of(session: Session) -> Mailbox[Letter]:
+    # Past the handle: no caller of a session can do this, and there is no switch for it in the product.
+    return session._cell.mailbox  # noqa: SLF001
+
+
+def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
+    message = f"a stage knows no model strings, got {model!r}: give an object such as ScriptedModel([...])"
+    raise ModelNotFound(message)

@@ -1,0 +1,138 @@
+"""`no_orphans()`: what a block started is gone when it ends. Tasks, threads, child processes, files and sockets.
+
+What there is can be asked at any time (`decide_left` compares two answers); the context manager only waits, because a
+thread or a process that was told to end takes a moment.
+"""
+
+import gc
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+from attrs import frozen
+
+_PROC: Final = Path("/proc")
+_PAUSE_SECONDS: Final = 0.005
+
+# Trio keeps a thread that has done its work for the next ten seconds; while it works it has another name.
+_IDLE_THREAD: Final = re.compile(r"Trio thread \d+")
+
+
+@frozen(kw_only=True)
+class Census:
+    """What lives at one moment. Each mapping is from what the thing is to how people recognise it.
+
+    Attributes:
+        tasks: The tasks of this Trio run, except the one that asks.
+        threads: Threads that do something, by number.
+        processes: Children and their children, by number; those that nobody has waited for too. Empty without `/proc`.
+        files: Open descriptors, by number and target. Empty without `/proc`.
+    """
+
+    tasks: Mapping[trio.lowlevel.Task, str]
+    threads: Mapping[int | None, str]
+    processes: Mapping[int, str]
+    files: Mapping[tuple[int, str], str]
+
+
+@asynccontextmanager
+async def no_orphans(*, within_seconds: float = 5.0) -> AsyncIterator[None]:
+    """Check that the same tasks, threads, child processes, files and sockets are there after the block as before.
+
+    An exception of the block leaves as it is, and nothing is checked.
+
+    Args:
+        within_seconds: How long to wait for what is just ending. Real seconds, because threads and processes know
+            nothing of a virtual clock.
+
+    Raises:
+        AssertionError: Something is left; every thing is named.
+
+    Cancellation: While it waits; then nothing was checked.
+
+    A grandchild whose parent is gone belongs to init and is not found here: who starts processes in groups looks for the
+    group. Where there is no `/proc` (macOS, Windows) only tasks and threads are compared, since the standard library has
+    no other list of children and descriptors.
+    """
+    before = take_census()
+    yield
+    give_up_at = time.monotonic() + within_seconds
+    await trio.lowlevel.checkpoint()
+    left = decide_left(before, take_census())
+    while left and time.monotonic() < give_up_at:
+        # What lies in a reference cycle is garbage already and only waits for somebody to carry it out.
+        gc.collect()
+        # Pauses in a thread, since `trio.sleep` would jump under a virtual clock, and the others need real time.
+        await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
+        left = decide_left(before, take_census())
+    assert not left, f"left behind after {within_seconds:g} s: {'; '.join(left)}"
+
+
+def take_census() -> Census:
+    """Say what lives now. Only inside a Trio run."""
+    root = trio.lowlevel.current_root_task()
+    me = trio.lowlevel.current_task()
+    tasks = () if root is None else _descendants(root)
+    return Census(
+        tasks={task: f"task {task.name!r}" for task in tasks if task is not me},
+        threads={
+            thread.ident: f"thread {thread.name!r}"
+            for thread in threading.enumerate()
+            if not _IDLE_THREAD.fullmatch(thread.name)
+        },
+        processes=dict(_children(os.getpid())),
+        files={(number, target): f"file descriptor {number} to {target}" for number, target in _open_files()},
+    )
+
+
+def decide_left(before: Census, after: Census) -> tuple[str, ...]:
+    """Name everything that is in the second census and not in the first."""
+    return (
+        *(name for task, name in after.tasks.items() if task not in before.tasks),
+        *(name for thread, name in after.threads.items() if thread not in before.threads),
+        *(name for process, name in after.processes.items() if process not in before.processes),
+        *(name for file, name in after.files.items() if file not in before.files),
+    )
+
+
+def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+    yield task
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from _descendants(child)
+
+
+def _children(root: int) -> Iterator[tuple[int, str]]:
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for entry in _PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has gone since the directory was read
+            # The name stands in brackets and may hold anything, brackets too; the parent is the second word behind it.
+            number_and_name, _, rest = entry.read_text(errors="replace").rpartition(")")
+            number, _, name = number_and_name.partition(" (")
+            state, parent = rest.split()[:2]
+            parents[int(number)] = int(parent)
+            names[int(number)] = (
+                f"process {number} ({name}, {'ended, never waited for' if state == 'Z' else 'alive'})"
+            )
+    wanted = [root]
+    while wanted:
+        parent_number = wanted.pop()
+        for child in [number for number, parent in parents.items() if parent == parent_number]:
+            wanted.append(child)
+            yield child, names[child]
+
+
+def _open_files() -> Iterator[tuple[int, str]]:
+    directory = _PROC / "self" / "fd"
+    if not directory.is_dir():
+        return
+    for name in os.listdir(directory):  # noqa: PTH208 - iterdir makes paths of numbers
+        with suppress(OSError):  # the descriptor of this very listing is closed by now
+            yield int(name), os.readlink(directory / name)  # noqa: PTH115 - what it reads is no path: "pipe:[4711]"

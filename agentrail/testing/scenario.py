@@ -1,0 +1,307 @@
+"""Scenarios: what a session does, as a text that people read and a program compares.
+
+What goes in stands at the margin with its time in ms; what comes out is indented below it: the phase, what entered the
+history, the effects in order, and the events of the groups in `show`.
+
+    # a prompt is answered
+    session show=cycle
+    tool list_dir path=string?
+    @0     Prompt p1 "Hello"
+               RUNNING          Publish PromptReceived p1 "Hello"; Publish AgentStart p1; StartStream r1 messages=1; …
+    @900   ResponseCompleted r1 "Hi."
+               IDLE             Publish AgentEnd messages=2 end; …
+
+Ids of effects are those that the core mints. A line that begins with `#` is a remark, and stays where it is. Reading
+(`read_scenario`) and playing (`play`) are apart, so that something else than the pure core can be driven by the same file:
+inputs that have an `effect_id` come from the world, those that have a `signal_id` from people, the others from the
+supervisor.
+
+Store what comes out with `python -m agentrail.testing.scenario --rewrite tests/scenarios`, and read the diff as behaviour.
+"""
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from attrs import frozen
+
+from agentrail.core import machine
+from agentrail.core.effects import Effect, RunTool
+from agentrail.core.request import EffectId
+from agentrail.core.signals import Signal, ToolFinished
+from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.errors import InternalError
+from agentrail.messages import JsonValue, SessionId
+from agentrail.testing.scenario_in import (
+    SCRIPTED_MODEL,
+    Pair,
+    ScenarioError,
+    decode_signal,
+    encode_signal,
+    split_words,
+)
+from agentrail.testing.scenario_out import GROUPS, Group, encode_effect, encode_message
+
+MAX_COLUMNS: Final = 120
+_INDENT: Final = " " * 11
+_PHASE_COLUMNS: Final = 17
+
+
+@frozen(kw_only=True)
+class Input:
+    """One line at the margin.
+
+    Attributes:
+        text: The line as it stands.
+        number: Where it stands, from 1.
+        signal: What it means. The time at which a tool began is not known before the scenario is played.
+    """
+
+    text: str
+    number: int
+    signal: Signal
+
+
+@frozen(kw_only=True)
+class Scenario:
+    """A file that was read.
+
+    Attributes:
+        config: Of the session.
+        tools: That it has.
+        show: Which events are printed.
+        lines: Everything but what comes out, in order: inputs, and as text what is kept as it is.
+    """
+
+    config: SessionConfig
+    tools: Toolbox
+    show: frozenset[Group]
+    lines: tuple[Input | str, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What goes in, in order."""
+        return tuple(line for line in self.lines if isinstance(line, Input))
+
+
+def run_scenario(path: Path | str, *, rewrite: bool = False) -> None:
+    """Play a scenario file on the pure core and compare the whole text.
+
+    Args:
+        path: The file.
+        rewrite: Whether to store what came out, in place of complaining about it.
+
+    Raises:
+        AssertionError: What came out is not what is written; the message is the difference.
+        ScenarioError: Your move: the file cannot be read; the message names the line.
+    """
+    file = Path(path)
+    written = file.read_text(encoding="utf-8")
+    came = play(read_scenario(written))
+    if came == written:
+        return
+    if rewrite:
+        file.write_text(came, encoding="utf-8")
+        return
+    lines = difflib.unified_diff(
+        written.splitlines(keepends=True), came.splitlines(keepends=True), f"{file} as written", "as it came"
+    )
+    message = f"{file.name} came out differently; if that is right, store it with --rewrite\n{''.join(lines)}"
+    raise AssertionError(message)
+
+
+def read_scenario(text: str) -> Scenario:
+    """Read a scenario; what is indented came out of an earlier run, and is left out.
+
+    Raises:
+        ScenarioError: Your move: the message names the line.
+    """
+    config: dict[str, Any] = {}
+    show: frozenset[Group] = frozenset()
+    specs: list[ToolSpec] = []
+    lines: list[Input | str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith(_INDENT):
+            continue
+        lines.append(line)
+        try:
+            match line.partition(" "):
+                case ("", _, _) | ("#", _, _):
+                    pass
+                case ("session", _, options):  # session max_turns=2 immune_tools=watch show=cycle,tools
+                    config, show = _read_options(options)
+                case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable
+                    specs.append(_read_tool(words))
+                case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
+                    signal = decode_signal(command.strip(), int(time[1:]))
+                    lines[-1] = Input(text=line, number=number, signal=signal)
+                case _:
+                    message = "expected session, tool, @<ms> and a command, or # and a remark"
+                    raise ScenarioError(message)
+        except ValueError as error:
+            message = f"line {number}, {line!r}: {error}"
+            raise ScenarioError(message) from None
+    return Scenario(config=_config_of(config), tools=Toolbox(specs), show=show, lines=tuple(lines))
+
+
+def play(scenario: Scenario) -> str:
+    """Play a scenario on the pure core, and return the text that a file should have."""
+    state = machine.new_session(scenario.config, scenario.tools)
+    began_at_ms: dict[EffectId, int] = {}
+    text: list[str] = []
+    for line in scenario.lines:
+        if isinstance(line, str):
+            text.append(line)
+            continue
+        signal = line.signal
+        if isinstance(signal, ToolFinished):
+            began = began_at_ms.get(signal.effect_id, signal.at_ms)
+            signal = msgspec.structs.replace(signal, started_at_ms=began)
+        text.append(line.text)
+        try:
+            after, effects = machine.step(state, signal)
+        except InternalError as error:
+            text.extend(_print(state, [f"raised InternalError: {str(error).splitlines()[0]}"]))
+            continue
+        began_at_ms |= {run.effect_id: signal.at_ms for run in effects if isinstance(run, RunTool)}
+        text.extend(_print(after, _items(state, after, effects, scenario.show)))
+        state = after
+    return "\n".join(text) + "\n"
+
+
+def write_scenario(
+    signals: Iterable[Signal],
+    *,
+    config: SessionConfig,
+    tools: Toolbox,
+    remark: str,
+    show: Sequence[str] = ("cycle", "tools", "history"),
+) -> str:
+    """Write signals down as a scenario, with what comes out of them: a counter-example that one can keep.
+
+    Args:
+        signals: What goes in.
+        config: Of the session.
+        tools: Of the session. Schemas are written as far as the language of scenarios has words for them.
+        remark: The sentence at the head of the file.
+        show: The groups of events to print.
+    """
+    head = [f"# {remark}", _print_options(config, show), *map(_print_tool, tools)]
+    body = [f"@{signal.at_ms:<5} {encode_signal(signal)}" for signal in signals]
+    return play(read_scenario("\n".join([*head, *body])))
+
+
+# --- the head of a file
+
+_NUMBERS: Final = ("max_turns", "max_output_tokens", "max_prompt_queue", "max_parallel_tools")
+
+
+def _config_of(options: dict[str, Any]) -> SessionConfig:
+    session_id = SessionId("scenario")
+    return SessionConfig(session_id=session_id, path=(session_id,), model=SCRIPTED_MODEL, **options)
+
+
+def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
+    options: dict[str, Any] = {}
+    show: frozenset[Group] = frozenset()
+    for word in split_words(text):
+        match word:
+            case Pair("show", "all"):
+                show = GROUPS
+            case Pair("show", groups) if GROUPS.issuperset(groups.split(",")):
+                show = frozenset(map(Group, groups.split(",")))
+            case Pair("immune_tools", names):
+                options["immune_tools"] = frozenset(names.split(","))
+            case Pair(key, number) if key in _NUMBERS:
+                options[key] = int(number)
+            case _:
+                known = ", ".join((*_NUMBERS, "immune_tools", f"show={'|'.join(sorted(GROUPS))}|all"))
+                message = f"session takes {known}; got {word!r}"
+                raise ScenarioError(message)
+    return options, show
+
+
+def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
+    plain = _config_of({})
+    words = ["session"]
+    words += [
+        f"{key}={getattr(config, key)}" for key in _NUMBERS if getattr(config, key) != getattr(plain, key)
+    ]
+    if config.immune_tools:
+        words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
+    return " ".join((*words, f"show={','.join(show)}"))
+
+
+def _read_tool(text: str) -> ToolSpec:
+    name, *words = split_words(text)
+    properties: dict[str, JsonValue] = {}
+    required: list[JsonValue] = []
+    for word in words:
+        match word:
+            case Pair(key, kind):
+                properties[key] = {"type": kind.rstrip("?")}
+                if not kind.endswith("?"):
+                    required.append(key)
+            case "unkillable":
+                pass
+            case _:
+                message = f"a tool takes its parameters and `unkillable`; got {word!r}"
+                raise ScenarioError(message)
+    schema: dict[str, JsonValue] = {"type": "object", "properties": properties, "required": required}
+    return ToolSpec(name=str(name), description="", parameters=schema, killable="unkillable" not in words)
+
+
+def _print_tool(spec: ToolSpec) -> str:
+    properties: Any = spec.parameters.get("properties", {})
+    required: Any = spec.parameters.get("required", ())
+    words = [f"{key}={schema['type']}{'' if key in required else '?'}" for key, schema in properties.items()]
+    return " ".join(("tool", spec.name, *words, *(() if spec.killable else ("unkillable",))))
+
+
+# --- what came out
+
+
+def _items(
+    before: SessionState, after: SessionState, effects: Sequence[Effect], show: frozenset[Group]
+) -> Iterator[str]:
+    if after.data.dropped > before.data.dropped:
+        yield "dropped"
+    if len(after.engine.postponed) > len(before.engine.postponed):
+        yield "postponed"
+    if Group("history") in show:
+        yield from map(encode_message, after.data.history.since(len(before.data.history)))
+    for effect in effects:
+        item = encode_effect(effect, show)
+        if item is not None:
+            yield item
+
+
+def _print(state: SessionState, items: Iterable[str]) -> Iterator[str]:
+    line = f"{_INDENT}{'ENDED' if state.ended else state.phase.name:<{_PHASE_COLUMNS}}"
+    room = empty = len(line)
+    for item in items:
+        if room > empty and room + len(item) + 2 > MAX_COLUMNS:
+            yield f"{line};"
+            line = " " * empty
+            room = empty
+        line = f"{line}; {item}" if room > empty else f"{line}{item}"
+        room = len(line)
+    yield line.rstrip()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check, or with `--rewrite` store, the scenario files that are named, or that lie in the folders that are named."""
+    rewrite = "--rewrite" in arguments
+    for name in (argument for argument in arguments if not argument.startswith("--")):
+        place = Path(name)
+        for file in sorted(place.rglob("*.txt")) if place.is_dir() else [place]:
+            run_scenario(file, rewrite=rewrite)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

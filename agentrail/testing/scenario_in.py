@@ -1,0 +1,489 @@
+"""What goes into a scenario: a line of text to a signal, and back.
+
+Only what stands on one line enters this file; what comes out stands in `scenario_out`, the whole file in `scenario`.
+Words are separated by spaces. A text stands in quotes, as in JSON; `key=value` is an option; `c1:list_dir={"path": "."}` is a
+call of a tool, its arguments an object, or in quotes whatever else the model wrote.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+from attrs import field, frozen
+
+from agentrail.core.request import Chunk, EffectId, TextDelta, ThinkingDelta
+from agentrail.core.signals import (
+    Abort,
+    Approve,
+    ChunksArrived,
+    Compact,
+    MessagesQuery,
+    Parked,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    SignalId,
+    Started,
+    StatusQuery,
+    Steer,
+    StepCrashed,
+    Stop,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.toolbox import read_call
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    CallId,
+    PromptRef,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+)
+
+SCRIPTED_MODEL: Final = "scripted:model"
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be read: the message names the line, what was expected and what stands there."""
+
+
+# --- words
+
+
+@frozen
+class Said:
+    """A text in quotes."""
+
+    text: str
+
+
+@frozen
+class Pair:
+    """`key=value`; the value is a bare word, a text, or a JSON object."""
+
+    key: str
+    value: Any
+    quoted: bool = False
+
+
+Word: TypeAlias = str | Said | Pair
+
+_BARE: Final = re.compile(r"[^\s\"=]+")
+_VALUE: Final = re.compile(r"\S*")
+_JSON: Final = json.JSONDecoder()
+
+
+def split_words(text: str) -> tuple[Word, ...]:
+    """Split one line into its words.
+
+    Raises:
+        ScenarioError: Your move: quotes or braces that are not closed, or an option without a name.
+    """
+    words: list[Word] = []
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+        elif text[position] == '"':
+            said, position = _json_at(text, position)
+            words.append(Said(said))
+        else:
+            bare = _BARE.match(text, position)
+            if bare is None:
+                message = f"expected a name before '=' at column {position + 1} of {text!r}"
+                raise ScenarioError(message)
+            position = bare.end()
+            if text[position : position + 1] != "=":
+                words.append(bare[0])
+            elif text[position + 1 : position + 2] in ('"', "{"):
+                value, position = _json_at(text, position + 1)
+                words.append(Pair(bare[0], value, quoted=isinstance(value, str)))
+            else:
+                plain = _VALUE.match(text, position + 1)
+                assert plain is not None  # it matches the empty string too
+                position = plain.end()
+                words.append(Pair(bare[0], plain[0]))
+    return tuple(words)
+
+
+def quote(text: str) -> str:
+    """Write a text as one word."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _json_at(text: str, position: int) -> tuple[Any, int]:
+    try:
+        return _JSON.raw_decode(text, position)
+    except json.JSONDecodeError as error:
+        message = f"expected JSON at column {position + 1} of {text!r}: {error.msg}"
+        raise ScenarioError(message) from None
+
+
+@frozen
+class _Command:
+    """One line on its way to a signal. What nobody has asked for when the signal is made is an error."""
+
+    text: str
+    names: list[str]
+    texts: list[str]
+    pairs: list[Pair]
+    words: tuple[Word, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, text: str) -> "_Command":
+        words = split_words(text)
+        return cls(
+            text,
+            [word for word in words if isinstance(word, str)],
+            [word.text for word in words if isinstance(word, Said)],
+            [word for word in words if isinstance(word, Pair)],
+            words,
+        )
+
+    def said(self) -> str | None:
+        """Take the next text, if there is one."""
+        return self.texts.pop(0) if self.texts else None
+
+    def option(self, key: str, default: str, choices: Sequence[str] = ()) -> Any:
+        """Take an option."""
+        for pair in self.pairs:
+            if pair.key == key:
+                self.pairs.remove(pair)
+                if choices and pair.value not in choices:
+                    message = f"{self.text!r}: expected {key}={'|'.join(choices)}, got {pair.value!r}"
+                    raise ScenarioError(message)
+                return pair.value
+        return default
+
+    def is_on(self, key: str, *, default: bool) -> bool:
+        """Take an option that is yes or no."""
+        return bool(self.option(key, "yes" if default else "no", ("yes", "no")) == "yes")
+
+    def names_in(self, key: str) -> tuple[str, ...]:
+        """Take an option that lists names."""
+        return tuple(filter(None, self.option(key, "").split(",")))
+
+    def number(self, key: str, default: int = 0) -> int:
+        """Take an option that is a number."""
+        return int(self.option(key, str(default)))
+
+    def check_that_all_was_read(self) -> None:
+        """Refuse what no part of the signal was made of."""
+        if self.texts or self.pairs:
+            left = [*map(quote, self.texts), *(pair.key for pair in self.pairs)]
+            message = f"{self.text!r}: {self.names[0]} takes no {', '.join(left)}"
+            raise ScenarioError(message)
+
+
+# --- in: commands to signals
+
+
+def decode_signal(text: str, at_ms: int) -> Signal:
+    """Read the signal that a line stands for; `encode_signal` writes it.
+
+    Args:
+        text: The line behind its time.
+        at_ms: The time.
+
+    Raises:
+        ScenarioError: Your move: no such command, or an option that it does not take.
+    """
+    command = _Command.of(text)
+    signal = _call_of(command, at_ms) or _outcome_of(command, at_ms) or _notice_of(command, at_ms)
+    if signal is None:
+        message = f"{text!r} is no command: each stands with an example in agentrail/testing/transcript.py"
+        raise ScenarioError(message)
+    command.check_that_all_was_read()
+    return signal
+
+
+def _call_of(command: _Command, at_ms: int) -> Signal | None:
+    """Read what people say. The first name is both the caller and, of a prompt, its ref."""
+    match command.names:
+        case ["Prompt", name]:  # Prompt p1 "What is in here?" reply=text
+            content = tuple(Text(text=text) for text in command.texts)
+            command.texts.clear()
+            reply = command.option("reply", "receipt", ("receipt", "text"))
+            return Prompt(
+                at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=content, reply=reply
+            )
+        case ["Abort", name]:  # Abort a1 "changed my mind" kill=none clear_queue=yes wait=no
+            return Abort(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                reason=command.said(),
+                kill_tools=command.option("kill", "killable", ("killable", "all", "none")),
+                clear_queue=command.is_on("clear_queue", default=False),
+                wait=command.is_on("wait", default=True),
+            )
+        case ["Stop", name]:  # Stop s1 "that is all"
+            return Stop(at_ms=at_ms, signal_id=SignalId(name), reason=command.said() or "stopped")
+        case ["ReplyQuery", name]:  # ReplyQuery q1
+            return ReplyQuery(at_ms=at_ms, signal_id=SignalId(name))
+        case ["StatusQuery", name]:  # StatusQuery q1
+            return StatusQuery(at_ms=at_ms, signal_id=SignalId(name))
+        case ["MessagesQuery", name]:  # MessagesQuery q1
+            return MessagesQuery(at_ms=at_ms, signal_id=SignalId(name))
+        case ["Steer", name]:  # Steer s1 "rather in French"
+            return Steer(at_ms=at_ms, signal_id=SignalId(name), text=command.said() or "")
+        case ["Approve", name, approval]:  # Approve a1 c1
+            return Approve(at_ms=at_ms, signal_id=SignalId(name), approval_id=approval)
+        case ["Reject", name, approval]:  # Reject a1 c1 "not this file"
+            return Reject(at_ms=at_ms, signal_id=SignalId(name), approval_id=approval, reason=command.said())
+        case ["Respond", name, ref]:  # Respond a1 q1 "the second one"
+            return Respond(at_ms=at_ms, signal_id=SignalId(name), ref=ref, response=command.said() or "")
+        case ["Compact", name]:  # Compact k1 "it grows long"
+            return Compact(at_ms=at_ms, signal_id=SignalId(name), reason=command.said())
+        case _:
+            return None
+
+
+def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
+    """Read what the world answers; the first name is the effect that the core minted."""
+    match command.names:
+        case ["StreamStarted", effect]:  # StreamStarted r1
+            return StreamStarted(at_ms=at_ms, effect_id=EffectId(effect))
+        case ["ChunksArrived", effect]:  # ChunksArrived r1 thinking="Hm." "It is " "a file."
+            chunks = tuple(_chunks_of(command))
+            return ChunksArrived(at_ms=at_ms, effect_id=EffectId(effect), chunks=chunks)
+        case ["ResponseCompleted", effect, *calls] if all(map(_is_call, calls)):
+            # ResponseCompleted r1 thinking="Hm." "Let me look." c1:list_dir={"path": "."} stop=tool_use usage=9/4
+            stop = command.option("stop", "tool_use" if any(map(_is_call, command.words)) else "end")
+            read, written = command.option("usage", "0/0").split("/")
+            message = AssistantMessage(
+                content=tuple(_blocks_of(command)), model=SCRIPTED_MODEL, stop_reason=stop
+            )
+            return ResponseCompleted(
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                message=message,
+                usage=TokenUsage(input=int(read), output=int(written)),
+                stop_reason=stop,
+            )
+        case ["StreamFailed", effect, code, *flags] if set(flags) <= {"retryable"}:
+            # StreamFailed r1 overloaded "try later" retryable
+            error = ErrorInfo(code=code, message=command.said() or "", retryable=bool(flags))
+            return StreamFailed(at_ms=at_ms, effect_id=EffectId(effect), error=error)
+        case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
+            return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
+        case ["ToolFinished", effect, *flags] if set(flags) <= {
+            "error"
+        }:  # ToolFinished t2 "no such file" error
+            return ToolFinished(
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                text=command.said() or "",
+                is_error=bool(flags),
+                started_at_ms=at_ms,
+            )
+        case ["TeardownFinished", effect]:  # TeardownFinished d3 ended=2 stuck=shell survivors=c1 ms=40
+            receipt = AbortReceipt(
+                tasks_ended=command.number("ended"),
+                stuck=command.names_in("stuck"),
+                survivors=tuple(map(CallId, command.names_in("survivors"))),
+                milliseconds=command.number("ms"),
+            )
+            return TeardownFinished(at_ms=at_ms, effect_id=EffectId(effect), receipt=receipt)
+        case _:
+            return None
+
+
+def _notice_of(command: _Command, at_ms: int) -> Signal | None:
+    """Read what the supervisor says."""
+    match command.names:
+        case ["Started"]:  # Started
+            return Started(at_ms=at_ms)
+        case ["Restarted", incarnation]:  # Restarted 2 "the interpreter crashed"
+            return Restarted(at_ms=at_ms, reason=command.said() or "", incarnation=int(incarnation))
+        case ["Parked"]:  # Parked "the interpreter crashed"
+            return Parked(at_ms=at_ms, reason=command.said() or "")
+        case [
+            "StepCrashed",
+            kind,
+        ]:  # StepCrashed Prompt "a user message needs a block" asked_by=p1 owed_by=r1
+            asked_by, owed_by = command.option("asked_by", ""), command.option("owed_by", "")
+            return StepCrashed(
+                at_ms=at_ms,
+                signal_kind=kind,
+                error=ErrorInfo(code="internal", message=command.said() or ""),
+                asked_by=SignalId(asked_by) if asked_by else None,
+                owed_by=EffectId(owed_by) if owed_by else None,
+            )
+        case _:
+            return None
+
+
+def _chunks_of(command: _Command) -> Iterator[Chunk]:
+    for word in command.words:
+        match word:
+            case Said(text):
+                yield TextDelta(text)
+            case Pair("thinking", text):
+                yield ThinkingDelta(text)
+            case _:
+                continue
+    command.texts.clear()
+    command.pairs[:] = [pair for pair in command.pairs if pair.key != "thinking"]
+
+
+def _blocks_of(command: _Command) -> Iterator[AssistantBlock]:
+    for word in command.words:
+        match word:
+            case Said(text):
+                yield Text(text=text)
+            case Pair("thinking", text):
+                yield Thinking(text=text, provider="scripted")
+            case Pair(key, value, quoted) if ":" in key:
+                call_id, _, name = key.partition(":")
+                yield read_call(call_id, name, value if quoted else json.dumps(value))
+            case str(bare) if ":" in bare:
+                call_id, _, name = bare.partition(":")
+                yield read_call(call_id, name, "")
+            case _:
+                continue
+    command.texts.clear()
+    command.pairs[:] = [pair for pair in command.pairs if pair.key != "thinking" and ":" not in pair.key]
+
+
+def _is_call(word: Word) -> bool:
+    return ":" in (word.key if isinstance(word, Pair) else word if isinstance(word, str) else "")
+
+
+# --- in, backwards: signals to commands
+
+
+def encode_signal(signal: Signal) -> str:
+    """Write the line that stands for a signal; `decode_signal` reads it."""
+    return " ".join(filter(None, (type(signal).__name__, *_words_of(signal))))
+
+
+def _words_of(signal: Signal) -> Iterator[str]:
+    match signal:
+        case Prompt(ref=ref, content=content, reply=reply):
+            yield ref
+            yield from (quote(block.text) for block in content if isinstance(block, Text))
+            yield from unless(reply == "receipt", f"reply={reply}")
+        case Abort(signal_id=name, reason=reason):
+            yield name
+            yield from _texts(reason)
+            yield from unless(signal.kill_tools == "killable", f"kill={signal.kill_tools}")
+            yield from unless(not signal.clear_queue, "clear_queue=yes")
+            yield from unless(signal.wait, "wait=no")
+        case Stop(signal_id=name, reason=reason):
+            yield name
+            yield quote(reason)
+        case ReplyQuery(signal_id=name) | StatusQuery(signal_id=name) | MessagesQuery(signal_id=name):
+            yield name
+        case Steer(signal_id=name, text=text):
+            yield name
+            yield quote(text)
+        case Approve(signal_id=name, approval_id=approval):
+            yield name
+            yield approval
+        case Reject(signal_id=name, approval_id=approval, reason=reason):
+            yield name
+            yield approval
+            yield from _texts(reason)
+        case Respond(signal_id=name, ref=ref, response=response):
+            yield name
+            yield ref
+            yield quote(response)
+        case Compact(signal_id=name, reason=reason):
+            yield name
+            yield from _texts(reason)
+        case Started():
+            return
+        case Restarted(reason=reason, incarnation=incarnation):
+            yield str(incarnation)
+            yield quote(reason)
+        case Parked(reason=reason):
+            yield quote(reason)
+        case StepCrashed(signal_kind=kind, error=error, asked_by=asked_by, owed_by=owed_by):
+            yield kind
+            yield quote(error.message)
+            yield from unless(asked_by is None, f"asked_by={asked_by}")
+            yield from unless(owed_by is None, f"owed_by={owed_by}")
+        case StreamStarted(effect_id=effect):
+            yield effect
+        case ChunksArrived(effect_id=effect, chunks=chunks):
+            yield effect
+            yield from map(_chunk_word, chunks)
+        case ResponseCompleted(effect_id=effect, message=message, usage=usage):
+            yield effect
+            yield from map(block_word, message.content)
+            yield f"stop={signal.stop_reason}"
+            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+        case StreamFailed(effect_id=effect, error=error):
+            yield effect
+            yield error.code
+            yield quote(error.message)
+            yield from unless(not error.retryable, "retryable")
+        case ToolProgressed(effect_id=effect, text=text):
+            yield effect
+            yield quote(text)
+        case ToolFinished(effect_id=effect, text=text, is_error=is_error):
+            yield effect
+            yield quote(text)
+            yield from unless(not is_error, "error")
+        case TeardownFinished(effect_id=effect, receipt=receipt):
+            yield effect
+            yield from receipt_words(receipt)
+        case _:
+            assert_never(signal)
+
+
+def block_word(block: AssistantBlock) -> str:
+    """Write one block of a response as one word."""
+    match block:
+        case Text(text=text):
+            return quote(text)
+        case Thinking(text=text):
+            return f"thinking={quote(text)}"
+        case ToolCall(call_id=call_id, name=name, arguments=None, malformed=malformed):
+            return f"{call_id}:{name}={quote(malformed or '')}"
+        case ToolCall(call_id=call_id, name=name, arguments=arguments):
+            return f"{call_id}:{name}" + (f"={json.dumps(arguments)}" if arguments else "")
+        case _:
+            return type(block).__name__.lower()
+
+
+def _chunk_word(chunk: Chunk) -> str:
+    match chunk:
+        case TextDelta(text=text):
+            return quote(text)
+        case ThinkingDelta(text=text):
+            return f"thinking={quote(text)}"
+        case _:  # what the core does not look at needs no word
+            return ""
+
+
+def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
+    """Write what an abort found, as options."""
+    yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
+    yield from unless(not receipt.stuck, f"stuck={','.join(receipt.stuck)}")
+    yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
+    yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
+
+
+def unless(usual: bool, word: str) -> Iterator[str]:  # noqa: FBT001 - reads as a sentence where it is used
+    """Give the word, unless it says what is usual."""
+    if not usual:
+        yield word
+
+
+def _texts(text: str | None) -> Iterator[str]:
+    if text is not None:
+        yield quote(text)

@@ -1,0 +1,155 @@
+"""What comes out of a scenario: effects, events and messages as words. The opposite direction stands in `scenario_in`."""
+
+import json
+from collections.abc import Iterable
+from typing import Final, NewType, assert_never
+
+import attrs
+
+from agentrail.core import effects as asked
+from agentrail.core.cycle import PromptReceipt
+from agentrail.core.effects import Effect
+from agentrail.core.projection import Status
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt, Event
+from agentrail.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.testing.scenario_in import block_word, quote, receipt_words, unless
+
+Group = NewType("Group", str)
+GROUPS: Final = frozenset(map(Group, ("session", "cycle", "response", "deltas", "tools", "history")))
+"""What `show` takes: five groups of events, and what enters the history."""
+
+_GROUP_OF: Final = {
+    name: Group(group)
+    for group, names in {
+        "session": "SessionStart SessionRestarted SessionParked SessionEnd SignalQuarantined",
+        "cycle": "PromptReceived PromptQueued PromptDropped AgentStart AgentEnd AgentAbort AgentError AbortSettled "
+        "MaxTurnsReached",
+        "response": "RequestStart MessageStart ThinkingStart ResponseComplete StreamError",
+        "deltas": "MessageDelta ThinkingDelta ToolProgress",
+        "tools": "ToolCalls ToolExecutionStart ToolExecutionEnd ToolExecutionMetrics ToolKilled ToolCallUnknown",
+    }.items()
+    for name in names.split()
+}
+
+
+def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
+    """Write what an effect asks for; None for an event of a group that is not shown."""
+    match effect:
+        case asked.StartStream(request=request):
+            withheld = " tools=withheld" if request.tool_choice == "none" else ""
+            return f"StartStream {request.attempt} messages={len(request.messages)}{withheld}"
+        case asked.CancelStream(effect_id=effect_id):
+            return f"CancelStream {effect_id}"
+        case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
+            call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+            return f"RunTool {effect_id} {block_word(call)}"
+        case asked.KillTools(effect_ids=effect_ids):
+            return f"KillTools {' '.join(effect_ids)}"
+        case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):
+            kept = f" survivors={','.join(survivors)}" if survivors else ""
+            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}"
+        case asked.Publish(event=event):
+            kind = type(event).__name__
+            return f"Publish {kind}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
+        case asked.Reply(to=to, value=value):
+            return f"Reply {to} {_answer_words(value)}"
+        case asked.Refuse(to=to, error=error):
+            return f"Refuse {to} {type(error).__name__} {quote(str(error))}"
+        case asked.End(reason=reason):
+            return f"End {quote(reason)}"
+        case _:
+            assert_never(effect)
+
+
+def encode_message(message: Message) -> str:
+    """Write what enters the history."""
+    match message:
+        case UserMessage(content=content, origin=origin, ref=ref):
+            who = ref if origin == "prompt" else origin
+            return " ".join(("+user", str(who), *(_value_word(block) for block in content)))
+        case AssistantMessage(content=content, cut=cut):
+            return " ".join(("+assistant", *map(block_word, content), *(("cut",) if cut else ())))
+        case ToolMessage(results=results):
+            return " ".join(("+results", *(f"{result.call_id}: {_value_word(result)}" for result in results)))
+        case _:
+            assert_never(message)
+
+
+def _answer_words(value: object) -> str:
+    match value:
+        case PromptReceipt(queued=queued, position=position):
+            return f"queued {position}" if queued else "started"
+        case AbortReceipt(settled=settled):
+            return " ".join(("settled" if settled else "unsettled", *receipt_words(value)))
+        case Status():
+            return f"{value.phase} turn={value.turn} queued={','.join(value.queued)} dropped={value.dropped_signals}"
+        case str():
+            return quote(value)
+        case tuple():
+            return f"messages={len(value)}"
+        case _:
+            return "ok"
+
+
+_SAID: Final = frozenset({"text", "reason", "delta"})
+
+
+def _fields_of(event: Event) -> str:
+    # Generic and not one arm per kind, so that a new event is shown the day it exists. What has its default is left out.
+    words: list[str] = []
+    for attribute in attrs.fields(type(event)):
+        value = getattr(event, attribute.name)
+        if attribute.name == "meta" or value == attribute.default:
+            continue
+        match value:
+            case str() if attribute.name in _SAID:
+                words.append(quote(value))
+            case bool() | int():
+                words.append(f"{attribute.name}={value}")
+            case TokenUsage():
+                words += unless(value == TokenUsage(), f"usage={value.input}/{value.output}")
+            case _:
+                words.append(_value_word(value))
+    return "".join(f" {word}" for word in words if word)
+
+
+def _value_word(value: object) -> str:
+    match value:
+        case str() as name:
+            return name if len(name) < 64 else f"{name[:8]}…"  # noqa: PLR2004 - a digest has 64 characters
+        case ErrorInfo(code=code, message=message):
+            return f"{code} {quote(message)}"
+        case ToolResult(text=text, is_error=is_error):
+            return f"error {quote(text)}" if is_error else quote(text)
+        case AssistantMessage(content=content):
+            return " ".join(map(block_word, content))
+        case AbortReceipt():
+            return " ".join(receipt_words(value))
+        case Text(text=text):
+            return quote(text)
+        case tuple() as several:
+            return _several(several)
+        case dict() as arguments:
+            return json.dumps(arguments)
+        case None:
+            return ""
+        case _:
+            return type(value).__name__.lower()
+
+
+def _several(values: Iterable[object]) -> str:
+    values = tuple(values)
+    if any(isinstance(value, UserMessage | AssistantMessage | ToolMessage) for value in values):
+        return f"messages={len(values)}"
+    joint = "," if all(isinstance(value, str) for value in values) else " "
+    return joint.join(map(_value_word, values))

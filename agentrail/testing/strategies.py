@@ -1,0 +1,332 @@
+"""Hypothesis strategies for what a session says and hears. The only file of the package that imports Hypothesis.
+
+An outcome means something only if its effect is open, and which ids are open depends on all that came before. So `signals`
+draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` puts the id in that a given
+state has there. A script stays a plain list that way, which Hypothesis shrinks well.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from agentrail.core import machine
+from agentrail.core.request import Chunk, EffectId, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.signals import (
+    Abort,
+    Approve,
+    Asked,
+    ChunksArrived,
+    Compact,
+    MessagesQuery,
+    Outcome,
+    Parked,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    SignalId,
+    StatusQuery,
+    Steer,
+    StepCrashed,
+    Stop,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.state import SessionState
+from agentrail.core.toolbox import read_call
+from agentrail.errors import ErrorInfo, InternalError
+from agentrail.events import AbortReceipt
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    Message,
+    PromptRef,
+    StopReason,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+
+S = TypeVar("S", bound=Signal)
+
+TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "raed")
+MODEL: Final = "scripted:model"
+
+# Few ids, so that they meet; an empty one, one that no vendor should send, and one that looks like ours.
+_CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
+_ARGUMENTS: Final = ("{}", "{}", "{}", '{"path": "a"}', '{"path": 3}', '{"path": ', "[]", "")
+_PLACES: Final = ("0", "0", "0", "1", "2", "late")
+
+_words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
+_errors: Final = st.sampled_from(("transport", "overloaded", "bad_request")).map(
+    lambda code: ErrorInfo(code=code, message="it broke")
+)
+
+
+# --- values
+
+
+def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
+    """Calls as a model makes them: good ones, unknown tools, arguments that are wrong or no JSON, ids used twice.
+
+    Args:
+        names: What the model calls; take names that are not there among them.
+    """
+    return st.builds(
+        read_call, st.sampled_from(_CALL_IDS), st.sampled_from(list(names)), st.sampled_from(_ARGUMENTS)
+    )
+
+
+def messages() -> SearchStrategy[Message]:
+    """Messages with blocks of every kind that a vendor's wire format has a word for."""
+    texts = st.builds(Text, text=st.text(min_size=1))
+    images = st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo="))
+    files = st.builds(FileRef, path=st.sampled_from(("README.md", "a/b.txt")))
+    thoughts = st.builds(
+        Thinking, text=st.text(), signature=st.none() | st.just("signed"), provider=st.just("scripted")
+    )
+    results = st.builds(
+        ToolResult,
+        call_id=st.sampled_from(("c1", "c2")).map(CallId),
+        name=st.sampled_from(TOOL_NAMES),
+        text=st.text(min_size=1),
+        is_error=st.booleans(),
+    )
+    return st.one_of(
+        st.builds(UserMessage, content=_tuples(texts | images | files, min_size=1)),
+        st.builds(
+            AssistantMessage,
+            content=_tuples(texts | thoughts | tool_calls(), min_size=1),
+            model=st.just(MODEL),
+        ),
+        st.builds(ToolMessage, results=_tuples(results, min_size=1)),
+    )
+
+
+# --- signals, whose ids are places until `fit` has seen the state
+
+
+def prompts() -> SearchStrategy[Prompt]:
+    """Prompts that want a receipt, or the text of their own cycle."""
+    return _asked(
+        Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
+        reply=st.sampled_from(("receipt", "text")),
+    )  # fmt: skip
+
+
+def aborts() -> SearchStrategy[Abort]:
+    """Aborts of every policy."""
+    return _asked(
+        Abort,
+        reason=st.none() | _words,
+        kill_tools=st.sampled_from(("killable", "all", "none")),
+        clear_queue=st.booleans(),
+        wait=st.booleans(),
+    )
+
+
+def stops() -> SearchStrategy[Stop]:
+    """The end that somebody wants."""
+    return _asked(Stop, reason=_words)
+
+
+def questions() -> SearchStrategy[Signal]:
+    """What people ask, also for what this version does not do."""
+    return st.one_of(
+        _asked(ReplyQuery),
+        _asked(ReplyQuery),
+        _asked(StatusQuery),
+        _asked(MessagesQuery),
+        _asked(Steer, text=_words),
+        _asked(Approve, approval_id=st.just("c1")),
+        _asked(Reject, approval_id=st.just("c1"), reason=st.none() | _words),
+        _asked(Respond, ref=st.just("q1"), response=_words),
+        _asked(Compact, reason=st.none() | _words),
+    )
+
+
+def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
+    """What comes of a request: its first chunk, deltas, the response, or a failure."""
+    chunks: SearchStrategy[Chunk] = st.one_of(
+        st.builds(TextDelta, _words), st.builds(ThinkingDelta, _words), st.builds(UsageUpdate, _usages())
+    )
+    return st.one_of(
+        _outcome(StreamStarted),
+        _outcome(ChunksArrived, chunks=_tuples(chunks, max_size=3)),
+        responses(names),
+        responses(names),
+        _outcome(StreamFailed, error=_errors),
+    )
+
+
+def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompleted]:
+    """Complete responses: nothing, text, thoughts and calls in any order, also cut by the output limit."""
+    blocks = st.one_of(
+        st.builds(Text, text=_words),
+        st.builds(Thinking, text=_words, provider=st.just("scripted")),
+        tool_calls(names),
+        tool_calls(names),
+    )
+    stop_reasons: SearchStrategy[StopReason] = st.sampled_from(("end", "tool_use", "max_tokens"))
+    return stop_reasons.flatmap(
+        lambda stop_reason: _outcome(
+            ResponseCompleted,
+            message=st.builds(
+                AssistantMessage,
+                content=_tuples(blocks, max_size=4),
+                model=st.just(MODEL),
+                stop_reason=st.just(stop_reason),
+            ),
+            usage=_usages(),
+            stop_reason=st.just(stop_reason),
+        )
+    )
+
+
+def tool_outcomes() -> SearchStrategy[Signal]:
+    """What comes of a call: progress, results, errors."""
+    finished = _outcome(ToolFinished, text=_words, is_error=st.booleans(), started_at_ms=st.just(0))
+    return st.one_of(_outcome(ToolProgressed, text=_words), finished, finished, finished)
+
+
+def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
+    """What comes of a teardown."""
+    return _outcome(TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
+
+
+def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
+    """What a supervisor says: crashes of the actor, crashes of a step; and the last word, unless `parked` is false."""
+    restarted = st.builds(Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
+    crashed = st.builds(
+        StepCrashed,
+        at_ms=st.just(0),
+        signal_kind=st.just("Prompt"),
+        error=st.just(ErrorInfo(code="internal", message="a bug")),
+        asked_by=st.sampled_from((None, SignalId("somebody"))),
+    )
+    last = st.builds(Parked, at_ms=st.just(0), reason=_words)
+    return st.one_of(restarted, crashed, last) if parked else st.one_of(restarted, crashed)
+
+
+def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
+    """Any signal, the ones that bring a session forward more often. Give it to `fit` before a session gets it."""
+    return st.one_of(
+        prompts(),
+        stream_outcomes(names),
+        stream_outcomes(names),
+        stream_outcomes(names),
+        tool_outcomes(),
+        tool_outcomes(),
+        teardown_outcomes(),
+        questions(),
+        aborts(),
+        st.one_of(notices(parked=False), stops(), notices()),
+    )
+
+
+def fit(signal: S, state: SessionState, number: int) -> S:
+    """Give a signal its time and its ids.
+
+    Args:
+        signal: From one of the strategies above.
+        state: What it is going to meet.
+        number: Which signal of the script it is; no two have the same.
+    """
+    changes: dict[str, object] = {"at_ms": 10 * number}
+    match signal:
+        case Asked():
+            changes["signal_id"] = SignalId(f"s{number}")
+        case Outcome():
+            changes["effect_id"] = _id_at(signal, state)
+        case Restarted():
+            changes["incarnation"] = state.data.incarnation + 1
+        case StepCrashed(asked_by=asked_by) if asked_by is not None:
+            changes["asked_by"] = SignalId(f"s{number}")
+        case _:
+            pass
+    if isinstance(signal, Prompt):
+        changes["ref"] = PromptRef(f"s{number}")
+    return msgspec.structs.replace(signal, **changes)
+
+
+@st.composite
+def scripts(
+    draw: st.DrawFn, start: SessionState, names: Sequence[str] = TOOL_NAMES, max_size: int = 40
+) -> tuple[Signal, ...]:
+    """Long lists of signals that fit one another, for a session that begins like this."""
+    state = start
+    script: list[Signal] = []
+    # The length is drawn first, because lists that are only bounded are short: five signals, as a rule.
+    lengths = st.integers(0, max_size)
+    for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
+        if isinstance(drawn, Outcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
+            continue  # late ones are drawn on purpose; more of them would keep sessions from getting anywhere
+        signal = fit(drawn, state, len(script) + 1)
+        script.append(signal)
+        try:
+            state, _ = machine.step(state, signal)
+        except InternalError:
+            break  # whoever runs the script will meet it again, and say so
+    return tuple(script)
+
+
+def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
+    ids = _open_ids(outcome, state)
+    if outcome.effect_id == "late" or not ids:
+        match outcome:
+            case ToolFinished() | ToolProgressed():
+                prefix = "t"
+            case TeardownFinished():
+                prefix = "d"
+            case _:
+                prefix = "r"
+        return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
+    return ids[int(outcome.effect_id) % len(ids)]
+
+
+def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
+    data = state.data
+    match outcome:
+        case ToolFinished() | ToolProgressed():
+            running = (call.effect_id for call in (*data.batch, *data.survivors) if call.stage == "running")
+            return [effect_id for effect_id in running if effect_id is not None]
+        case TeardownFinished():
+            return [data.teardown.effect_id] if data.teardown else []
+        case _:
+            return [data.stream.effect_id] if data.stream else []
+
+
+def _usages() -> SearchStrategy[TokenUsage]:
+    return st.builds(TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9))
+
+
+T = TypeVar("T")
+
+
+def _tuples(
+    elements: SearchStrategy[T], *, min_size: int = 0, max_size: int = 4
+) -> SearchStrategy[tuple[T, ...]]:
+    return st.lists(elements, min_size=min_size, max_size=max_size).map(tuple)
+
+
+def _asked(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]:
+    return st.builds(kind, at_ms=st.just(0), signal_id=st.just(SignalId("")), **fields)
+
+
+def _outcome(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]:
+    return st.builds(kind, at_ms=st.just(0), effect_id=st.sampled_from(_PLACES).map(EffectId), **fields)

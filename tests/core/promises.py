@@ -1,0 +1,474 @@
+"""What is promised about every step of a session, each promise once, as a function of one `Seen`.
+
+Most of them are laws of conservation: what was owed before, and what came in, is owed afterwards or was given out. So one
+step is enough to see a reply that is given twice, a prompt that is lost, or a tool that is forgotten, whenever it matters.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+from attrs import frozen
+
+from agentrail.core import machine
+from agentrail.core.effects import (
+    CancelStream,
+    Effect,
+    End,
+    KillTools,
+    Publish,
+    Refuse,
+    Reply,
+    RunTool,
+    StartStream,
+    Teardown,
+)
+from agentrail.core.legality import LEGALITY, Verdict
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    Abort,
+    Asked,
+    Outcome,
+    Parked,
+    Prompt,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    SignalId,
+    StepCrashed,
+    Stop,
+    ToolFinished,
+)
+from agentrail.core.state import CallState, Phase, SessionState
+from agentrail.events import (
+    EPHEMERAL,
+    TERMINAL,
+    AgentAbort,
+    AgentStart,
+    Event,
+    PromptDropped,
+    SessionEnd,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolKilled,
+)
+from agentrail.messages import AssistantMessage, CallId, ToolMessage, UserMessage
+from agentrail.otp.statem import Call
+
+
+@frozen
+class Seen:
+    """One step, from both sides."""
+
+    before: SessionState
+    signal: Signal
+    after: SessionState
+    effects: tuple[Effect, ...]
+
+    @property
+    def events(self) -> list[Event]:
+        """What was published."""
+        return [effect.event for effect in self.effects if isinstance(effect, Publish)]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The effects of one class, in order."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+
+# --- the state is as `core/state.py` says
+
+
+def state_is_as_written(seen: Seen) -> None:
+    """Each line of `SessionData` that names what binds its field."""
+    state, data, was = seen.after, seen.after.data, seen.before.data
+    assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS)
+    assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None
+    assert len(data.queue) <= data.config.max_prompt_queue
+    assert (data.cycle is None) == (state.phase is Phase.IDLE)
+    assert (data.stream is not None) == (state.phase in {Phase.RUNNING, Phase.STREAMING})
+    assert tuple(call.call for call in data.batch) == data.history.open
+    assert data.teardown is None or state.phase is Phase.IDLE
+    assert data.stopping is None or data.teardown is not None or state.ended
+    assert not data.stoppers or data.stopping is not None
+    assert data.last is not None or was.last is None
+    assert data.usage.input >= was.usage.input
+    assert data.usage.output >= was.usage.output
+    assert data.minted >= was.minted
+    assert data.dropped >= was.dropped
+    assert data.quarantined - was.quarantined == isinstance(seen.signal, StepCrashed) * (
+        not seen.before.ended
+    )
+    assert data.incarnation >= was.incarnation
+
+
+def calls_are_as_written(seen: Seen) -> None:
+    """Each line of `CallState`, of `batch` and of `survivors`, and how many may run."""
+    data = seen.after.data
+    for call in (*data.batch, *data.survivors):
+        assert (call.result is not None) == (call.stage == "done")
+        assert call.result is None or call.result.call_id == call.call.call_id
+        assert call.stage != "running" or call.effect_id is not None
+        assert call.stage != "waiting" or call.effect_id is None
+    assert not data.batch or any(call.stage != "done" for call in data.batch)
+    assert all(call.stage == "running" for call in data.survivors)
+    assert {call.call.call_id for call in data.survivors} <= set(_answered_calls(seen.after))
+    running = sum(call.stage == "running" for call in data.batch)
+    taken = running + len(data.survivors)
+    limit = data.config.max_parallel_tools
+    assert taken <= limit or running <= 1 or not seen.of(RunTool)
+    if any(call.stage == "waiting" for call in data.batch):
+        assert running >= 1
+        assert taken >= limit
+
+
+def cycle_is_as_written(seen: Seen) -> None:
+    """Each line of `Cycle` and `Stream`."""
+    data = seen.after.data
+    if data.cycle is not None:
+        assert 1 <= data.cycle.turn <= data.config.max_turns
+        mine = data.history.since(data.cycle.first_message)
+        assert [said.ref for said in mine if isinstance(said, UserMessage) and said.origin == "prompt"] == [
+            data.cycle.ref
+        ]
+        assert data.cycle.usage.total <= data.usage.total
+        if data.stream is not None:
+            assert data.stream.last_turn == (data.cycle.turn == data.config.max_turns)
+            assert seen.after.phase is Phase.STREAMING or not data.stream.text
+
+
+# --- the conversation
+
+
+def history_is_valid(seen: Seen) -> None:
+    """Every call has exactly one result, right behind it and in order; open ones stand at the end, while tools run."""
+    data = seen.after.data
+    expected: tuple[CallId, ...] = ()
+    ids: list[CallId] = []
+    for message in data.history.messages:
+        if isinstance(message, ToolMessage):
+            assert expected
+            assert tuple(result.call_id for result in message.results) == expected
+            assert all(result.text for result in message.results)
+            expected = ()
+        else:
+            assert not expected
+            assert message.content
+        if isinstance(message, AssistantMessage):
+            expected = tuple(call.call_id for call in message.calls)
+            assert not (expected and message.cut)
+            ids += expected
+    assert expected == tuple(call.call_id for call in data.history.open)
+    assert len(ids) == len(set(ids))
+    assert all(call_id in data.call_ids for call_id in ids)
+
+
+def history_only_grows(seen: Seen) -> None:
+    """What was said stays said."""
+    was = seen.before.data.history
+    now = seen.after.data.history.messages
+    assert len(now) >= len(was)
+    assert all(new is old for new, old in zip(now, was.messages, strict=False))
+
+
+def requests_are_of_a_closed_history(seen: Seen) -> None:
+    """A request goes out with the whole history, when all its calls are answered and nothing is torn down."""
+    for start in seen.of(StartStream):
+        messages = start.request.messages
+        history = seen.after.data.history
+        assert not history.open
+        assert tuple(messages[: len(history)]) == history.messages[:]
+        assert len(messages) - len(history) == (start.request.tool_choice == "none")
+        assert seen.after.data.teardown is None
+
+
+# --- events
+
+
+def cycles_have_one_terminal_event(seen: Seen) -> None:
+    """Exactly one of AgentEnd, AgentAbort, AgentError follows an AgentStart; an AgentAbort of nothing comes in idle."""
+    running = seen.before.data.cycle.ref if seen.before.data.cycle else None
+    idle = seen.before.phase is Phase.IDLE
+    for event in seen.events:
+        if isinstance(event, AgentStart):
+            assert running is None
+            running = event.ref
+        elif type(event) in TERMINAL:
+            assert running is not None or (idle and isinstance(event, AgentAbort))
+            running = None
+    assert running == (seen.after.data.cycle.ref if seen.after.data.cycle else None)
+    assert sum(type(event) in TERMINAL for event in seen.events) <= 1
+
+
+def tool_events_come_in_pairs(seen: Seen) -> None:
+    """Each call gives one ToolExecutionStart and later one ToolExecutionEnd; what is killed is killed in between."""
+    waiting = _unstarted(seen.before)
+    if isinstance(seen.signal, ResponseCompleted):
+        grown = seen.after.data.history.since(len(seen.before.data.history))
+        waiting |= {
+            call.call_id for said in grown if isinstance(said, AssistantMessage) for call in said.calls
+        }
+    open_pairs = _running_calls(seen.before)
+    for event in seen.events:
+        match event:
+            case ToolExecutionStart(call_id=call_id):
+                assert call_id in waiting
+                waiting.remove(call_id)
+                open_pairs.add(call_id)
+            case ToolExecutionEnd(call_id=call_id):
+                assert call_id in open_pairs
+                open_pairs.remove(call_id)
+            case ToolKilled(call_id=call_id):
+                assert call_id in open_pairs
+    assert waiting == _unstarted(seen.after)
+    assert open_pairs == _running_calls(seen.after)
+
+
+def event_numbers_are_dense(seen: Seen) -> None:
+    """Committed events count on by one; an ephemeral event has the number of the committed one before it."""
+    number = seen.before.data.seq
+    for event in seen.events:
+        number += type(event) not in EPHEMERAL
+        assert event.meta is not None
+        assert event.meta.seq == number
+        assert event.meta.ephemeral == (type(event) in EPHEMERAL)
+        assert event.meta.at_ms == seen.signal.at_ms
+    assert number == seen.after.data.seq
+
+
+# --- effects
+
+
+def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
+    """Each RunTool is of a call that waited, or came with this response, and that runs now under this very id."""
+    now = {call.effect_id: call for call in seen.after.data.batch}
+    waited = _unstarted(seen.before)
+    for run in seen.of(RunTool):
+        state = now[run.effect_id]
+        assert state.stage == "running"
+        assert state.call.call_id == run.call_id
+        assert (state.call.name, state.arguments) == (run.name, run.arguments)
+        assert run.call_id in waited or isinstance(seen.signal, ResponseCompleted)
+        assert seen.after.data.cycle is not None
+        assert run.turn == seen.after.data.cycle.turn < seen.after.data.config.max_turns
+
+
+def effect_ids_are_new(seen: Seen) -> None:
+    """No effect is asked for under an id that was given out before."""
+    numbers = [int(effect_id[1:]) for effect_id in _started(seen)]
+    assert numbers == list(range(seen.before.data.minted + 1, seen.after.data.minted + 1))
+
+
+def nothing_started_is_forgotten(seen: Seen) -> None:
+    """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
+    came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
+    stopped = {effect.effect_id for effect in seen.of(CancelStream)}
+    stopped |= {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
+    was, now = _open(seen.before), _open(seen.after)
+    assert stopped <= was
+    assert now <= was | set(_started(seen))
+    if isinstance(seen.signal, Restarted | Parked):
+        assert not (was & now) or seen.before.ended
+    else:
+        assert was - now <= came | stopped
+        assert now.isdisjoint(stopped)
+        assert now.isdisjoint(came) or not _ends_its_effect(seen)
+    for teardown in seen.of(Teardown):  # it waits for all that was stopped, and for nothing else
+        assert set(teardown.stopped) == stopped
+
+
+def late_outcomes_change_nothing(seen: Seen) -> None:
+    """An outcome of an effect that is not open moves the counter, and nothing else."""
+    if isinstance(seen.signal, Outcome) and not seen.before.ended:
+        if seen.signal.effect_id in _open(seen.before):
+            return
+        was = seen.before.data
+        assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
+        assert seen.after.phase is seen.before.phase
+        assert seen.effects == ()
+
+
+def refused_signals_change_nothing(seen: Seen) -> None:
+    """Who asks for what the table refuses hears so, and that is all."""
+    if LEGALITY[type(seen.signal)][seen.before.phase] is Verdict.REFUSE and not seen.before.ended:
+        assert seen.after == seen.before
+        assert [type(effect).__name__ for effect in seen.effects] == ["Refuse"]
+
+
+def an_abort_leaves_nothing_open(seen: Seen) -> None:
+    """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
+    if isinstance(seen.signal, Abort) and not seen.before.ended:
+        assert sum(isinstance(event, AgentAbort) for event in seen.events) == 1
+        assert not seen.after.data.batch
+        assert not seen.of(RunTool)
+        if seen.after.data.cycle is not None:
+            assert seen.after.data.cycle.ref in {prompt.ref for prompt in seen.before.data.queue}
+        else:
+            assert seen.after.phase is Phase.IDLE
+        if not seen.before.data.survivors and seen.signal.kill_tools == "all":
+            assert not seen.after.data.survivors
+
+
+# --- people
+
+
+def prompts_are_never_lost(seen: Seen) -> None:
+    """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped aloud."""
+    came = [prompt.ref for prompt in seen.before.data.queue]
+    if isinstance(seen.signal, Prompt) and _is_accepted(seen):
+        came.append(seen.signal.ref)
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
+    dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
+    waiting = [prompt.ref for prompt in seen.after.data.queue]
+    assert came in ([*begun, *dropped, *waiting], [*dropped, *begun, *waiting])
+    assert len(begun) <= 1
+    assert begun == [event.ref for event in seen.events if isinstance(event, AgentStart)]
+    if dropped:
+        assert isinstance(seen.signal, Stop | Parked) or (
+            isinstance(seen.signal, Abort) and seen.signal.clear_queue
+        )
+
+
+def callers_are_answered_once(seen: Seen) -> None:
+    """Who asks is answered once: now, or later by what the state holds; nobody is left when a session is quiet."""
+    owed = Counter(_owed(seen.before))
+    if isinstance(seen.signal, Asked) and not seen.before.ended:
+        owed[seen.signal.signal_id] += 1
+    if isinstance(seen.signal, StepCrashed) and seen.signal.asked_by and not seen.before.ended:
+        owed[seen.signal.asked_by] += 1
+    answered = Counter(effect.to for effect in seen.effects if isinstance(effect, Reply | Refuse))
+    assert owed - answered == Counter(_owed(seen.after))
+    assert not answered - owed
+    data = seen.after.data
+    if seen.after.ended or (seen.after.phase is Phase.IDLE and data.teardown is None):
+        assert not list(_owed(seen.after))
+
+
+# --- the function
+
+
+def the_same_again_gives_the_same(seen: Seen) -> None:
+    """Stepping the old state a second time gives the same, although newer states share its conversation by now."""
+    after, effects = machine.step(seen.before, seen.signal)
+    assert after == seen.after
+    assert list(map(comparable, effects)) == list(map(comparable, seen.effects))
+
+
+def the_end_is_the_end(seen: Seen) -> None:
+    """End is the last effect, behind SessionEnd; nothing is open then, and nothing happens any more."""
+    if seen.before.ended:
+        assert seen.after is seen.before
+        assert seen.effects == ()
+        return
+    ends = [position for position, effect in enumerate(seen.effects) if isinstance(effect, End)]
+    assert ends == ([len(seen.effects) - 1] if seen.after.ended else [])
+    assert [type(event) for event in seen.events].count(SessionEnd) == seen.after.ended
+    if seen.after.ended:
+        assert isinstance(seen.events[-1], SessionEnd)
+        assert not _open(seen.after)
+        assert not seen.after.engine.queue
+
+
+PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
+    state_is_as_written,
+    calls_are_as_written,
+    cycle_is_as_written,
+    history_is_valid,
+    history_only_grows,
+    requests_are_of_a_closed_history,
+    cycles_have_one_terminal_event,
+    tool_events_come_in_pairs,
+    event_numbers_are_dense,
+    tools_run_once_and_only_from_waiting,
+    effect_ids_are_new,
+    nothing_started_is_forgotten,
+    late_outcomes_change_nothing,
+    refused_signals_change_nothing,
+    an_abort_leaves_nothing_open,
+    prompts_are_never_lost,
+    callers_are_answered_once,
+    the_same_again_gives_the_same,
+    the_end_is_the_end,
+)
+
+
+# --- what a state holds
+
+
+def comparable(effect: Effect) -> object:
+    """An effect as something that equals another like it: exceptions do not, and envelopes are left out of events."""
+    match effect:
+        case Refuse(to=to, error=error):
+            return ("Refuse", to, type(error), str(error))
+        case Publish(event=event):
+            return ("Publish", event, event.meta)
+        case _:
+            return effect
+
+
+def _open(state: SessionState) -> set[EffectId]:
+    data = state.data
+    ids = {call.effect_id for call in _running(state) if call.effect_id is not None}
+    if data.stream is not None:
+        ids.add(data.stream.effect_id)
+    if data.teardown is not None:
+        ids.add(data.teardown.effect_id)
+    return ids
+
+
+def _started(seen: Seen) -> Iterator[EffectId]:
+    for effect in seen.effects:
+        match effect:
+            case StartStream(request=request):
+                yield request.attempt
+            case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id):
+                yield effect_id
+            case _:
+                pass
+
+
+def _ends_its_effect(seen: Seen) -> bool:
+    return type(seen.signal).__name__ in {
+        "ResponseCompleted",
+        "StreamFailed",
+        "ToolFinished",
+        "TeardownFinished",
+    } and (isinstance(seen.signal, ToolFinished) or seen.after.data.dropped == seen.before.data.dropped)
+
+
+def _owed(state: SessionState) -> Iterator[SignalId]:
+    """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
+    data = state.data
+    askers = [prompt.asker for prompt in data.queue]
+    askers += [data.cycle.asker] if data.cycle else []
+    askers += data.teardown.waiting if data.teardown else []
+    yield from (asker for asker in (*askers, *data.stoppers) if asker is not None)
+    for event in (*state.engine.postponed, *state.engine.queue):
+        if isinstance(event, Call):
+            yield SignalId(str(event.to))
+
+
+def _is_accepted(seen: Seen) -> bool:
+    return not seen.before.ended and not any(
+        isinstance(effect, Refuse) and effect.to == seen.signal.signal_id  # type: ignore[union-attr]
+        for effect in seen.effects
+    )
+
+
+def _running(state: SessionState) -> Iterator[CallState]:
+    return (call for call in (*state.data.batch, *state.data.survivors) if call.stage == "running")
+
+
+def _running_calls(state: SessionState) -> set[CallId]:
+    return {call.call.call_id for call in _running(state)}
+
+
+def _unstarted(state: SessionState) -> set[CallId]:
+    return {call.call.call_id for call in state.data.batch if call.stage == "waiting"}
+
+
+def _answered_calls(state: SessionState) -> Iterator[CallId]:
+    for message in state.data.history.messages:
+        if isinstance(message, ToolMessage):
+            yield from (result.call_id for result in message.results)

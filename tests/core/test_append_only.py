@@ -1,0 +1,88 @@
+"""Values that grow at their end: every version stays what it was, whoever grows from it."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.append_only import GrowingSet, Log
+
+# A tree of versions: each number picks the version that the next item is added to.
+branches = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=30)
+
+
+@given(branches=branches)
+def test_every_version_of_a_log_stays_what_it_was(branches):
+    """Whatever version one adds to, it and all others hold what a plain tuple in its place would hold."""
+    versions: list[tuple[Log[int], tuple[int, ...]]] = [(Log(), ())]
+    for place, item in branches:
+        log, model = versions[place % len(versions)]
+        versions.append((log.appended(item), (*model, item)))
+    for log, model in versions:
+        assert tuple(log) == log[:] == model
+        assert len(log) == len(model)
+        assert log == Log(model)
+
+
+@given(branches=branches)
+def test_every_version_of_a_set_stays_what_it_was(branches):
+    """As for logs: each version holds what a plain set in its place would hold."""
+    versions: list[tuple[GrowingSet[int], frozenset[int]]] = [(GrowingSet(), frozenset())]
+    for place, item in branches:
+        grown, model = versions[place % len(versions)]
+        versions.append((grown.added(item), model | {item}))
+    for grown, model in versions:
+        assert {item for item in range(6) if item in grown} == model
+        assert len(grown) == len(model)
+
+
+def test_the_newest_version_shares_its_items():
+    """Adding to the newest version copies nothing, so it takes the same time however long the log is."""
+    log = Log([object()])
+    longer = log.appended(object())
+    assert longer._items is log._items  # noqa: SLF001 - sharing is what is promised, and cannot be seen from outside
+    assert log.appended(object())._items is not log._items  # noqa: SLF001 - a fork copies
+
+
+def test_the_empty_log_is_never_written_through():
+    """An empty log may be the default of a field that many share."""
+    empty: Log[int] = Log()
+    assert empty.appended(1)[:] == (1,)
+    assert empty.appended(2)[:] == (2,)
+    assert len(empty) == 0
+
+
+def test_an_iteration_sees_its_own_version():
+    """Who reads a version while a newer one grows reads to its end, and no further."""
+    log = Log([1, 2])
+    reading = iter(log)
+    assert next(reading) == 1
+    log.appended(3)
+    assert list(reading) == [2]
+
+
+def test_log_is_a_sequence():
+    """Indexes count from both ends, and one outside says how long the log is."""
+    log = Log("abc")
+    log.appended("d")
+    assert (log[0], log[-1], log[1:], log[::-1]) == ("a", "c", ("b", "c"), ("c", "b", "a"))
+    assert "d" not in log
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"index {index} is outside of a log of 3"):
+            log[index]
+
+
+def test_equal_values_have_equal_hashes():
+    """Logs and sets may be parts of a state that is compared and kept in a set."""
+    assert hash(Log([1])) == hash(Log([2])) or Log([1]) != Log([2])
+    assert hash(Log("ab")) == hash(Log("a").appended("b"))
+    assert Log([1]) != [1]
+    one, other = GrowingSet().added("a").added("b"), GrowingSet().added("a").added("b")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != GrowingSet().added("b").added("a")
+    assert one != {"a", "b"}
+    assert one.added("a") is one
+
+
+def test_repr_shows_the_items():
+    """A log in an assert can be read."""
+    assert repr(Log([1, 2])) == "Log([1, 2])"

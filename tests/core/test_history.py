@@ -1,0 +1,111 @@
+"""The history cannot hold what a provider would refuse (promise 2)."""
+
+import pytest
+
+from agentrail.core.history import History
+from agentrail.errors import HistoryError
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+
+HELLO = UserMessage(content=(Text(text="Hello"),))
+
+
+def says(*content) -> AssistantMessage:
+    """A response."""
+    return AssistantMessage(content=content, model="m")
+
+
+def call(call_id: str) -> ToolCall:
+    """A call of a tool."""
+    return ToolCall(call_id=CallId(call_id), name="read", arguments={})
+
+
+def result(call_id: str) -> ToolResult:
+    """Its result."""
+    return ToolResult(call_id=CallId(call_id), name="read", text="a")
+
+
+@pytest.fixture
+def asked() -> History:
+    """Two calls are open."""
+    return History().with_user(HELLO).with_response(says(Text(text="Hm."), call("c1"), call("c2")))
+
+
+def test_calls_are_open_until_they_are_answered(asked):
+    """A response with calls opens the history, its results close it, and they stand in one message."""
+    assert [each.call_id for each in asked.open] == ["c1", "c2"]
+    answered = asked.answered([result("c1"), result("c2")])
+    assert answered.open == ()
+    assert answered.messages[-1] == ToolMessage(results=(result("c1"), result("c2")))
+    assert len(answered) == 3
+
+
+@pytest.mark.parametrize("ids", [(), ("c1",), ("c2", "c1"), ("c1", "c2", "c3"), ("c1", "c1")])
+def test_only_one_result_for_each_call_in_order_is_taken(asked, ids):
+    """Too few, too many, another order, the same one twice: each is refused with what was expected and what came."""
+    with pytest.raises(HistoryError, match=r"one result for each of \['c1', 'c2'\], in this order, got"):
+        asked.answered([result(call_id) for call_id in ids])
+
+
+def test_results_for_nobody_are_refused():
+    """Where no call is open there is nothing to answer, not even with nothing."""
+    with pytest.raises(HistoryError):
+        History().answered([])
+    with pytest.raises(HistoryError):
+        History().answered([result("c1")])
+
+
+def test_nothing_is_added_while_calls_are_open(asked):
+    """Neither user nor model speaks before the calls are answered; the message names them."""
+    with pytest.raises(HistoryError, match=r"a user message cannot be added while .* \['c1', 'c2'\]"):
+        asked.with_user(HELLO)
+    with pytest.raises(HistoryError, match=r"a response cannot be added while calls are unanswered"):
+        asked.with_response(says(Text(text="Hi.")))
+
+
+def test_messages_are_not_empty():
+    """A provider takes no message without a block."""
+    with pytest.raises(HistoryError, match="a user message needs at least one block"):
+        History().with_user(UserMessage(content=()))
+    with pytest.raises(HistoryError, match="a response needs at least one block"):
+        History().with_response(says())
+
+
+def test_two_calls_of_one_response_have_two_ids():
+    """Results could not be told apart otherwise."""
+    with pytest.raises(HistoryError, match="two calls of one response share an id"):
+        History().with_response(says(call("c1"), call("c1")))
+
+
+def test_a_refused_change_leaves_the_history_as_it_was(asked):
+    """After an error one goes on with what one had."""
+    with pytest.raises(HistoryError):
+        asked.answered([result("c2")])
+    assert asked.answered([result("c1"), result("c2")]).open == ()
+
+
+def test_text_since_joins_what_was_said_aloud():
+    """Thoughts, calls and users are left out, and so is what was said before."""
+    history = History().with_response(says(Text(text="before"))).with_user(HELLO)
+    history = history.with_response(says(Thinking(text="hm", provider="p"), Text(text="a"), call("c1")))
+    history = history.answered([result("c1")]).with_response(says(Text(text="b")))
+    assert history.text_since(1) == "ab"
+    assert len(history.since(1)) == 4
+
+
+def test_histories_are_values(asked):
+    """Equal messages make equal histories; a repr shows how much there is, and no conversation."""
+    again = History().with_user(HELLO).with_response(asked.messages[1])
+    assert again == asked
+    assert hash(again) == hash(asked)
+    assert asked != History()
+    assert asked != asked.messages
+    assert repr(asked) == "<History of 2 messages, 2 calls open>"

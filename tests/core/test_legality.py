@@ -1,0 +1,87 @@
+"""What is legal is decided for every pair of signal and phase, and the cells that people would argue about are these."""
+
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from agentrail.core.legality import LEGALITY, Verdict, is_awaited, verdict
+from agentrail.core.request import EffectId
+from agentrail.core.signals import Abort, Asked, Outcome, Prompt, ReplyQuery, Signal, SignalId, StreamStarted
+from agentrail.core.state import Phase, Stream
+from tests.core.worlds import new_session, small_world
+
+PAIRS = tuple(product(get_args(Signal), Phase))
+
+
+@pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
+def test_every_signal_is_decided_in_every_phase(signal, phase):
+    """A new signal or phase fails here until somebody has decided its cells."""
+    assert isinstance(LEGALITY[signal][phase], Verdict)
+
+
+def test_nothing_else_is_in_the_table():
+    """The table speaks of the signals of the union and of the phases, and of nothing else."""
+    assert set(LEGALITY) == set(get_args(Signal))
+    assert all(tuple(row) == tuple(Phase) for row in LEGALITY.values())
+
+
+def test_the_table_cannot_be_edited():
+    """Nobody changes a cell at run time."""
+    with pytest.raises(TypeError):
+        LEGALITY[Prompt] = {}
+    with pytest.raises(TypeError):
+        LEGALITY[Prompt][Phase.IDLE] = Verdict.DROP
+
+
+@pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
+def test_who_asks_is_never_dropped(signal, phase):
+    """A caller is answered, sooner or later: only outcomes and notices are dropped, only calls refused or postponed."""
+    cell = LEGALITY[signal][phase]
+    if issubclass(signal, Asked):
+        assert cell is not Verdict.DROP
+    else:
+        assert cell in {Verdict.TAKE, Verdict.DROP}
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_abort_is_taken_in_every_phase(phase):
+    """An abort works in every phase and in every waiting state (AT-030)."""
+    assert LEGALITY[Abort][phase] is Verdict.TAKE
+
+
+def test_a_reply_is_waited_for_while_a_cycle_runs():
+    """`collect_reply` waits for the cycle that runs, and is answered at once in idle (3.3)."""
+    assert [LEGALITY[ReplyQuery][phase].value for phase in Phase] == [
+        "take",
+        "postpone",
+        "postpone",
+        "postpone",
+    ]
+
+
+def test_the_id_narrows_the_cell():
+    """An outcome of another request is dropped where one of this request is taken."""
+    data = new_session().data
+    running = type(data)(config=data.config, tools=data.tools, stream=Stream(effect_id=EffectId("r1")))
+    mine, other = (StreamStarted(at_ms=0, effect_id=EffectId(name)) for name in ("r1", "r2"))
+    assert verdict(Phase.RUNNING, running, mine) is Verdict.TAKE
+    assert verdict(Phase.RUNNING, running, other) is Verdict.DROP
+    assert verdict(Phase.IDLE, running, mine) is Verdict.DROP
+    assert (
+        verdict(Phase.IDLE, data, Prompt(at_ms=0, signal_id=SignalId("s"), ref="p", content=()))
+        is Verdict.TAKE
+    )
+
+
+def test_the_small_world_meets_every_cell():
+    """Each cell of the table is read somewhere in the small world, so each promise was held there."""
+    met = {(type(seen.signal), seen.before.phase) for seen in small_world() if not seen.before.ended}
+    assert met == set(PAIRS)
+
+
+def test_only_awaited_outcomes_are_taken():
+    """In all of the small world no outcome is taken of which the state does not say that it is awaited."""
+    for seen in small_world():
+        if isinstance(seen.signal, Outcome) and seen.after.data.dropped == seen.before.data.dropped:
+            assert is_awaited(seen.before.data, seen.signal) or seen.before.ended

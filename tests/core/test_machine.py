@@ -1,0 +1,184 @@
+"""What is promised about a step holds in all of a small world; the large one is in property_tests/core."""
+
+from itertools import count
+from types import MappingProxyType
+
+import pytest
+
+from agentrail.core import legality, machine
+from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
+from agentrail.core.legality import Verdict
+from agentrail.core.signals import (
+    Approve,
+    Compact,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    SignalId,
+    Started,
+    StatusQuery,
+    Steer,
+    Stop,
+    StreamStarted,
+    ToolFinished,
+)
+from agentrail.core.state import Phase
+from agentrail.core.toolbox import read_call
+from agentrail.errors import InternalError, MailboxFull
+from agentrail.events import AgentStart, SessionStart
+from agentrail.messages import PromptRef, Text
+from tests.core.promises import PROMISES, comparable
+from tests.core.worlds import completed, everything, new_session, run, shape, small_world, walk
+
+
+def prompt(name: str, *texts: str, at_ms: int = 1) -> Prompt:
+    """A prompt that wants a receipt."""
+    content = tuple(Text(text=text) for text in texts)
+    return Prompt(at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=content)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promise_holds_in_all_of_a_small_world(promise):
+    """Complete: no sequence of signals reaches a small state, or a step from one, in which it does not hold."""
+    for seen in small_world():
+        promise(seen)
+
+
+def test_the_small_world_is_not_tiny():
+    """It has every phase, a session that ended, and states in which tools run, wait and survive at once."""
+    shapes = {shape(seen.before) for seen in small_world()}
+    assert len(shapes) > 500
+    assert {seen.before.phase for seen in small_world()} == set(Phase)
+    assert any(seen.before.ended for seen in small_world())
+    assert any(seen.before.data.survivors and seen.before.data.batch for seen in small_world())
+
+
+def test_a_new_session_is_idle_and_says_what_it_has():
+    """The first signal of a life publishes SessionStart with the model and the tools, under number 1."""
+    state, effects = machine.step(new_session(), Started(at_ms=7))
+    assert state.phase is Phase.IDLE
+    assert state.data.started_at_ms == 7
+    expected = SessionStart(model="scripted:model", tools=("deploy", "read", "watch"))
+    assert effects == (Publish(expected),)
+    assert expected != SessionStart(model="scripted:model", tools=())
+    assert effects[0].event.meta.seq == 1
+
+
+def test_nothing_happens_on_a_session_that_has_ended():
+    """A step on an ended session returns it as it is, without an effect."""
+    ended = run([Stop(at_ms=1, signal_id=SignalId("s1"))])
+    assert ended.ended
+    for signal in (prompt("p1", "Hello"), Started(at_ms=2), StatusQuery(at_ms=2, signal_id=SignalId("q1"))):
+        assert machine.step(ended, signal) == (ended, ())
+
+
+def test_a_bug_leaves_the_state_as_good_as_before():
+    """A signal that crashes the core raises InternalError with the cause, and the session goes on from where it was."""
+    before = run([prompt("p1", "Hello"), completed("r1", Text(text="Hi."))])
+    with pytest.raises(InternalError, match="HistoryError: a user message needs at least one block"):
+        machine.step(before, prompt("p2"))
+    after, effects = machine.step(before, prompt("p3", "Hello?"))
+    assert after.phase is Phase.RUNNING
+    assert AgentStart(ref=PromptRef("p3")) in [e.event for e in effects if isinstance(e, Publish)]
+
+
+def test_one_who_asks_too_late_for_a_reply_is_refused():
+    """As many callers may wait for the end of a cycle as the engine postpones; one more is told MailboxFull."""
+    state = run([prompt("p1", "Hello")])
+    limit = state.engine.limits.postponed
+    state = run((ReplyQuery(at_ms=2, signal_id=SignalId(f"q{n}")) for n in range(limit)), state)
+    for name in ("one more", "and another"):
+        full, effects = machine.step(state, ReplyQuery(at_ms=3, signal_id=SignalId(name)))
+        (refusal,) = effects
+        assert isinstance(refusal, Refuse)
+        assert refusal.to == name
+        assert isinstance(refusal.error, MailboxFull)
+        state = full
+    _, effects = machine.step(state, completed("r1", Text(text="Hi.")))
+    assert sum(isinstance(effect, Reply) for effect in effects) == limit
+
+
+@pytest.mark.parametrize("kind", [Steer, Approve, Reject, Respond, Compact])
+def test_a_table_that_takes_too_much_is_a_bug_that_is_noticed(kind, monkeypatch):
+    """When the table lets through what the machine cannot do, the step raises, and the state is as good as before."""
+    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.TAKE))
+    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, kind: cells})
+    (signal,) = (each for each in everything(new_session(), count()) if isinstance(each, kind))
+    with pytest.raises(InternalError, match="the table refuses"):
+        machine.step(new_session(), signal)
+
+
+def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
+    """What the engine throws away must have had a caller who hears of it; anything else is no effect of a session."""
+    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
+    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Started: cells})
+    state = run(Started(at_ms=1) for _ in range(new_session().engine.limits.postponed))
+    with pytest.raises(InternalError, match="which sessions do not carry out"):
+        machine.step(state, Started(at_ms=1))
+
+
+def test_old_states_still_work_after_newer_ones():
+    """Every state of a long life is what it was when it was made, and steps from it lead where they led (fork)."""
+    script = [
+        prompt("p1", "one"),
+        prompt("p2", "two"),
+        StreamStarted(at_ms=2, effect_id="r1"),
+        completed("r1", Text(text="Looking."), read_call("c1", "read", "{}"), read_call("c1", "watch", "{}")),
+        ToolFinished(at_ms=3, effect_id="t2", text="a", started_at_ms=2),
+        ToolFinished(at_ms=3, effect_id="t3", text="b", started_at_ms=2),
+        completed("r4", Text(text="Done.")),
+        completed("r5", Text(text="Two."), read_call("c1", "read", "{}")),
+    ]
+    steps = list(walk(script))
+    written = [repr((tuple(seen.before.data.history.messages), seen.before)) for seen in steps]
+    for seen in (*reversed(steps), *steps):
+        after, effects = machine.step(seen.before, seen.signal)
+        assert after == seen.after
+        assert list(map(comparable, effects)) == list(map(comparable, seen.effects))
+    assert [repr((tuple(seen.before.data.history.messages), seen.before)) for seen in steps] == written
+
+
+def test_two_forks_of_one_state_do_not_see_each_other():
+    """Two prompts to the same old state give two conversations that share what was said before, and nothing else."""
+    shared = run([prompt("p1", "one"), completed("r1", Text(text="1"))])
+    left = run([prompt("p2", "left"), completed("r2", Text(text="L"))], shared)
+    right = run([prompt("p2", "right"), completed("r2", Text(text="R"))], shared)
+    assert [str(m.content[0].text) for m in left.data.history.messages] == ["one", "1", "left", "L"]
+    assert [str(m.content[0].text) for m in right.data.history.messages] == ["one", "1", "right", "R"]
+    assert len(shared.data.history) == 2
+
+
+def test_two_sessions_share_nothing():
+    """The defaults of a state are shared by all sessions of a process; one session never writes into them."""
+    run([prompt("p1", "one"), completed("r1", read_call("c1", "read", "{}"))])
+    fresh = new_session()
+    assert len(fresh.data.history) == 0
+    assert "c1" not in fresh.data.call_ids
+    assert fresh == new_session()
+
+
+def test_events_carry_the_time_of_the_signal_behind_them():
+    """A cycle that starts by itself starts when the one before ended, not when somebody had asked for its reply."""
+    script = [prompt("p1", "one"), prompt("p2", "two"), ReplyQuery(at_ms=20, signal_id=SignalId("q1"))]
+    *_, seen = walk([*script, completed("r1", Text(text="1"), at_ms=900)])
+    assert [type(event).__name__ for event in seen.events][-2:] == ["AgentStart", "RequestStart"]
+    assert {event.meta.at_ms for event in seen.events} == {900}
+
+
+def test_attempts_at_two_calls_with_equal_arguments_are_two_operations():
+    """The idempotency key tells a second call from a retry of the first, and a replay makes the same keys."""
+    script = [prompt("p1", "go"), completed("r1", *(read_call(f"c{n}", "read", "{}") for n in (1, 2)))]
+    first, second = [
+        [effect for effect in list(walk(script))[-1].effects if isinstance(effect, RunTool)] for _ in range(2)
+    ]
+    assert first == second
+    assert first[0].arguments_hash == first[1].arguments_hash
+    assert first[0].operation_id != first[1].operation_id
+
+
+def test_a_request_shares_the_history():
+    """A request carries the conversation as it is: not a copy of it, so a long one costs no more than a short one."""
+    state, effects = machine.step(new_session(), prompt("p1", "Hello"))
+    (start,) = [effect for effect in effects if isinstance(effect, StartStream)]
+    assert start.request.messages is state.data.history.messages

@@ -1,0 +1,57 @@
+"""Every scenario comes out as it is written, and together they show all that a session can say."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from agentrail.core.effects import Effect
+from agentrail.core.legality import LEGALITY, Verdict
+from agentrail.core.signals import Signal
+from agentrail.core.state import Phase
+from agentrail.events import Event
+from agentrail.testing.scenario import read_scenario, run_scenario
+
+FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_scenario(file):
+    """The sentence at the head of the file (STYLE, "Scenarios are text")."""
+    run_scenario(file)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_scenario_begins_with_the_sentence_that_it_proves(file):
+    """The first line names the file and says what it proves."""
+    first = file.read_text().splitlines()[0]
+    assert re.fullmatch(rf"# tests/scenarios/{file.stem}\.txt: .{{20,}}\.", first)
+
+
+def test_every_event_is_in_a_scenario():
+    """Each event of the table is produced by at least one scenario (4.6)."""
+    published = {word for file in FILES for word in re.findall(r"Publish (\w+)", file.read_text())}
+    assert published == {event.__name__ for event in get_args(Event)}
+
+
+def test_every_effect_is_in_a_scenario():
+    """Whatever a session can ask of the shell is asked for in some scenario."""
+    text = "\n".join(file.read_text() for file in FILES)
+    assert [kind.__name__ for kind in get_args(Effect) if f" {kind.__name__} " not in text] == []
+
+
+def test_every_signal_that_can_be_taken_is_in_a_scenario():
+    """Whatever a session can hear is heard in some scenario, and what is refused is refused in one."""
+    heard = {type(line.signal) for file in FILES for line in read_scenario(file.read_text()).inputs}
+    assert heard == set(get_args(Signal))
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_abort_and_stop_are_shown_in_every_phase(phase):
+    """The two signals that break a cycle off have a scenario for each phase that they may meet."""
+    for kind in ("Abort", "Stop"):
+        assert LEGALITY[next(s for s in get_args(Signal) if s.__name__ == kind)][phase] is Verdict.TAKE
+        met = "\n".join(file.read_text() for file in FILES)
+        before = rf" {{11}}{phase.name}\b[^@]*\n@\d+ +{kind} "
+        assert re.search(before, met) or phase is Phase.IDLE

@@ -1,0 +1,223 @@
+"""The two worlds in which promises are held: all of a small one, and long walks through a large one."""
+
+import functools
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+from agentrail.core import machine
+from agentrail.core.request import EffectId, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.signals import (
+    Abort,
+    Approve,
+    ChunksArrived,
+    Compact,
+    MessagesQuery,
+    Parked,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    SignalId,
+    Started,
+    StatusQuery,
+    Steer,
+    StepCrashed,
+    Stop,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt
+from agentrail.messages import AssistantMessage, JsonObject, PromptRef, SessionId, Text, TokenUsage
+from tests.core.promises import Seen
+
+PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = Toolbox(
+    [
+        ToolSpec(name="read", description="Killable.", parameters=PATH),
+        ToolSpec(name="watch", description="Never killed by default.", parameters=PATH, killable=False),
+        ToolSpec(name="deploy", description="Immune by option.", parameters=PATH),
+    ]
+)
+
+
+def config(**options) -> SessionConfig:
+    """A session with small limits, so that they are met."""
+    session_id = SessionId("s")
+    small: dict[str, Any] = {
+        "max_turns": 3,
+        "max_prompt_queue": 2,
+        "max_parallel_tools": 2,
+        "immune_tools": frozenset({"deploy"}),
+    }
+    return SessionConfig(
+        session_id=session_id, path=(session_id,), model="scripted:model", **(small | options)
+    )
+
+
+def new_session(tools: Toolbox = TOOLS, **options) -> SessionState:
+    """A session before its first signal."""
+    return machine.new_session(config(**options), tools)
+
+
+def walk(script: Iterable[Signal], state: SessionState | None = None) -> Iterator[Seen]:
+    """Feed a session, and show every step."""
+    state = new_session() if state is None else state
+    for signal in script:
+        before, (state, effects) = state, machine.step(state, signal)
+        yield Seen(before, signal, state, effects)
+
+
+def run(script: Iterable[Signal], state: SessionState | None = None) -> SessionState:
+    """Feed a session, and return where that led."""
+    state = new_session() if state is None else state
+    for signal in script:
+        state, _ = machine.step(state, signal)
+    return state
+
+
+# --- the small world: one prompt may wait, a cycle has two turns, a batch two calls that run one after the other
+
+SMALL: dict[str, Any] = {"max_turns": 2, "max_prompt_queue": 1, "max_parallel_tools": 1}
+
+
+@functools.cache
+def small_world() -> tuple[Seen, ...]:
+    """Every step from every state that can be reached with little waiting; states that differ in names only are one."""
+    start = new_session(**SMALL)
+    numbers = count(1)
+    todo, known, steps = [start], {shape(start)}, []
+    while todo:
+        before = todo.pop()
+        for signal in everything(before, numbers):
+            after, effects = machine.step(before, signal)
+            steps.append(Seen(before, signal, after, effects))
+            if is_small(after) and shape(after) not in known:
+                known.add(shape(after))
+                todo.append(after)
+    return tuple(steps)
+
+
+def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
+    """Every kind of signal, for every effect that is open in this state, and for one that is not."""
+    yield from _calls(numbers)
+    stream = state.data.stream.effect_id if state.data.stream else EffectId("r0")
+    for effect_id in {stream, EffectId("r0")}:
+        yield from _stream_outcomes(effect_id)
+    running = [call.effect_id for call in (*state.data.batch, *state.data.survivors) if call.effect_id]
+    for effect_id in (*running, EffectId("t0")):
+        yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
+        yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
+    teardown = state.data.teardown.effect_id if state.data.teardown else EffectId("d0")
+    for effect_id in {teardown, EffectId("d0")}:
+        yield TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
+    error = ErrorInfo(code="internal", message="a bug")
+    yield Started(at_ms=1)
+    yield Restarted(at_ms=1, reason="crash", incarnation=2)
+    yield Parked(at_ms=1, reason="crash")
+    yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
+    yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=SignalId(f"s{next(numbers)}"))
+
+
+def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
+    def by() -> dict[str, Any]:
+        return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
+
+    for reply in ("receipt", "text"):
+        yield Prompt(**by(), ref=PromptRef(f"p{next(numbers)}"), content=(Text(text="go"),), reply=reply)
+    for kill_tools in ("killable", "all", "none"):
+        yield Abort(**by(), kill_tools=kill_tools)
+    yield Abort(**by(), reason="why", clear_queue=True, wait=False)
+    yield Stop(**by())
+    yield from (kind(**by()) for kind in (ReplyQuery, StatusQuery, MessagesQuery))
+    yield Steer(**by(), text="left")
+    yield from (kind(**by(), approval_id="c1") for kind in (Approve, Reject))
+    yield Respond(**by(), ref="q1", response="yes")
+    yield Compact(**by())
+
+
+def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
+    yield StreamStarted(at_ms=1, effect_id=effect_id)
+    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
+    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ThinkingDelta("hm")))
+    yield StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
+    for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy")):
+        calls = tuple(read_call(f"c{position}", name, "{}") for position, name in enumerate(names))
+        yield completed(effect_id, Text(text="a"), *calls)
+    yield completed(effect_id)
+
+
+def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> ResponseCompleted:
+    """A response with these blocks."""
+    message = AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
+    usage = TokenUsage(input=1, output=1)
+    return ResponseCompleted(
+        at_ms=at_ms, effect_id=EffectId(effect_id), message=message, usage=usage, stop_reason=stop_reason
+    )
+
+
+def is_small(state: SessionState) -> bool:
+    """Whether the small world goes on from here."""
+    data = state.data
+    waiting = len(data.teardown.waiting) if data.teardown else 0
+    return max(len(state.engine.postponed), waiting, len(data.stoppers), len(data.survivors)) <= 1
+
+
+def shape(state: SessionState) -> object:
+    """A state without names, counters and texts: two of one shape behave alike."""
+    data = state.data
+    return (
+        state.phase,
+        state.ended,
+        len(state.engine.postponed),
+        tuple(prompt.asker is None for prompt in data.queue),
+        data.cycle and (data.cycle.turn, data.cycle.asker is None),
+        data.stream and (bool(data.stream.text), data.stream.thinking),
+        tuple((call.call.name, call.stage) for call in data.batch),
+        tuple(call.call.name for call in data.survivors),
+        bool(data.notes),
+        data.teardown and len(data.teardown.waiting),
+        data.stopping is None,
+        len(data.stoppers),
+        data.last and data.last.outcome if state.phase.name == "IDLE" else None,
+    )
+
+
+# --- the world answers
+
+LATER_MS = 1_000_000  # behind all that a script does
+MANY = 200
+
+
+def answer(state: SessionState) -> Signal | None:
+    """The outcome of one effect that is open, a good one; None when nothing is."""
+    data = state.data
+    running = [call.effect_id for call in (*data.batch, *data.survivors) if call.stage == "running"]
+    if data.teardown is not None:
+        return TeardownFinished(at_ms=LATER_MS, effect_id=data.teardown.effect_id, receipt=AbortReceipt())
+    if data.stream is not None:
+        return completed(data.stream.effect_id, Text(text="all right"), at_ms=LATER_MS)
+    if running:
+        return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
+    return None
+
+
+def come_to_rest(state: SessionState) -> Iterator[Seen]:
+    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt."""
+    for _ in range(MANY):
+        signal = answer(state)
+        if signal is None:
+            return
+        before, (state, effects) = state, machine.step(state, signal)
+        yield Seen(before, signal, state, effects)
+    message = f"after {MANY} answers the session still has something open: {answer(state)}"
+    raise AssertionError(message)

@@ -1,0 +1,291 @@
+"""The promise: after an abort nothing is left. It is published at once, the receipt is true, and the next prompt works."""
+
+import threading
+
+import pytest
+import trio
+
+from agentrail.abc import Ok
+from agentrail.events import AbortSettled, AgentAbort, AgentEnd, AgentError, ToolExecutionEnd, ToolKilled
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.testing.cancelling import cancel_everywhere
+from agentrail.testing.expectations import check_history
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
+from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, saying, until, wants
+
+
+async def start_hanging(supervisor, *tools, then="next", **options):
+    """Start a session in whose first cycle all these tools have begun and will not return."""
+    script = ScriptedModel([wants(*(tool.name for tool in tools)), says(then)])
+    session = await supervisor.start_session(model=script, tools=tools, **options)
+    await session.prompt("Hi")
+    for tool in tools:
+        await tool.started.wait()
+    return session
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 8])
+async def test_hung_tools_are_stopped(parallel):
+    """Each call has its result in the history, the receipt counts each, and no task is left."""
+    tools = [HangingTool(name=f"hang{number}") for number in range(parallel)]
+    async with open_bare() as supervisor, no_orphans():
+        session = await start_hanging(supervisor, *tools)
+        receipt = await session.abort("enough")
+        assert (receipt.settled, receipt.tasks_ended, receipt.stuck, receipt.survivors) == (
+            True,
+            parallel,
+            (),
+            (),
+        )
+        assert [tool.stopped for tool in tools] == [1] * parallel
+        messages = await session.messages()
+        check_history(messages)
+        assert [result.text for result in messages[2].results] == ["[Stopped: enough]"] * parallel
+        assert await session.ask("Go on") == "next"
+        await session.stop()
+
+
+@on_virtual_time
+async def test_the_abort_is_published_before_anything_is_waited_for():
+    """`AgentAbort` and every result come in the step of the abort, while a tool will not stop for a minute."""
+    async with open_bare() as supervisor:
+        session = await start_hanging(supervisor, StubbornTool(), HangingTool())
+        async with session.subscribe() as events:
+            begun_at = trio.current_time()
+            await session.abort("enough", wait=False)
+            seen = await until(events, AgentAbort)
+            assert trio.current_time() == begun_at
+            assert kinds(seen) == [
+                "ToolKilled",
+                "ToolExecutionEnd",
+                "ToolKilled",
+                "ToolExecutionEnd",
+                "AgentAbort",
+            ]
+            assert len({event.meta.at_ms for event in seen}) == 1
+            assert (await session.status()).phase == "idle"
+            await until(events, AbortSettled)
+
+
+@on_virtual_time
+async def test_a_tool_that_will_not_stop_is_in_the_receipt():
+    """After five seconds it is `stuck`, by name; the session goes on, and what the tool says at last is dropped."""
+    async with open_bare() as supervisor, no_orphans():
+        stubborn, hang = StubbornTool(deaf_seconds=60), HangingTool()
+        session = await start_hanging(supervisor, stubborn, hang)
+        begun_at = trio.current_time()
+        receipt = await session.abort()
+        assert trio.current_time() - begun_at == 5.0
+        assert (receipt.tasks_ended, receipt.stuck, receipt.milliseconds) == (1, ("stubborn",), 5000)
+        assert await session.ask("Go on") == "next"
+        dropped = (await session.status()).dropped_signals
+        await trio.sleep(60)
+        assert (await session.status()).dropped_signals == dropped + 1
+        await session.stop()
+
+
+@on_virtual_time
+async def test_a_teardown_is_over_when_the_last_one_has_ended():
+    """However many were stopped and in whatever order they end: only a stuck one takes the five seconds."""
+    async with open_bare() as supervisor:
+        tools = [HangingTool(name=f"hang{number}") for number in range(8)]
+        session = await start_hanging(supervisor, *tools)
+        begun_at = trio.current_time()
+        receipt = await session.abort()
+        assert (receipt.tasks_ended, receipt.milliseconds) == (8, 0)
+        assert trio.current_time() == begun_at
+
+
+@on_virtual_time
+async def test_a_prompt_during_the_teardown_starts_after_it():
+    """An old tool and a new cycle never work at the same time, for as long as the teardown may take."""
+    async with open_bare() as supervisor:
+        session = await start_hanging(supervisor, StubbornTool(deaf_seconds=3))
+        async with session.subscribe() as events:
+            await session.abort(wait=False)
+            assert (await session.prompt("Go on")).queued
+            seen = kinds(await until(events, AgentEnd))
+        assert seen.index("AbortSettled") < seen.index("AgentStart")
+
+
+async def test_a_tool_thread_is_waited_for():
+    """A worker thread that looks at its cancellation ends; until then it is not forgotten."""
+    began = threading.Event()
+
+    class Threaded(HangingTool):
+        async def execute(self, arguments, ctx):
+            def work() -> None:
+                began.set()
+                while True:
+                    trio.from_thread.check_cancelled()
+                    threading.Event().wait(0.001)
+
+            self.started.set()
+            await trio.to_thread.run_sync(work)
+            return Ok(text="unreachable")
+
+    async with open_bare() as supervisor, no_orphans():
+        session = await start_hanging(supervisor, Threaded())
+        await trio.to_thread.run_sync(began.wait)
+        receipt = await session.abort()
+        assert (receipt.tasks_ended, receipt.stuck) == (1, ())
+        await session.stop()
+
+
+async def test_the_processes_of_a_command_are_gone(tmp_path):
+    """Children and grandchildren of a shell command, and the pipes to them."""
+
+    class Shell(HangingTool):
+        async def execute(self, arguments, ctx):
+            self.started.set()
+            await ctx.sandbox.execute(
+                "sleep 1000 & echo $! > pid; sleep 1000", workdir=".", within_seconds=900
+            )
+            return Ok(text="unreachable")
+
+    pid = tmp_path / "pid"
+    sandbox = LocalSandbox(tmp_path)
+    async with open_bare() as supervisor, no_orphans():
+        session = await start_hanging(supervisor, Shell(), sandbox=sandbox)
+        with trio.fail_after(20):
+            while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 - another process sets no event
+                await trio.sleep(0.01)
+            receipt = await session.abort()
+        assert (receipt.tasks_ended, receipt.stuck) == (1, ())
+        status = trio.Path(f"/proc/{pid.read_text().strip()}/stat")
+        assert not await status.exists() or ") Z" in await status.read_text()
+        await session.stop()
+    await sandbox.aclose()
+
+
+@pytest.mark.parametrize("how", ["unkillable", "immune"])
+async def test_what_was_spared_runs_on_and_is_told(how):
+    """Immune calls survive a default abort, are named in the receipt, and speak in front of the next prompt."""
+    spared = HangingTool(name="spared", killable=how != "unkillable")
+    immune = ["spared"] if how == "immune" else []
+    async with open_bare() as supervisor:
+        session = await start_hanging(supervisor, spared, HangingTool(), immune_tools=immune)
+        receipt = await session.abort()
+        assert (receipt.tasks_ended, len(receipt.survivors)) == (1, 1)
+        running = (await session.status()).running_tools
+        assert [(tool.name, tool.survivor, tool.call_id) for tool in running] == [
+            ("spared", True, receipt.survivors[0])
+        ]
+        messages = await session.messages()
+        check_history(messages)
+        assert messages[2].results[0].text == "[Still running when the cycle was aborted]"
+        assert spared.stopped == 0
+        async with session.subscribe() as events:
+            await session.stop()
+            ended = [event async for event in events if isinstance(event, ToolKilled | ToolExecutionEnd)]
+        assert kinds(ended) == ["ToolKilled", "ToolExecutionEnd"]
+        assert spared.stopped == 1
+
+
+async def test_a_survivor_speaks_in_front_of_the_next_prompt():
+    """Its real result is published when it comes, and is a note in the history."""
+    go_on = trio.Event()
+
+    class Slow(HangingTool):
+        async def execute(self, arguments, ctx):
+            self.started.set()
+            await go_on.wait()
+            return Ok(text="42")
+
+    async with open_bare() as supervisor:
+        session = await start_hanging(supervisor, Slow())
+        await session.abort(kill_tools="none")
+        async with session.subscribe() as events:
+            go_on.set()
+            ended = (await until(events, ToolExecutionEnd))[-1]
+        assert ended.result.text == "42"
+        await session.ask("Go on")
+        messages = await session.messages()
+        check_history(messages)
+        note = "[The call of hang that was still running at the abort has ended: 42]"
+        assert [(message.origin, message.content[0].text) for message in messages[3:5]] == [
+            ("note", note),
+            ("prompt", "Go on"),
+        ]
+
+
+async def test_kill_all_spares_nobody():
+    """`kill_tools="all"` stops immune calls too."""
+    immune = HangingTool(killable=False)
+    async with open_bare() as supervisor, no_orphans():
+        session = await start_hanging(supervisor, immune)
+        receipt = await session.abort(kill_tools="all")
+        assert (receipt.tasks_ended, receipt.survivors, immune.stopped) == (1, (), 1)
+        await session.stop()
+
+
+# --- at every step
+
+
+async def plain_cycle(stage):
+    """Stream an answer."""
+    session = await stage.start_session(model=ScriptedModel([says("one ", "two ", "three")]))
+    assert await session.ask("Hi") == "one two three"
+
+
+async def two_tools(stage):
+    """Run two tools side by side, one of which hangs until the abort; then go on."""
+    hang = HangingTool()
+
+    async def answer(request):
+        if len(request.messages) == 1:
+            return calls(("record", {}), ("hang", {}))
+        return says("next")
+
+    session = await stage.start_session(model=FunctionModel(answer), tools=[RecordingTool(), hang])
+    async with session.subscribe(kinds=[AgentAbort, AgentError, ToolExecutionEnd]) as events:
+        await session.prompt("Hi")
+        await anext(events)  # the result of the one that does not hang, or the end of the cycle
+        await session.abort()
+    assert (await session.status()).phase == "idle"
+
+
+async def queued_prompts(stage):
+    """Ask three times at once; each gets its own answer or hears why there is none."""
+    session = await stage.start_session(
+        model=FunctionModel(lambda request: says(request.messages[-1].content[0].text))
+    )
+    first = await session.prompt("one")
+    second = await session.prompt("two")
+    assert await session.ask("three") == "three"
+    assert first.ref != second.ref
+
+
+async def immune_tool(stage):
+    """Abort around a tool that is spared, and end the session with it."""
+    spared = HangingTool(killable=False)
+    session = await stage.start_session(model=calling("hang"), tools=[spared])
+    async with session.subscribe(kinds=[AgentAbort, AgentError]) as events, trio.open_nursery() as nursery:
+        nursery.start_soon(spared.started.wait)
+        nursery.start_soon(anext, events)
+        await session.prompt("Hi")
+        await session.status()
+        await session.abort()
+        nursery.cancel_scope.cancel()
+    await session.stop()
+
+
+@pytest.mark.parametrize("mode", ["cancel", "close", "abort", "crash"])
+@pytest.mark.parametrize("scenario", [plain_cycle, two_tools, queued_prompts, immune_tool])
+async def test_at_every_step(scenario, mode):
+    """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
+    assert await cancel_everywhere(scenario, mode=mode) > 10
+
+
+async def test_an_abort_of_one_session_leaves_the_others_alone():
+    """Neither their tools nor their cycles notice."""
+    async with open_bare() as supervisor:
+        hang = HangingTool()
+        bystander = await start_hanging(supervisor, hang)
+        other = await supervisor.start_session(model=saying("ok"))
+        await other.abort()
+        assert await other.ask("Hi") == "ok"
+        assert hang.stopped == 0
+        assert (await bystander.status()).phase == "executing_tools"

@@ -1,0 +1,120 @@
+"""What the tests of the shell play with: a supervisor without adapters, and readers of subscriptions."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail.abc import CommandResult, DirectoryEntry, FileText, Refusal
+from agentrail.core.projection import Status
+from agentrail.errors import ModelNotFound
+from agentrail.events import Event
+from agentrail.runtime.event_bus import Subscription
+from agentrail.runtime.handle import Session
+from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.testing.models import ScriptedModel, Turn, calls, says
+
+
+def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
+    return trio.run(main, **{**options, "clock": trio.testing.MockClock(autojump_threshold=0)})
+
+
+# A mark, and not the fixture `autojump_clock`: that works only as an argument, which no test would use.
+on_virtual_time = pytest.mark.trio(run=_run_on_virtual_time)
+
+NOTHING_HERE = Refusal(code="unsupported", message="there is nothing here")
+
+
+class NoSandbox:
+    """Refuses everything, and remembers whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def read_text(self, path: str) -> FileText | Refusal:
+        """Refuse."""
+        return NOTHING_HERE
+
+    async def list_dir(self, path: str) -> tuple[DirectoryEntry, ...] | Refusal:
+        """Refuse."""
+        return NOTHING_HERE
+
+    async def execute(self, command: str, *, workdir: str, within_seconds: float) -> CommandResult | Refusal:
+        """Refuse."""
+        return NOTHING_HERE
+
+    async def aclose(self) -> None:
+        """Count."""
+        self.closed += 1
+        await trio.lowlevel.checkpoint()
+
+
+def refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
+    """Know no model by its name."""
+    message = f"no model {model!r} in this test"
+    raise ModelNotFound(message)
+
+
+def open_bare() -> AbstractAsyncContextManager[SessionSupervisor]:
+    """Open a supervisor that knows no model by its name, and no files."""
+    return open_sessions(refuse_names, lambda _root: NoSandbox())
+
+
+def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[SessionSupervisor]:
+    """Open a supervisor that gives each session the next of these sandboxes."""
+    several = iter(sandboxes)
+
+    def next_one(_root: Path) -> NoSandbox:
+        return next(several)
+
+    return open_sessions(refuse_names, next_one)
+
+
+def saying(*texts: str) -> ScriptedModel:
+    """Make a model with one answer for each prompt."""
+    return ScriptedModel([says(text) for text in texts])
+
+
+def calling(*names: str, then: str = "done") -> ScriptedModel:
+    """Make a model that calls these tools in one batch, and then says something."""
+    return ScriptedModel([wants(*names), says(then)])
+
+
+def wants(*names: str) -> Turn:
+    """Make a turn that calls these tools without arguments."""
+    return calls(*((name, {}) for name in names))
+
+
+async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
+    """Read up to the first event of a kind, that one included."""
+    seen: list[Event] = []
+    with trio.fail_after(30):
+        async for event in subscription:
+            seen.append(event)
+            if isinstance(event, kind):
+                return seen
+    message = f"the session ended without {kind.__name__}; it published {seen}"
+    raise AssertionError(message)
+
+
+async def rest(subscription: Subscription) -> list[Event]:
+    """Read to the end of the session."""
+    with trio.fail_after(30):
+        return [event async for event in subscription]
+
+
+def kinds(events: Iterable[Event]) -> list[str]:
+    """Give the names of the kinds, in order."""
+    return [type(event).__name__ for event in events]
+
+
+async def until_status(session: Session, fits: Callable[[Status], bool]) -> Status:
+    """Ask for the status until it fits. Not on virtual time, which stands still meanwhile."""
+    with trio.fail_after(30):
+        while not fits(status := await session.status()):
+            await trio.lowlevel.checkpoint()
+    return status

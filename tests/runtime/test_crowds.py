@@ -1,0 +1,89 @@
+"""Many at once: bounds hold, senders hear of it, and nothing that was accepted is lost."""
+
+import pytest
+import trio
+
+from agentrail.errors import MailboxFull, PromptQueueFull, SessionDown
+from agentrail.events import AgentEnd, AgentStart
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
+from agentrail.testing.tools import HangingTool
+from tests.runtime.rig import open_bare, saying, until, wants
+
+
+async def test_ten_thousand_prompts_at_once(supervisor):
+    """The mailbox and the queue refuse at the sender; each prompt that was accepted has its cycle, in order."""
+    session = await supervisor.start_session(
+        model=FunctionModel(lambda _request: says("ok")), max_prompt_queue=100
+    )
+    accepted, refused = [], {MailboxFull: 0, PromptQueueFull: 0}
+
+    async def prompt(number: int) -> None:
+        try:
+            accepted.append((await session.prompt(str(number))).ref)
+        except (MailboxFull, PromptQueueFull) as error:
+            refused[type(error)] += 1
+
+    async with session.subscribe(kinds=[AgentStart, AgentEnd], buffer=20_000) as events:
+        async with trio.open_nursery() as nursery:
+            for number in range(10_000):
+                nursery.start_soon(prompt, number)
+        assert len(accepted) + sum(refused.values()) == 10_000
+        assert refused[MailboxFull] > 0
+        assert refused[PromptQueueFull] > 0
+        await session.ask("the last one")
+        started = []
+        for _ in range(len(accepted) + 1):
+            started += [event.ref for event in await until(events, AgentEnd) if isinstance(event, AgentStart)]
+    assert sorted(started[:-1]) == sorted(accepted)
+    assert started[:-1] == sorted(started[:-1], key=lambda ref: int(ref.rpartition("-")[2]))
+
+
+async def test_a_thousand_sessions(supervisor):
+    """Each has its own cycle and reply; ending the supervisor ends them all."""
+    answers = []
+
+    async def run(number: int) -> None:
+        session = await supervisor.start_session(model=saying(str(number)))
+        answers.append(await session.ask("Hi"))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(1000):
+            nursery.start_soon(run, number)
+    assert sorted(map(int, answers)) == list(range(1000))
+
+
+async def test_a_crowd_of_hung_sessions_is_stopped(supervisor):
+    """A hundred sessions with a hung tool each end when they are told to."""
+    tools = [HangingTool() for _ in range(100)]
+    for tool in tools:
+        session = await supervisor.start_session(model=ScriptedModel([wants("hang")]), tools=[tool])
+        await session.prompt("Hi")
+        await tool.started.wait()
+    await supervisor.stop_all("enough")
+    assert [tool.stopped for tool in tools] == [1] * 100
+
+
+async def test_a_besieged_session_can_be_closed():
+    """Callers who keep its mailbox full do not keep its supervisor from ending it; then each of them is told."""
+    told = []
+
+    async def besiege(session) -> None:
+        while True:
+            try:
+                await session.status()
+            except MailboxFull:
+                await trio.lowlevel.checkpoint()
+            except SessionDown as down:
+                told.append(down)
+                return
+
+    async with trio.open_nursery() as nursery, open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying())
+        for _ in range(3_000):
+            nursery.start_soon(besiege, session)
+        with pytest.raises(MailboxFull):  # noqa: PT012 - until it is so
+            while True:
+                await trio.lowlevel.checkpoint()
+                await session.status()
+    assert len(told) == 3_000
+    assert {down.reason for down in told} == {"the supervisor was closed"}

@@ -1,0 +1,95 @@
+"""The options: all that is wrong is said at once, and nothing is started."""
+
+import math
+
+import pytest
+
+from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
+from agentrail.runtime.options import SessionOptions
+from agentrail.testing.models import ScriptedModel
+from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import saying
+
+
+async def test_all_faults_are_named_at_once(supervisor):
+    """Unknown names with the nearest known one, and wrong values, each with what it takes."""
+    with pytest.raises(OptionError) as caught:
+        await supervisor.start_session(modle="demo:", max_turns=0, tools=[print], colour="red")
+    first, second, third, *others = caught.value.faults
+    assert first == "there is no option 'modle', did you mean 'model'?".rstrip("?")
+    assert second.startswith("there is no option 'colour', options are ")
+    assert third == "model is missing: give a model string such as 'demo:', a library call never guesses"
+    assert [fault.partition(":")[0] for fault in others] == [
+        f"tools has {print!r}",
+        "max_turns is 0",
+    ]
+    assert supervisor.sessions() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("model", 42, "model is 42: expected a model string or a provider"),
+        ("tools", 42, "tools is 42: expected a sequence of tools"),
+        ("session_id", "a b", "session_id is 'a b': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
+        ("session_id", "a" * 129, f"session_id is '{'a' * 129}': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
+        ("working_dir", "/no/such/place", "working_dir is '/no/such/place': there is no such directory"),
+        ("system_prompt", 1, "system_prompt is 1: expected text or None"),
+        ("user_data", 1, "user_data is 1: expected a mapping"),
+        ("provider_opts", "x", "provider_opts is 'x': expected a mapping"),
+        ("immune_tools", "shell", "immune_tools is 'shell': expected a sequence of tool names"),
+        ("immune_tools", [1], "immune_tools is [1]: expected a sequence of tool names"),
+        ("max_turns", 0, "max_turns is 0: expected a whole number from 1"),
+        ("max_turns", True, "max_turns is True: expected a whole number from 1"),
+        ("max_parallel_tools", 0, "max_parallel_tools is 0: expected a whole number from 1"),
+        ("max_prompt_queue", -1, "max_prompt_queue is -1: expected a whole number from 0"),
+        ("max_output_tokens", 0, "max_output_tokens is 0: expected a whole number from 1"),
+        ("tool_timeout_seconds", 0, "tool_timeout_seconds is 0: expected a finite number above 0"),
+        ("tool_timeout_seconds", math.inf, "tool_timeout_seconds is inf: expected a finite number above 0"),
+        ("tool_timeout_seconds", math.nan, "tool_timeout_seconds is nan: expected a finite number above 0"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_taken(name, value, fault):
+    """One sentence: the option, what it got, what it takes."""
+    with pytest.raises(OptionError) as caught:
+        SessionOptions(**{"model": "demo:", name: value})
+    assert caught.value.faults == (fault,)
+
+
+async def test_options_may_come_in_one_value(supervisor):
+    """A `SessionOptions` is as good as its keywords."""
+    session = await supervisor.start_session(SessionOptions(model=saying("ok"), session_id="s-1"))
+    assert session.session_id == "s-1"
+
+
+async def test_options_come_in_one_way(supervisor):
+    """A value and keywords together would leave open which wins."""
+    with pytest.raises(OptionError, match=r"both|in one value and as keywords \(max_turns\)"):
+        await supervisor.start_session(SessionOptions(model=saying()), max_turns=3)
+
+
+async def test_a_model_string_is_no_options(supervisor):
+    """The slip `start_session("demo:")` is answered with how it is written."""
+    with pytest.raises(
+        OptionError, match="options is 'demo:': expected SessionOptions, or keywords such as model="
+    ):
+        await supervisor.start_session("demo:")
+
+
+async def test_two_tools_of_one_name_are_refused(supervisor):
+    """Before the model is looked at, and nothing is started."""
+    with pytest.raises(ToolDefinitionError, match="two tools are named 'record'"):
+        await supervisor.start_session(model="no:such", tools=[RecordingTool(), RecordingTool()])
+    assert supervisor.sessions() == ()
+
+
+async def test_an_unknown_model_starts_nothing(supervisor):
+    """What the resolver raises reaches the caller as it is."""
+    with pytest.raises(ModelNotFound):
+        await supervisor.start_session(model="no:such")
+    assert supervisor.sessions() == ()
+
+
+def test_a_scripted_model_is_a_provider():
+    """Objects are taken where strings are: any `Provider` will do."""
+    assert SessionOptions(model=ScriptedModel([])).tools == ()

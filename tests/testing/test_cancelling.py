@@ -1,0 +1,119 @@
+"""`cancel_everywhere`: it strikes at every step, and notices what a blow leaves behind."""
+
+import pytest
+import trio
+
+from agentrail.errors import CycleFailed, SessionDown
+from agentrail.events import SessionRestarted
+from agentrail.testing.cancelling import cancel_everywhere, crash
+from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.tools import HangingTool
+from tests.runtime.rig import calling, open_bare, saying, until
+
+MODES = ["cancel", "close", "abort", "crash"]
+
+
+async def plain(stage):
+    """Ask once."""
+    session = await stage.start_session(model=saying("ok"))
+    assert await session.ask("Hi") == "ok"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_step_is_struck_once(mode):
+    """As many rounds as the scenario has steps, and one in which it gets through."""
+    starts = []
+
+    async def counted(stage):
+        starts.append(stage)
+        await plain(stage)
+
+    rounds = await cancel_everywhere(counted, mode=mode)
+    assert len(starts) == rounds > 10
+
+
+async def test_a_scenario_that_leaves_a_task_behind_is_found():
+    """The note says in which mode, and at which step."""
+    async with trio.open_nursery() as nursery:
+
+        async def leaky(stage):
+            nursery.start_soon(trio.sleep_forever, name="leak")
+            await plain(stage)
+
+        with trio.fail_after(30), pytest.raises(AssertionError, match="task 'leak'") as caught:
+            await cancel_everywhere(leaky, within_seconds=0)
+        assert caught.value.__notes__ == ["cancel_everywhere, mode 'cancel': struck at step 1"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_scenario_that_hangs_is_found(autojump_clock):
+    """Nobody waits longer than a round may take."""
+    begun_at = autojump_clock.current_time()
+
+    async def hanging(stage):
+        await plain(stage)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1_000)
+
+    with pytest.raises(trio.TooSlowError):
+        await cancel_everywhere(hanging, round_seconds=5)
+    assert autojump_clock.current_time() - begun_at >= 5
+
+
+async def test_what_the_scenario_raises_is_told():
+    """An assertion of the scenario is not taken for the end of a cycle."""
+
+    async def wrong(stage):
+        session = await stage.start_session(model=saying("ok"))
+        assert await session.ask("Hi") == "something else"
+
+    with pytest.raises(AssertionError, match="something else"):
+        await cancel_everywhere(wrong, mode="abort")
+
+
+async def test_a_failed_cycle_is_an_error_unless_it_was_struck():
+    """With `cancel`, nothing of ours ends a cycle, so `CycleEnded` is told too."""
+
+    async def failing(stage):
+        session = await stage.start_session(model=ScriptedModel([]))
+        await session.ask("Hi")
+
+    with pytest.raises(CycleFailed, match="the script has 0 turns"):
+        await cancel_everywhere(failing)
+
+
+async def test_a_scenario_without_end_is_given_up(monkeypatch):
+    """After so many rounds it is called too long."""
+    monkeypatch.setattr("agentrail.testing.cancelling.MAX_ROUNDS", 3)
+    with pytest.raises(AssertionError, match="not through after 3 rounds: make the scenario shorter"):
+        await cancel_everywhere(plain)
+
+
+async def test_a_stage_knows_no_model_strings():
+    """Models are objects: a name would have to be looked up in the world."""
+
+    async def named(stage):
+        await stage.start_session(model="demo:")
+
+    with pytest.raises(Exception, match="a stage knows no model strings, got 'demo:'"):
+        await cancel_everywhere(named, mode="crash")
+
+
+async def test_a_session_can_be_crashed():
+    """Its supervisor brings it back, and says why it fell; a session that has ended does not mind."""
+    async with open_bare() as supervisor:
+        hang = HangingTool()
+        session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+        async with session.subscribe() as events:
+            crash(session, "on purpose")
+            restarted = (await until(events, SessionRestarted))[-1]
+        assert restarted.reason == "RuntimeError: on purpose"
+        await session.stop()
+        crash(session)
+        with pytest.raises(SessionDown):
+            await session.status()
+
+
+def test_a_script_is_fresh_in_each_round():
+    """A model remembers what it was asked, so a scenario makes its own."""
+    assert ScriptedModel([says("a")]).requests == []

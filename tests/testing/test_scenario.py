@@ -1,0 +1,191 @@
+"""The scenario runner: what it reads, what it writes, and how it complains."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.signals import Abort, Prompt, ResponseCompleted, Started, ToolFinished
+from agentrail.errors import ErrorInfo
+from agentrail.messages import Text, ToolCall
+from agentrail.testing import strategies
+from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
+from agentrail.testing.scenario_in import (
+    Pair,
+    Said,
+    ScenarioError,
+    decode_signal,
+    encode_signal,
+    quote,
+    split_words,
+)
+from agentrail.testing.scenario_out import encode_message
+from tests.core.worlds import TOOLS, config, new_session
+
+GOOD = """\
+# a prompt is answered
+session show=cycle
+@0     Prompt p1 "Hello"
+           RUNNING          Publish PromptReceived p1 "Hello"; Reply p1 started; Publish AgentStart p1;
+                            StartStream r1 messages=1
+
+# and that was it
+@900   ResponseCompleted r1 "Hi." usage=3/2
+           IDLE             Publish AgentEnd messages=2 usage=3/2 end
+"""
+
+
+def test_what_comes_out_is_what_is_written(tmp_path):
+    """A file that says what happens passes; remarks and empty lines stay where they are."""
+    file = tmp_path / "good.txt"
+    file.write_text(GOOD)
+    run_scenario(file)
+    assert play(read_scenario(GOOD)) == GOOD
+
+
+def test_a_difference_is_shown_line_by_line(tmp_path):
+    """A file that says something else fails with the difference, and is not touched."""
+    file = tmp_path / "wrong.txt"
+    wrong = GOOD.replace("AgentEnd", "AgentAbort")
+    file.write_text(wrong)
+    with pytest.raises(
+        AssertionError, match=r"(?s)wrong.txt came out differently.*-.*AgentAbort.*\+.*AgentEnd"
+    ):
+        run_scenario(str(file))
+    assert file.read_text() == wrong
+
+
+def test_rewrite_stores_what_came_out(tmp_path):
+    """`--rewrite` writes the outcome below the inputs, in files and in folders."""
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    bare = [line for line in GOOD.splitlines() if not line.startswith("  ")]
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("\n".join(bare))
+    assert main(["--rewrite", str(folder)]) == 0
+    assert (folder / "a.txt").read_text() == (folder / "b.txt").read_text() == GOOD
+    assert main([str(folder / "a.txt")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("@0 Dance d1", r"line 1, '@0 Dance d1': 'Dance d1' is no command"),
+        ("@0 Started now", "is no command"),
+        ('@0 ReplyQuery q1 "why"', 'ReplyQuery takes no "why"'),
+        ("@0 Abort a1 kill=some", r"expected kill=killable\|all\|none, got 'some'"),
+        ("@0 Abort a1 kil=all", "Abort takes no kil"),
+        ('@0 Prompt p1 "Hello', "expected JSON at column 11"),
+        ("@0 ResponseCompleted r1 c1:read={", "expected JSON at column"),
+        ("@0 Prompt =p1", "expected a name before '='"),
+        ("@soon Started", "invalid literal"),
+        ("Started", "expected session, tool, @<ms> and a command"),
+        ("session max_turn=2", "session takes max_turns"),
+        ("session show=cycles", "session takes max_turns"),
+        ("tool read path", "a tool takes its parameters"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(line, complaint):
+    """Nothing is guessed and nothing is skipped: the message has the number, the line, and what was expected."""
+    with pytest.raises(ScenarioError, match=complaint):
+        read_scenario(line)
+
+
+def test_words():
+    """Bare words, texts with JSON's escapes, and options whose value is a word, a text or an object."""
+    assert split_words(r'a "b \"c\"" d=e f="g h" i:j={"k": [1]} l=') == (
+        "a",
+        Said('b "c"'),
+        Pair("d", "e"),
+        Pair("f", "g h", quoted=True),
+        Pair("i:j", {"k": [1]}),
+        Pair("l", ""),
+    )
+
+
+def test_calls_are_what_the_model_wrote():
+    """An object is parsed arguments, a text is raw ones, nothing is none, and blocks keep their order."""
+    line = r'ResponseCompleted r1 c1:a "hm" c2:b={"x": 1} c3:c="{\"x\"" :d="" thinking="so"'
+    signal = decode_signal(line, 7)
+    assert isinstance(signal, ResponseCompleted)
+    assert [type(block).__name__ for block in signal.message.content] == [
+        *("ToolCall", "Text", "ToolCall", "ToolCall", "ToolCall", "Thinking")
+    ]
+    assert [(call.call_id, call.name, call.arguments, call.malformed) for call in signal.message.calls] == [
+        ("c1", "a", {}, None),
+        ("c2", "b", {"x": 1}, None),
+        ("c3", "c", None, '{"x"'),
+        ("", "d", {}, None),
+    ]
+    assert signal.stop_reason == signal.message.stop_reason == "tool_use"
+
+
+def test_a_caller_and_its_prompt_have_one_name():
+    """What people say begins with a name, which replies and events carry."""
+    assert decode_signal('Prompt p1 "a" "b" reply=text', 5) == Prompt(
+        at_ms=5, signal_id="p1", ref="p1", content=(Text(text="a"), Text(text="b")), reply="text"
+    )
+    assert decode_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == Abort(
+        at_ms=5, signal_id="a1", reason="why", kill_tools="none", clear_queue=True, wait=False
+    )
+
+
+@given(data=st.data(), number=st.integers(1, 99))
+def test_decode_is_the_inverse_of_encode(data, number):
+    """Any signal that a scenario can be written of is read back as it was."""
+    signal = strategies.fit(data.draw(strategies.signals()), new_session(), number)
+    again = decode_signal(encode_signal(signal), signal.at_ms)
+    assert encode_signal(again) == encode_signal(signal)
+    if isinstance(signal, ResponseCompleted):
+        assert again.message.calls == signal.message.calls
+        assert again.stop_reason == signal.stop_reason
+    elif isinstance(signal, ToolFinished):
+        assert (again.text, again.is_error) == (signal.text, signal.is_error)
+    elif not hasattr(signal, "chunks") and not isinstance(getattr(signal, "error", None), ErrorInfo):
+        assert again == signal
+
+
+@given(text=st.text())
+def test_quotes_are_undone(text):
+    """Any text is one word."""
+    assert split_words(f"a {quote(text)} b") == ("a", Said(text), "b")
+
+
+@given(data=st.data())
+def test_a_script_that_is_written_down_plays(data):
+    """What Hypothesis found can be kept as a file: it reads back to a text that plays to itself."""
+    start = new_session()
+    script = data.draw(strategies.scripts(start))
+    text = write_scenario(
+        script, config=start.data.config, tools=start.data.tools, remark="drawn", show=["all"]
+    )
+    assert play(read_scenario(text)) == text
+    assert [encode_signal(line.signal) for line in read_scenario(text).inputs] == list(
+        map(encode_signal, script)
+    )
+
+
+def test_the_head_is_written_so_that_it_reads_back():
+    """Limits, immune tools, parameters and what is not killable survive being written down."""
+    started = [Started(at_ms=0)]
+    text = write_scenario(started, config=config(max_turns=7), tools=TOOLS, remark="the head")
+    scenario = read_scenario(text)
+    assert scenario.config.max_turns == 7
+    assert scenario.config.immune_tools == {"deploy"}
+    assert scenario.tools.names == TOOLS.names
+    assert [spec.killable for spec in scenario.tools] == [spec.killable for spec in TOOLS]
+    assert scenario.tools.get("read").parameters["required"] == []
+
+
+def test_the_time_at_which_a_tool_began_is_known_when_it_is_played():
+    """A file does not say when a call began: it began when the core asked for it."""
+    text = 'session show=tools\ntool a\n@10 Prompt p1 "x"\n@20 ResponseCompleted r1 c1:a\n@70 ToolFinished t2 "y"\n'
+    assert "duration_ms=50" in play(read_scenario(text))
+
+
+@given(message=strategies.messages())
+def test_every_message_has_a_line(message):
+    """Whatever is in a history can be shown, on one line."""
+    line = encode_message(message)
+    assert line.startswith(("+user ", "+assistant ", "+results "))
+    assert "\n" not in line
+    calls = [block for block in getattr(message, "content", ()) if isinstance(block, ToolCall)]
+    assert all(call.name in line for call in calls)
