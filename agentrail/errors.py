@@ -9,6 +9,16 @@
     │   ├── NotAvailable            something that this version does not do
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
     │   ├── CallingSelf             a session's own tool waits for the session
+    │   ├── SupervisorError         a call that a supervisor does not take as things stand
+    │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that the strategy does not know
+    │   │   ├── AlreadyPresent          the id has a spec, and no process
+    │   │   ├── ChildNotFound           no child has this id or handle
+    │   │   ├── ChildRunning · ChildRestarting · ChildStuck     stop it first; its process may still be there
+    │   │   ├── ChildStartFailed        the child did not start; carries the reason
+    │   │   ├── WrongChildKey           an id, where children are known by their handles
+    │   │   ├── TooManyChildren         as many children as are allowed
+    │   │   ├── SupervisorStopping      it has begun to stop
+    │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
     │   ├── ToolDefinitionError     a function that cannot be made a tool
     │   ├── SandboxError            a root that is missing, or no directory
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -86,6 +96,74 @@ class AlreadyStarted(YourMove):
 
 class CallingSelf(YourMove):
     """A tool of the session waits for the session that waits for the tool."""
+
+
+class SupervisorError(YourMove):
+    """A call that a supervisor does not take, as things stand. It changed nothing."""
+
+
+class InvalidSpec(SupervisorError):
+    """A child spec, a set of flags, or a call that does not go with the strategy. Nothing was started.
+
+    Attributes:
+        code: What is wrong, stable, to branch on: `missing_id`, `invalid_restart`, `duplicate_id` …
+        field: The field that is to be changed.
+    """
+
+    def __init__(self, message: str, *, code: str, field: str) -> None:
+        """Take the sentence for people, and the two words for programs."""
+        super().__init__(message)
+        self.code = code
+        self.field = field
+
+
+class AlreadyPresent(SupervisorError):
+    """The id has a spec without a process. Start it with `restart_child`, or take it away with `delete_child`."""
+
+
+class ChildNotFound(SupervisorError):
+    """No child of this supervisor has this id or this handle."""
+
+
+class ChildRunning(SupervisorError):
+    """The child has a process: `terminate_child` first."""
+
+
+class ChildRestarting(SupervisorError):
+    """The supervisor is about to start the child again: wait for that, or end it with `terminate_child`."""
+
+
+class ChildStuck(SupervisorError):
+    """The child did not obey its kill. Its id is free when it has really ended, and not before."""
+
+
+class ChildStartFailed(SupervisorError):
+    """The child did not start.
+
+    Attributes:
+        reason: The `ExitReason` that its start ended with.
+    """
+
+    def __init__(self, message: str, *, reason: object) -> None:
+        """Keep the reason, which is data and holds no traceback."""
+        super().__init__(message)
+        self.reason = reason
+
+
+class WrongChildKey(SupervisorError):
+    """Children of a dynamic supervisor are known by their handles, not by an id."""
+
+
+class TooManyChildren(SupervisorError):
+    """`max_children` exist already; those that are being restarted count."""
+
+
+class SupervisorStopping(SupervisorError):
+    """The supervisor has begun to stop: it takes no call any more that would change something."""
+
+
+class WouldDeadlock(SupervisorError):
+    """The call would wait for the start or the stop of its own caller, or of a child above it."""
 
 
 class ToolDefinitionError(YourMove):

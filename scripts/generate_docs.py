@@ -246,7 +246,9 @@ def signals_for(state: SessionState) -> Iterator[Signal]:
         effect_id = data.stream.effect_id
         yield StreamStarted(at_ms=0, effect_id=effect_id)
         yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("hi"),))
-        yield StreamFailed(at_ms=0, effect_id=effect_id, error=errors.ErrorInfo(code="overloaded", message="busy"))
+        yield StreamFailed(
+            at_ms=0, effect_id=effect_id, error=errors.ErrorInfo(code="overloaded", message="busy")
+        )
         yield response(effect_id)
         yield response(effect_id, "tool")
     for call in data.batch:

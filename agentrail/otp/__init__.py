@@ -1,7 +1,8 @@
 """OTP's rules as pure functions: why an actor ended, what a state machine does, what a supervisor decides.
 
 A signpost, nothing is exported from here. `exits` has the seven reasons; `statem` is gen_statem, one `step` per event,
-and re-exports what its users write (`statem_types`). `agentrail.actors` carries all of it out under Trio; here nothing
+and re-exports what its users write (`statem_types`); `supervision` decides what becomes of children, with their specs in
+`child_specs`. `agentrail.actors` carries all of it out under Trio; here nothing
 knows of Trio, a clock, or an agent, and all of it runs without them:
 
     >>> from agentrail.otp.statem import Call, Cast, Init, Keep, NextState, Reply, SendReply, start, step

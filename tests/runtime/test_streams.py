@@ -150,7 +150,11 @@ async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor):
     async with session.subscribe() as events:
         with pytest.raises(CycleFailed, match="ResponseCompleted crashed the session's core") as caught:
             await session.ask("Hello")
-        assert kinds(await until(events, AgentError))[-3:] == ["SignalQuarantined", "StreamError", "AgentError"]
+        assert kinds(await until(events, AgentError))[-3:] == [
+            "SignalQuarantined",
+            "StreamError",
+            "AgentError",
+        ]
     assert caught.value.error.code == "internal_error"
     assert await session.ask("Again") == "well"
     assert (await session.status()).quarantined_signals == 1

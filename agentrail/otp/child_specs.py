@@ -1,0 +1,394 @@
+"""What a supervisor is told: child specs and flags, and the check that refuses them before anything starts.
+
+A spec is legal by itself as soon as it exists; what depends on its neighbours and on the flags is for
+`check_child_specs`. Nothing in here starts anything or looks into what a start would call.
+"""
+
+import copy
+import enum
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
+
+from attrs import evolve, field, fields, frozen
+
+from agentrail.errors import InvalidSpec
+from agentrail.otp.turns import show
+
+Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
+ChildKind: TypeAlias = Literal["worker", "supervisor"]
+ShutdownTime: TypeAlias = float | Literal["brutal_kill", "infinity"]
+StartTimeout: TypeAlias = float | Literal["infinity"]
+Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one", "dynamic"]
+AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
+
+
+# --- what is called to start a child
+
+
+@frozen
+class Arguments:
+    """What a child is started with.
+
+    Attributes:
+        positional: In their order.
+        keyword: By their names.
+    """
+
+    positional: tuple[object, ...] = ()
+    keyword: Mapping[str, object] = field(factory=dict)
+
+    def copied(self) -> "Arguments":
+        """Copy the built-in containers, however deep they lie; all other objects are shared on purpose.
+
+        So a child that fills a list it was given leaves the next instance the list as it was.
+        """
+        if not self.positional and not self.keyword:
+            return self
+        seen: dict[int, object] = {}
+        return Arguments(
+            tuple(_copied(value, seen) for value in self.positional),
+            {name: _copied(value, seen) for name, value in self.keyword.items()},
+        )
+
+
+NO_ARGUMENTS: Final = Arguments()
+
+
+@frozen
+class StartRecipe:
+    """How a child is started. The kinds of it are made by `agentrail.actors`; in here nobody calls it.
+
+    Attributes:
+        function: What is called.
+        arguments: With what.
+        kind: What a child spec takes for its `kind` if it does not say: `supervisor` for a subtree.
+    """
+
+    function: Callable[..., object]
+    arguments: Arguments = NO_ARGUMENTS
+    kind: ChildKind = "worker"
+
+
+StartFunction: TypeAlias = StartRecipe | Callable[..., Awaitable[object]]
+
+
+# --- specs and flags
+
+
+class _Default(enum.Enum):
+    """Stands for a time that was not given: what it is then depends on the kind."""
+
+    DEFAULT = "default"
+
+
+@frozen(init=False)
+class ChildSpec:
+    """What a supervisor has to know about a child. Wherever one is taken a mapping with the same keys is taken too.
+
+    Attributes:
+        id: The child's name at this supervisor. Of a child of a dynamic supervisor it is only a label.
+        start: What starts it: a recipe, or an async function, which is then a worker.
+        restart: `permanent` is started again after any end, `transient` after an abnormal one, `temporary` never.
+        significant: Its end may end the supervisor, see `SupervisorFlags.auto_shutdown`.
+        shutdown_seconds: How long it may take to stop before it is killed. `brutal_kill` does not ask first,
+            `infinity` does not kill. Default: 5; of a supervisor `infinity`.
+        kind: Default: what the recipe says, else `worker`.
+        start_timeout_seconds: How long a start may take. Default: 30; of a supervisor `infinity`.
+
+    Raises:
+        InvalidSpec: Your move: a field has a value that it cannot have; `code` and `field` say which.
+    """
+
+    id: Hashable
+    start: StartFunction
+    restart: Restart
+    significant: bool
+    shutdown_seconds: ShutdownTime
+    kind: ChildKind
+    start_timeout_seconds: StartTimeout
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the seven keys of a child spec, as in OTP
+        self,
+        id: Hashable,  # noqa: A002 - OTP's name for it, and the key of a mapping
+        start: StartFunction,
+        restart: Restart = "permanent",
+        significant: bool = False,  # noqa: FBT001, FBT002 - a field of a record
+        shutdown_seconds: ShutdownTime | _Default = _Default.DEFAULT,
+        kind: ChildKind | _Default = _Default.DEFAULT,
+        start_timeout_seconds: StartTimeout | _Default = _Default.DEFAULT,
+    ) -> None:
+        """Check the fields in their order, and fill in what depends on the kind."""
+        _check_id(id)
+        _check_start(start)
+        _check_choice("restart", restart, Restart)
+        if not isinstance(significant, bool):
+            _refuse("significant", significant, "True or False")
+        if kind is _Default.DEFAULT:
+            kind = start.kind if isinstance(start, StartRecipe) else "worker"
+        _check_choice("kind", kind, ChildKind)
+        supervises = kind == "supervisor"
+        if shutdown_seconds is _Default.DEFAULT:
+            shutdown_seconds = "infinity" if supervises else 5.0
+        if not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
+            allowed = "seconds from 0, 'brutal_kill' or 'infinity'"
+            _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
+        if start_timeout_seconds is _Default.DEFAULT:
+            start_timeout_seconds = "infinity" if supervises else 30.0
+        if not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
+            allowed = "seconds above 0 or 'infinity'"
+            _refuse("start_timeout_seconds", start_timeout_seconds, allowed, code="invalid_start_timeout")
+        values = (id, start, restart, significant, shutdown_seconds, kind, start_timeout_seconds)
+        self.__attrs_init__(*values)
+
+    def without_arguments(self) -> "ChildSpec":
+        """Return this spec without what its child is started with."""
+        if isinstance(self.start, StartRecipe) and self.start.arguments != NO_ARGUMENTS:
+            return evolve(self, start=evolve(self.start, arguments=NO_ARGUMENTS))
+        return self
+
+    def accepted(self) -> "ChildSpec":
+        """Return this spec with arguments of its own, which nobody else can change any more."""
+        if isinstance(self.start, StartRecipe) and self.start.arguments != NO_ARGUMENTS:
+            return evolve(self, start=evolve(self.start, arguments=self.start.arguments.copied()))
+        return self
+
+
+@frozen
+class Backoff:
+    """How long a restart waits: `min(maximum, initial * factor**n) * (1 + jitter * draw)`, n restarts in a row.
+
+    Attributes:
+        initial_seconds: The first wait, above 0.
+        maximum_seconds: The longest wait without jitter, not below the first.
+        factor: By how much each wait is longer than the one before, from 1.
+        jitter: The largest share that chance adds, from 0 to 1.
+        reset_after_seconds: A child that ran for so long begins anew; `None` is the mean of initial and maximum.
+    """
+
+    initial_seconds: float = 0.2
+    maximum_seconds: float = 30.0
+    factor: float = 2.0
+    jitter: float = 0.2
+    reset_after_seconds: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check the fields in their order."""
+        checks = (
+            ("initial_seconds", _is_seconds(self.initial_seconds, above_zero=True), "seconds above 0"),
+            (
+                "maximum_seconds",
+                _is_seconds(self.maximum_seconds) and self.maximum_seconds >= self.initial_seconds,
+                "seconds from initial_seconds",
+            ),
+            ("factor", _is_seconds(self.factor) and self.factor >= 1, "a number from 1"),
+            ("jitter", _is_seconds(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
+            (
+                "reset_after_seconds",
+                self.reset_after_seconds is None or _is_seconds(self.reset_after_seconds),
+                "seconds from 0, or None",
+            ),
+        )
+        for name, is_right, allowed in checks:
+            if not is_right:
+                _refuse(name, getattr(self, name), allowed, code="invalid_backoff")
+
+
+@frozen
+class SupervisorFlags:
+    """How a supervisor treats its children.
+
+    Attributes:
+        strategy: Which children an exit concerns: `one_for_one` that one, `one_for_all` all, `rest_for_one` that one
+            and those after it. `dynamic`: instances of one template, known by their handles.
+        intensity: How many restarts are allowed within `period_seconds`; with one more the supervisor gives up.
+        period_seconds: Finite, above 0; the edge is inside.
+        auto_shutdown: Which ends of significant children end the supervisor.
+        backoff: How long restarts wait; `None` for not at all.
+        max_children: Of a dynamic supervisor: as many at a time, those that are restarting included.
+        stuck_after_seconds: How long after its kill a child that has not ended is `stuck`.
+        stop_within_seconds: How long a stop may take that a cancellation from outside has forced.
+
+    Raises:
+        InvalidSpec: Your move: a flag has a value that it cannot have.
+    """
+
+    strategy: Strategy
+    intensity: int = 3
+    period_seconds: float = 5.0
+    auto_shutdown: AutoShutdown = "never"
+    backoff: Backoff | None = None
+    max_children: int | None = None
+    stuck_after_seconds: float = 1.0
+    stop_within_seconds: float = 60.0
+
+    def __attrs_post_init__(self) -> None:
+        """Check the flags in their order."""
+        _check_choice("strategy", self.strategy, Strategy)
+        if not _is_whole(self.intensity, at_least=0):
+            _refuse("intensity", self.intensity, "an integer from 0")
+        if not _is_seconds(self.period_seconds, above_zero=True):
+            _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
+        _check_choice("auto_shutdown", self.auto_shutdown, AutoShutdown)
+        if not isinstance(self.backoff, Backoff | None):
+            _refuse("backoff", self.backoff, "a Backoff or None")
+        if self.max_children is not None and not _is_whole(self.max_children, at_least=1):
+            _refuse("max_children", self.max_children, "an integer from 1, or None")
+        if self.max_children is not None and self.strategy != "dynamic":
+            allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor bounds its children"
+            _refuse("max_children", self.max_children, allowed)
+        if not _is_seconds(self.stuck_after_seconds):
+            _refuse(
+                "stuck_after_seconds", self.stuck_after_seconds, "seconds from 0", code="invalid_stuck_after"
+            )
+        if not _is_seconds(self.stop_within_seconds, above_zero=True):
+            _refuse(
+                "stop_within_seconds", self.stop_within_seconds, "seconds above 0", code="invalid_stop_within"
+            )
+
+
+Spec: TypeAlias = ChildSpec | Mapping[str, object]
+"""Where specs are taken, either is."""
+
+
+# --- the check
+
+
+def check_child_specs(
+    specs: Iterable[Spec], *, flags: SupervisorFlags | None = None
+) -> tuple[ChildSpec, ...]:
+    """Check specs as a supervisor would before it starts any of them: each by itself, then all together.
+
+    Args:
+        specs: Child specs, or mappings with the same keys.
+        flags: Of the supervisor they are for. Without them nothing that depends on the flags is checked.
+
+    Returns:
+        The specs, with all defaults.
+
+    Raises:
+        InvalidSpec: Your move. The first thing that is wrong; `code` and `field` say what.
+
+    Source: OTP, supervisor:check_childspecs/2.
+    """
+    checked = tuple(_spec_of(spec) for spec in specs)
+    seen: set[Hashable] = set()
+    for spec in checked:
+        if spec.id in seen:
+            message = f"two child specs have the id {show(spec.id)}: each id may stand there once"
+            raise InvalidSpec(message, code="duplicate_id", field="id")
+        seen.add(spec.id)
+    for spec in checked:
+        _check_significant(spec, flags)
+    if flags is not None and flags.strategy == "dynamic" and len(checked) != 1:
+        message = f"a 'dynamic' supervisor takes exactly one child spec, its template; got {len(checked)}"
+        raise InvalidSpec(message, code="one_template", field="children")
+    return checked
+
+
+def _spec_of(spec: object) -> ChildSpec:
+    if isinstance(spec, ChildSpec):
+        return spec
+    if not isinstance(spec, Mapping):
+        message = f"a child is told by a ChildSpec or a mapping, got {show(spec)}"
+        raise InvalidSpec(message, code="invalid_spec", field="children")
+    known = [attribute.name for attribute in fields(ChildSpec)]
+    for key in spec:
+        if key not in known:
+            near = get_close_matches(str(key), known, n=1, cutoff=0)
+            message = f"unknown key {show(key)} in a child spec: did you mean {near[0]!r}?"
+            raise InvalidSpec(message, code="unknown_field", field=str(key))
+    for key in ("id", "start"):
+        if key not in spec:
+            message = (
+                f"a child spec needs {key!r}, got only {', '.join(map(repr, spec)) or 'an empty mapping'}"
+            )
+            raise InvalidSpec(message, code=f"missing_{key}", field=key)
+    make = cast(
+        "Callable[..., ChildSpec]", ChildSpec
+    )  # a mapping from outside: its values are checked, not typed
+    return make(**spec)
+
+
+def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
+    if not spec.significant:
+        return
+    if spec.restart == "permanent":
+        message = (
+            f"child {show(spec.id)} has significant=True with restart='permanent', and so never ends by itself: "
+            f"make it 'transient' or 'temporary'"
+        )
+        raise InvalidSpec(message, code="bad_significant", field="significant")
+    if flags is not None and flags.auto_shutdown == "never":
+        message = (
+            f"child {show(spec.id)} has significant=True with auto_shutdown='never', where that means nothing: "
+            f"set auto_shutdown to 'any_significant' or 'all_significant'"
+        )
+        raise InvalidSpec(message, code="bad_significant", field="significant")
+
+
+def _check_id(value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        _refuse("id", value, "a hashable value", code="missing_id")
+    if value is None:
+        _refuse("id", value, "a hashable value other than None", code="missing_id")
+
+
+def _check_start(start: object) -> None:
+    if isinstance(start, StartRecipe):
+        start = start.function
+        if not callable(start):
+            _refuse("start", start, "something that can be called")
+    elif not (inspect.iscoroutinefunction(start) or inspect.iscoroutinefunction(type(start).__call__)):
+        name = getattr(start, "__qualname__", None) or show(start)
+        message = f"start of a child is an async function, or worker(), machine() or subtree(); got {name}"
+        raise InvalidSpec(message, code="invalid_start", field="start")
+
+
+def _check_choice(name: str, value: object, choices: object) -> None:
+    allowed = get_args(choices)
+    if not isinstance(value, str) or value not in allowed:
+        _refuse(name, value, "one of " + ", ".join(map(repr, allowed)))
+
+
+def _is_seconds(value: object, *, above_zero: bool = False) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return (value > 0 if above_zero else value >= 0) and value < math.inf
+
+
+def _is_whole(value: object, *, at_least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+
+def _refuse(name: str, value: object, allowed: str, *, code: str | None = None) -> NoReturn:
+    message = f"{name} is {show(value)}, allowed is {allowed}"
+    raise InvalidSpec(message, code=code or f"invalid_{name}", field=name)
+
+
+def _copied(value: object, seen: dict[int, object]) -> object:
+    # Exact types: a subclass is somebody's own object, and those are shared.
+    if id(value) in seen:
+        return seen[id(value)]
+    kind = type(value)
+    if kind is list:
+        items: list[object] = []
+        seen[id(value)] = items  # before its contents: it may contain itself
+        items.extend(_copied(item, seen) for item in cast("list[object]", value))
+        return items
+    if kind is dict:
+        entries: dict[object, object] = {}
+        seen[id(value)] = entries
+        for key, item in cast("dict[object, object]", value).items():
+            entries[key] = _copied(item, seen)
+        return entries
+    if kind is tuple:
+        return tuple(_copied(item, seen) for item in cast("tuple[object, ...]", value))
+    if kind is set or kind is bytearray:
+        seen[id(value)] = own = copy.copy(value)  # flat: what a set holds cannot change
+        return own
+    return value

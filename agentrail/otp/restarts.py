@@ -1,0 +1,80 @@
+"""Whether a child is started again, how often, and after how long. Numbers and reasons in, a verdict out."""
+
+from bisect import bisect_left, insort
+
+from agentrail.otp.child_specs import Backoff, ChildSpec, Restart, ShutdownTime
+from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Shutdown, Stuck, is_clean
+
+
+def admit_restart(
+    restarts: tuple[float, ...], now: float, intensity: int, period: float
+) -> tuple[tuple[float, ...], bool]:
+    """Count one more restart, and tell whether it is still within the budget.
+
+    Args:
+        restarts: What the last call returned; sorted.
+        now: When the exit arrived, in seconds, on a clock that never falls.
+        intensity: How many restarts are allowed within `period`.
+        period: In seconds. The edge is inside: a restart exactly so long ago still counts.
+
+    Returns:
+        The restarts that still count, this one included, never more than `intensity + 1`; and whether to go ahead.
+
+    Source: OTP, supervisor, "maximum restart intensity"; there it counts whole seconds.
+    """
+    # A search, not a filter: a loop under a huge intensity restarts thousands of times within one period.
+    start = bisect_left(restarts, x=True, key=lambda then: now - then <= period)
+    kept = list(restarts[start:])
+    insort(kept, now)  # an exit that had to wait for its judgement may be older than a restart since
+    return tuple(kept[-intensity - 1 :]), len(kept) <= intensity
+
+
+def wait_before_restart(backoff: Backoff, in_a_row: int, draw: float) -> float:
+    """Return how many seconds a restart waits that follows `in_a_row` others; `draw` is chance, in [0, 1)."""
+    try:
+        seconds = backoff.initial_seconds * backoff.factor**in_a_row
+    except OverflowError:
+        seconds = backoff.maximum_seconds
+    return min(backoff.maximum_seconds, seconds) * (1 + backoff.jitter * draw)
+
+
+def has_recovered(backoff: Backoff, ran_seconds: float) -> bool:
+    """Tell whether a child ran for so long that its next restart is the first in a row again."""
+    enough = backoff.reset_after_seconds
+    if enough is None:
+        enough = (backoff.initial_seconds + backoff.maximum_seconds) / 2
+    return ran_seconds >= enough
+
+
+def is_restart_worthy(restart: Restart, reason: ExitReason) -> bool:
+    """Tell whether a child of this restart type is started again after this end."""
+    return restart == "permanent" or (restart == "transient" and not is_clean(reason))
+
+
+def is_expected_stop(spec: ChildSpec, asked: ShutdownTime | None, reason: ExitReason) -> bool:
+    """Tell whether a child that was stopped ended as it should; anything else is a `shutdown_error`.
+
+    Args:
+        spec: Of the child.
+        asked: How it was stopped; `None` if it ended before it was, and then what its spec says counts.
+        reason: How it ended.
+    """
+    match reason:
+        case Shutdown(detail=None):
+            return True
+        case Killed():
+            return (spec.shutdown_seconds if asked is None else asked) == "brutal_kill"
+        case Normal() | Shutdown():
+            return spec.restart != "permanent"
+        case _:
+            return False
+
+
+def left_behind(reason: ExitReason) -> Stuck | None:
+    """Return what is left of a start that failed: it was killed, did not obey, and will exit later."""
+    return reason.cause if isinstance(reason, InitFailed) and isinstance(reason.cause, Stuck) else None
+
+
+def is_cancelled_start(reason: ExitReason) -> bool:
+    """Tell whether a start ended because it was cancelled, so that there is nothing to report."""
+    return isinstance(reason, InitFailed) and reason.why in ("cancelled", "stopped")

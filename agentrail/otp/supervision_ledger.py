@@ -1,0 +1,274 @@
+"""One step of a supervisor at work: the fields of the next state, the effects so far, and the books between them.
+
+Mutable inside, pure from outside: a `Ledger` lives for one call of `begin` or `step` and never gets out of it. It keeps
+the counters and queues right whatever is done to a child; what is done, and when, is decided in the files that use it.
+"""
+
+from collections.abc import Hashable
+from typing import Final, Literal
+
+from attrs import evolve
+from msgspec import structs
+
+from agentrail.errors import AlreadyStarted, SupervisorError
+from agentrail.otp.child_specs import ChildSpec, ShutdownTime, SupervisorFlags
+from agentrail.otp.exits import ExitReason
+from agentrail.otp.supervision_state import (
+    CHANGING,
+    OPEN,
+    PROCESS,
+    Child,
+    Ending,
+    Phase,
+    SupervisorState,
+    Sweep,
+)
+from agentrail.otp.supervision_types import (
+    Answer,
+    Answered,
+    CancelRetry,
+    CancelStart,
+    Report,
+    ReportKind,
+    Request,
+    RequestId,
+    ScheduleRetry,
+    StartChild,
+    StopChild,
+    StopSummary,
+    SupervisionEffect,
+    Token,
+)
+from agentrail.otp.tables import Index, Table
+
+_FIELDS: Final = SupervisorState.__struct_fields__
+
+
+class Ledger:
+    """The next state, while it is being made. Its fields are those of `SupervisorState`.
+
+    Attributes:
+        now: When the signal of this step arrived.
+        draw: The chance that came with it.
+        effects: What is to be carried out, in order.
+    """
+
+    name: Hashable
+    flags: SupervisorFlags
+    phase: Literal["starting", "running", "stopping", "ended"]
+    template: ChildSpec | None
+    children: Table[Child]
+    numbers: Index[Hashable, int]
+    handles: Index[Hashable, int]
+    stuck: Table[int]
+    active: int
+    open: int
+    supervisors: int
+    significant: int
+    restarts: tuple[float, ...]
+    attempts: int
+    next_number: int
+    sweep: Sweep | None
+    starter: int | None
+    exits: Table[int]
+    pending: Table[Request]
+    starts: Table[Request]
+    places: int
+    requests: Index[RequestId, int]
+    ending: Ending | None
+    summary: StopSummary | None
+    dropped: int
+
+    def __init__(self, state: SupervisorState, now: float, draw: float) -> None:
+        vars(self).update(structs.asdict(state))
+        self.now = now
+        self.draw = draw
+        self.effects: list[SupervisionEffect] = []
+
+    def result(self) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
+        """Close the books."""
+        fields = vars(self)
+        return SupervisorState(**{name: fields[name] for name in _FIELDS}), tuple(self.effects)
+
+    # --- what is asked often
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Children are instances, known by their handles."""
+        return self.flags.strategy == "dynamic"
+
+    @property
+    def is_grouped(self) -> bool:
+        """A restart may concern more than one child, so starts go one at a time."""
+        return self.flags.strategy in ("one_for_all", "rest_for_one")
+
+    @property
+    def is_sweeping(self) -> bool:
+        """Children are being started or stopped in order; a group that waits is not."""
+        return self.sweep is not None and self.sweep.course != "wait"
+
+    @property
+    def is_stopping(self) -> bool:
+        """A stop began, or is over: nothing is started any more."""
+        return self.ending is not None
+
+    def owner(self, token: Token) -> Child | None:
+        """Return the child whose process has this token."""
+        child = self.children.get(token.child)
+        return child if child is not None and child.attempt == token.attempt else None
+
+    # --- children
+
+    def add(self, child: Child) -> None:
+        """Take a new child to the books, which has the number `next_number`."""
+        self.next_number = child.number + 1
+        if not self.is_dynamic:
+            self.numbers = self.numbers.put(child.spec.id, child.number)
+        self.save(child)
+
+    def save(self, child: Child) -> None:
+        """Put a child in place of what it was, and keep the counters."""
+        before = self.children.get(child.number)
+        if before is not None:
+            self._tally(before, -1)
+        self._tally(child, +1)
+        was_stuck = before is not None and before.phase is Phase.STUCK
+        if child.phase is Phase.STUCK:
+            self.stuck = self.stuck.put(child.number, child.number)
+        elif was_stuck:
+            self.stuck = self.stuck.drop(child.number)
+        if child.waiting and child.phase not in CHANGING:
+            for request in child.waiting:
+                self.pending = self.pending.put(self.place(), request)
+            child = structs.replace(child, waiting=())
+        self.children = self.children.put(child.number, child)
+
+    def forget(self, child: Child) -> None:
+        """Take a child that has no process off the books; its number is never given again."""
+        self.save(structs.replace(child, phase=Phase.IDLE, restarting=False))
+        self._tally(self.children.get(child.number) or child, -1)
+        self.children = self.children.drop(child.number)
+        self.numbers = self.numbers if self.is_dynamic else self.numbers.drop(child.spec.id)
+        if child.handle is not None:
+            self.handles = self.handles.drop(child.handle)
+
+    def leave(self, child: Child) -> None:
+        """Note that a child has no process and gets none by itself: keep its spec, if that is to be kept."""
+        if self.starter == child.number:
+            self.starter = None
+        if self.is_dynamic or child.spec.restart == "temporary" or child.fresh:
+            self.forget(child)
+            return
+        self.save(
+            structs.replace(
+                child,
+                phase=Phase.IDLE,
+                attempt=0,
+                restarting=False,
+                doomed=False,
+                asked=None,
+                exit_reason=None,
+                starter=None,
+                joined=(),
+            )
+        )
+
+    def _tally(self, child: Child, by: int) -> None:
+        phase = child.phase
+        if phase in PROCESS:
+            self.active += by
+        if phase in OPEN:
+            self.open += by
+        if child.spec.kind == "supervisor":
+            self.supervisors += by
+        # What is being stopped does not run any more; what is about to be restarted does.
+        if child.spec.significant and (
+            child.restarting or phase in (Phase.STARTING, Phase.RUNNING, Phase.EXITED)
+        ):
+            self.significant += by
+
+    # --- effects on children
+
+    def start(self, child: Child) -> None:
+        """Start an idle child."""
+        self.attempts += 1
+        spec = self.template if child.from_template and self.template is not None else child.spec
+        child = structs.replace(child, spec=spec, phase=Phase.STARTING, attempt=self.attempts)
+        self.save(child)
+        self.effects.append(StartChild(child.token, spec, child.extra, child.incarnation + 1))
+
+    def cancel_start(self, child: Child, how: ShutdownTime) -> None:
+        """End a start that is under way."""
+        self.save(structs.replace(child, doomed=True, restarting=False, asked=how))
+        self.effects.append(CancelStart(child.token, how))
+
+    def stop(self, child: Child, how: ShutdownTime) -> None:
+        """Stop a running child, or kill one that is stopping."""
+        asked = how if child.asked is None else child.asked
+        self.save(structs.replace(child, phase=Phase.STOPPING, asked=asked))
+        self.effects.append(StopChild(child.token, how))
+
+    def schedule_retry(self, child: Child, delay_seconds: float) -> None:
+        """Start a child again later."""
+        self.attempts += 1
+        self.save(structs.replace(child, retry=self.attempts))
+        self.effects.append(ScheduleRetry(Token(child.number, self.attempts), delay_seconds))
+
+    def cancel_retry(self, child: Child) -> Child:
+        """Do not start a child again, if that was meant; return the child as it is then, not yet saved."""
+        if child.retry:
+            self.effects.append(CancelRetry(Token(child.number, child.retry)))
+        return structs.replace(child, retry=0, restarting=False)
+
+    # --- words
+
+    def report(
+        self,
+        kind: ReportKind,
+        child: Child,
+        reason: ExitReason | None = None,
+        *,
+        at_seconds: float | None = None,
+    ) -> None:
+        """Tell whoever watches."""
+        report = Report(
+            kind=kind,
+            supervisor=self.name,
+            child_id=child.spec.id,
+            incarnation=child.incarnation,
+            child_kind=child.spec.kind,
+            restart=child.spec.restart,
+            reason=reason,
+            at_seconds=self.now if at_seconds is None else at_seconds,
+        )
+        if kind == "shutdown_error" and self.is_dynamic and self.ending is not None:
+            self._merge(report, self.ending)
+        else:
+            self.effects.append(report)
+
+    def _merge(self, report: Report, ending: Ending) -> None:
+        """Keep an error of a dynamic stop until its end: ten thousand equal ones are one report."""
+        key = (report.child_id, report.child_kind, report.restart, report.reason)
+        known = ending.errors.get(key)
+        if known is None:
+            errors = ending.errors.put(key, (ending.distinct, report))
+            self.ending = structs.replace(ending, errors=errors, distinct=ending.distinct + 1)
+        else:
+            place, first = known
+            errors = ending.errors.put(key, (place, evolve(first, count=first.count + 1)))
+            self.ending = structs.replace(ending, errors=errors)
+
+    def answer(
+        self, request_id: RequestId | None, outcome: Answered | SupervisorError | AlreadyStarted
+    ) -> None:
+        """Answer a request that waited, unless whoever waited has gone."""
+        if request_id is not None and self.requests.get(request_id) is not None:
+            self.requests = self.requests.drop(request_id)
+            self.effects.append(Answer(request_id, outcome))
+
+    # --- queues
+
+    def place(self) -> int:
+        """Give the next place in a queue."""
+        self.places += 1
+        return self.places

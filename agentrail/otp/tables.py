@@ -1,0 +1,191 @@
+"""Two frozen maps whose change costs no copy of the whole: `Table` by whole numbers, in order, `Index` by any key.
+
+A supervisor with ten thousand children changes one of them per step, and its older states have to stay what they were.
+So the children hang on a tree with 32 branches per node, and a change copies one path. Numbers are never given twice
+and grow, so the tree needs no balancing: its shape *is* the order.
+
+Not a dict that all versions share, as `Log` shares its list: things are taken away here as often as they are added.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_BITS: Final = 5
+_BRANCHES: Final = 1 << _BITS
+_BUCKETS: Final = (
+    1 << 3 * _BITS
+)  # of an index: three levels, and one entry per bucket up to some ten thousand
+
+_Node: TypeAlias = tuple[
+    Any, ...
+]  # 32 nodes, or on the lowest level 32 values; `None` where there is nothing
+_EMPTY: Final[_Node] = (None,) * _BRANCHES
+
+
+class Table(Generic[V]):
+    """A frozen map from whole numbers, 0 and up, to values other than `None`, in the order of the numbers."""
+
+    __slots__ = ("_height", "_root", "count")
+
+    def __init__(self) -> None:
+        """Start empty; `count` is the number of entries."""
+        self._root = _EMPTY
+        self._height = 1
+        self.count = 0
+
+    def get(self, number: int) -> V | None:
+        """Return what stands at this number, or `None`."""
+        if number < 0 or number >> _BITS * self._height:
+            return None
+        node: Any = self._root
+        for shift in range(_BITS * (self._height - 1), -1, -_BITS):
+            node = node[number >> shift & _BRANCHES - 1]
+            if node is None:
+                return None
+        found: V = node
+        return found
+
+    def put(self, number: int, value: V) -> "Table[V]":
+        """Return this table with the value at this number, in place of what stood there."""
+        root, height = self._root, self._height
+        while number >> _BITS * height:
+            root = (root if self.count else None, *_EMPTY[1:])
+            height += 1
+        count = self.count if self.get(number) is not None else self.count + 1
+        return _table(_put(root, height, number, value), height, count)
+
+    def drop(self, number: int) -> "Table[V]":
+        """Return this table without what stands at this number; the same one if nothing does."""
+        if self.get(number) is None:
+            return self
+        return _table(_drop(self._root, self._height, number) or _EMPTY, self._height, self.count - 1)
+
+    def first(self, at_least: int = 0) -> tuple[int, V] | None:
+        """Return the entry with the smallest number that is not below `at_least`."""
+        return _first(self._root, self._height, max(at_least, 0))
+
+    def last(self, below: int) -> tuple[int, V] | None:
+        """Return the entry with the largest number below this one."""
+        return _last(self._root, self._height, below - 1) if below > 0 else None
+
+    def items(self) -> Iterator[tuple[int, V]]:
+        """Go through all entries in the order of their numbers."""
+        return _items(self._root, self._height)
+
+    def __eq__(self, other: object) -> bool:
+        # Not the trees: how high one is depends on what was in it before.
+        return isinstance(other, Table) and self.count == other.count and [*self.items()] == [*other.items()]
+
+    __hash__ = None  # type: ignore[assignment]  # values may be anything
+
+    def __repr__(self) -> str:
+        return f"Table({dict(self.items())!r})"
+
+
+class Index(Generic[K, V]):
+    """A frozen map from any keys to values. It has no order: nothing that is decided may hang on one."""
+
+    __slots__ = ("_buckets",)
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._buckets: Table[tuple[tuple[K, V], ...]] = Table()
+
+    def get(self, key: K) -> V | None:
+        """Return the value of this key, or `None`."""
+        for known, value in self._buckets.get(hash(key) % _BUCKETS) or ():
+            if known is key or known == key:
+                return value
+        return None
+
+    def put(self, key: K, value: V) -> "Index[K, V]":
+        """Return this index with the value under this key, in place of the one before."""
+        return self._replaced(key, ((key, value),))
+
+    def drop(self, key: K) -> "Index[K, V]":
+        """Return this index without this key, which need not be there."""
+        return self._replaced(key, ())
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Go through all entries, in no order."""
+        return (pair for _, bucket in self._buckets.items() for pair in bucket)
+
+    def _replaced(self, key: K, entry: tuple[tuple[K, V], ...]) -> "Index[K, V]":
+        place = hash(key) % _BUCKETS
+        bucket = self._buckets.get(place) or ()
+        bucket = tuple(pair for pair in bucket if pair[0] is not key and pair[0] != key) + entry
+        changed: Index[K, V] = Index.__new__(Index)
+        changed._buckets = self._buckets.put(place, bucket) if bucket else self._buckets.drop(place)
+        return changed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and dict(self.items()) == dict(other.items())
+
+    __hash__ = None  # type: ignore[assignment]  # values may be anything
+
+    def __repr__(self) -> str:
+        return f"Index({dict(self.items())!r})"
+
+
+def _table(root: _Node, height: int, count: int) -> Table[V]:
+    table: Table[V] = Table.__new__(Table)
+    table._root = root  # noqa: SLF001 - the second constructor of the class above
+    table._height = height  # noqa: SLF001
+    table.count = count
+    return table
+
+
+def _put(node: _Node, height: int, number: int, value: object) -> _Node:
+    shift = _BITS * (height - 1)
+    branch = number >> shift & _BRANCHES - 1
+    if shift:
+        value = _put(node[branch] or _EMPTY, height - 1, number, value)
+    return (*node[:branch], value, *node[branch + 1 :])
+
+
+def _drop(node: _Node, height: int, number: int) -> _Node | None:
+    shift = _BITS * (height - 1)
+    branch = number >> shift & _BRANCHES - 1
+    rest = _drop(node[branch], height - 1, number) if shift else None
+    after = (*node[:branch], rest, *node[branch + 1 :])
+    return None if rest is None and after == _EMPTY else after
+
+
+def _first(node: _Node, height: int, at_least: int) -> tuple[int, Any] | None:
+    shift = _BITS * (height - 1)
+    start = at_least >> shift
+    for branch in range(start, _BRANCHES):
+        child = node[branch]
+        if child is not None:
+            rest = at_least - (start << shift) if branch == start else 0
+            found = _first(child, height - 1, rest) if shift else (0, child)
+            if found is not None:
+                return (branch << shift) + found[0], found[1]
+    return None
+
+
+def _last(node: _Node, height: int, at_most: int) -> tuple[int, Any] | None:
+    shift = _BITS * (height - 1)
+    start = at_most >> shift
+    for branch in range(min(start, _BRANCHES - 1), -1, -1):
+        child = node[branch]
+        if child is not None:
+            rest = at_most - (start << shift) if branch == start else (1 << shift) - 1
+            found = _last(child, height - 1, rest) if shift else (0, child)
+            if found is not None:
+                return (branch << shift) + found[0], found[1]
+    return None
+
+
+def _items(node: _Node, height: int, base: int = 0) -> Iterator[tuple[int, Any]]:
+    shift = _BITS * (height - 1)
+    for branch, child in enumerate(node):
+        if child is not None:
+            number = base + (branch << shift)
+            if shift:
+                yield from _items(child, height - 1, number)
+            else:
+                yield number, child
