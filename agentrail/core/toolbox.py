@@ -19,6 +19,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from agentrail.core.plain_schema import Check, quick_check
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import CallId, JsonObject, JsonValue, ToolCall
 
@@ -74,7 +75,9 @@ class ToolSpec:
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
         """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well."""
-        validator = self._compiled()
+        validator, is_plainly_fine = self._compiled()
+        if is_plainly_fine is not None and is_plainly_fine(arguments):
+            return ()
         try:
             if validator.is_valid(arguments):
                 return ()
@@ -137,10 +140,11 @@ class ToolSpec:
                 )
                 raise ToolDefinitionError(message) from None
 
-    def _compiled(self) -> Draft202012Validator:
+    def _compiled(self) -> tuple[Draft202012Validator, Check | None]:
         if self._validator is None:
             # A memo, like the encoded form of a message: compiling costs a hundred times what judging costs.
-            object.__setattr__(self, "_validator", _Validator(dict(self.parameters), registry=_EMPTY))
+            validator = _Validator(dict(self.parameters), registry=_EMPTY)
+            object.__setattr__(self, "_validator", (validator, quick_check(self.parameters)))
         return self._validator  # type: ignore[no-any-return]  # Any, because attrs would make it part of the value
 
 

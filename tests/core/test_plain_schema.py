@@ -1,0 +1,112 @@
+"""The quick yes: it is never given where the validator says no."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from jsonschema import Draft202012Validator
+
+from agentrail.core.plain_schema import quick_check
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["", "x", "y"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "object", "array", "null"])
+
+
+def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES,
+            "description": st.just("words"),
+            "enum": st.lists(st.sampled_from(["", "x"]), min_size=1, max_size=2),
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "required": st.lists(NAMES, unique=True, max_size=2),
+            "additionalProperties": st.booleans(),
+            "items": inner,
+        },
+    )
+
+
+SCHEMAS = st.recursive(st.just(value=True) | _schemas(st.just(value=True)), _schemas, max_leaves=5)
+
+
+@given(schema=SCHEMAS, value=VALUES)
+def test_a_quick_yes_is_the_validators_yes(schema, value):
+    """For every plain schema and every value: what is plainly fine is fine."""
+    check = quick_check(schema)
+    assert check is not None
+    if check(value):
+        assert Draft202012Validator(schema).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    "value", [{"city": "Lisbon"}, {"city": "", "days": 3}, {"city": "x", "tags": ["warm"], "unit": "C"}]
+)
+def test_what_models_usually_write_is_plainly_fine(value):
+    """Otherwise it would not be worth its lines."""
+    check = quick_check(
+        {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "A city."},
+                "days": {"type": "integer", "default": 3},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "unit": {"enum": ["C", "F"]},
+            },
+            "required": ["city"],
+            "additionalProperties": False,
+        }
+    )
+    assert check is not None
+    assert check(value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        False,
+        {"minimum": 1},
+        {"type": ["string", "null"]},
+        {"type": "whole"},
+        {"enum": [1, 2]},
+        {"enum": "x"},
+        {"items": False},
+        {"properties": {"a": {"pattern": "x"}}},
+        {"properties": []},
+        {"additionalProperties": {"type": "string"}},
+        {"$ref": "#/$defs/A"},
+    ],
+)
+def test_what_is_not_plain_is_left_to_the_validator(schema):
+    """There is no quick answer, and none is made up."""
+    assert quick_check(schema) is None
+
+
+@pytest.mark.parametrize("value", [[], {}, {"a": 1, "b": 2}, {"a": "1"}, None])
+def test_what_is_wrong_is_not_plainly_fine(value):
+    """Not an object, something missing, something unknown, a wrong type."""
+    check = quick_check(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "required": ["a"],
+            "additionalProperties": False,
+        }
+    )
+    assert check is not None
+    assert not check(value)
+
+
+def test_keywords_of_objects_say_nothing_of_others():
+    """Without a type, `required` lets a text pass, as the standard has it."""
+    check = quick_check({"required": ["a"]})
+    assert check is not None
+    assert check("text")
+    assert check({"a": 1})
+    assert not check({})
