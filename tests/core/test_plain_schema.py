@@ -110,3 +110,10 @@ def test_keywords_of_objects_say_nothing_of_others():
     assert check("text")
     assert check({"a": 1})
     assert not check({})
+
+
+def test_the_schema_that_is_true_takes_anything():
+    """It stands for "no matter what" below `properties` and `items`."""
+    check = quick_check(schema=True)
+    assert check is not None
+    assert check(object())
