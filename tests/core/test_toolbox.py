@@ -238,8 +238,8 @@ def test_names_are_unique():
             'Malformed arguments: Expecting \',\' delimiter at line 1 column 14, near: …{"path": "a" "limit": 1}…',
         ),
         (
-            '{\n"a": 1,\n}' + " " * 30,
-            "Malformed arguments: Expecting property name enclosed in double quotes at line 3 column 1, near: …",
+            '{\n"a": 1,\n"b" 2}' + " " * 30,
+            "Malformed arguments: Expecting ':' delimiter at line 3 column 5, near: …",
         ),
         (" \n", "Malformed arguments: Expecting value at line 2 column 1"),
         ('{"a": 1e400}', "Malformed arguments: 1e400 is too large for a number."),
