@@ -26,7 +26,7 @@ from agentrail.messages import (
 )
 
 
-class Envelope(Struct, frozen=True):
+class Envelope(Struct, frozen=True, gc=False):
     """Where an event stands. A Struct, because every event gets one and an attrs class would cost more than the event.
 
     Attributes:

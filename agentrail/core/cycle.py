@@ -34,7 +34,7 @@ from agentrail.events import (
 from agentrail.messages import PromptRef, StopReason, Text, UserMessage
 
 
-class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A prompt was accepted.
 
     Attributes:

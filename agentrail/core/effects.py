@@ -15,7 +15,7 @@ from agentrail.events import Event
 from agentrail.messages import CallId, JsonObject
 
 
-class StartStream(msgspec.Struct, frozen=True, kw_only=True):
+class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Ask the model.
 
     Owes, whatever happens: any number of `StreamStarted` (at most one) and `ChunksArrived`, then exactly one
@@ -28,7 +28,7 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
 
 
-class CancelStream(msgspec.Struct, frozen=True, kw_only=True):
+class CancelStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Stop a stream. What it still says comes late and is dropped.
 
     Attributes:
@@ -38,7 +38,7 @@ class CancelStream(msgspec.Struct, frozen=True, kw_only=True):
     effect_id: EffectId
 
 
-class RunTool(msgspec.Struct, frozen=True, kw_only=True):
+class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Run one call whose arguments have passed all gates.
 
     Owes exactly one `ToolFinished` with this id, whatever happens.
@@ -64,7 +64,7 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True):
     model: str
 
 
-class KillTools(msgspec.Struct, frozen=True, kw_only=True):
+class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Stop running calls. Their results are given already; what they still say is dropped.
 
     Attributes:
@@ -74,7 +74,7 @@ class KillTools(msgspec.Struct, frozen=True, kw_only=True):
     effect_ids: tuple[EffectId, ...]
 
 
-class Teardown(msgspec.Struct, frozen=True, kw_only=True):
+class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Wait until what was stopped is really gone, but not for ever.
 
     Owes exactly one `TeardownFinished` with this id.
@@ -90,7 +90,7 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True):
     survivors: tuple[CallId, ...] = ()
 
 
-class Publish(msgspec.Struct, frozen=True):
+class Publish(msgspec.Struct, frozen=True, gc=False):
     """Give an event to all subscribers; it carries its number already.
 
     Attributes:
@@ -100,7 +100,7 @@ class Publish(msgspec.Struct, frozen=True):
     event: Event
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """Answer a caller. One who has gone away gets nothing, and nothing happens.
 
     Attributes:
@@ -112,7 +112,7 @@ class Reply(msgspec.Struct, frozen=True):
     value: object
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class Refuse(msgspec.Struct, frozen=True, gc=False):
     """Answer a caller with an error, which is raised where it waits. It never enters state, journal or event.
 
     Attributes:
@@ -124,7 +124,7 @@ class Refuse(msgspec.Struct, frozen=True):
     error: AgentrailError
 
 
-class End(msgspec.Struct, frozen=True):
+class End(msgspec.Struct, frozen=True, gc=False):
     """The session is over: nothing comes after this effect.
 
     Attributes:

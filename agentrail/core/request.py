@@ -16,7 +16,7 @@ EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request to a model, complete.
 
     Attributes:
@@ -45,20 +45,20 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.model.partition(":")[2]
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """More visible text."""
 
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True):
+class ThinkingDelta(msgspec.Struct, frozen=True, gc=False):
     """More thinking, or the signature that ends it."""
 
     text: str
     signature: str | None = None
 
 
-class ToolCallStarted(msgspec.Struct, frozen=True):
+class ToolCallStarted(msgspec.Struct, frozen=True, gc=False):
     """The model begins a call; indexes are dense from 0, id and name are always there."""
 
     index: int
@@ -66,20 +66,20 @@ class ToolCallStarted(msgspec.Struct, frozen=True):
     name: str
 
 
-class ArgumentsDelta(msgspec.Struct, frozen=True):
+class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
     """More of a call's arguments: raw JSON text, never parsed in pieces."""
 
     index: int
     text: str
 
 
-class UsageUpdate(msgspec.Struct, frozen=True):
+class UsageUpdate(msgspec.Struct, frozen=True, gc=False):
     """The total of this response so far, never an increment."""
 
     usage: TokenUsage
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, gc=False):
     """The one terminal chunk. Its message equals what the deltas add up to, in text, calls and order."""
 
     stop_reason: StopReason

@@ -4,7 +4,8 @@ Signals are past tense or nouns, frozen, and carry their time and their ids; the
 way in: what no signal says, the core does not know.
 
 They are msgspec Structs and not attrs classes because one is made for every chunk of every stream, and a frozen
-Struct costs a tenth.
+Struct costs a tenth. `gc=False`, here and in the other Structs of the core: frozen values that point downwards only can
+form no cycle, and ten thousand sessions of them are what the cyclic collector would walk through again and again.
 """
 
 from typing import Literal, NewType, TypeAlias
@@ -20,7 +21,7 @@ SignalId = NewType("SignalId", str)
 KillTools: TypeAlias = Literal["killable", "all", "none"]
 
 
-class Stamped(msgspec.Struct, frozen=True, kw_only=True):
+class Stamped(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every signal carries.
 
     Attributes:
@@ -30,7 +31,7 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class Asked(Stamped, frozen=True, kw_only=True):
+class Asked(Stamped, frozen=True, kw_only=True, gc=False):
     """A call from outside, whose caller waits for exactly one `Reply`.
 
     Attributes:
@@ -40,7 +41,7 @@ class Asked(Stamped, frozen=True, kw_only=True):
     signal_id: SignalId
 
 
-class Outcome(Stamped, frozen=True, kw_only=True):
+class Outcome(Stamped, frozen=True, kw_only=True, gc=False):
     """What became of an effect. One whose id is no longer open is dropped and counted.
 
     Attributes:
@@ -53,7 +54,7 @@ class Outcome(Stamped, frozen=True, kw_only=True):
 # --- calls from outside
 
 
-class Prompt(Asked, frozen=True, kw_only=True):
+class Prompt(Asked, frozen=True, kw_only=True, gc=False):
     """The user says something.
 
     Attributes:
@@ -67,7 +68,7 @@ class Prompt(Asked, frozen=True, kw_only=True):
     reply: Literal["receipt", "text"] = "receipt"
 
 
-class Abort(Asked, frozen=True, kw_only=True):
+class Abort(Asked, frozen=True, kw_only=True, gc=False):
     """Stop the cycle, now.
 
     Attributes:
@@ -83,7 +84,7 @@ class Abort(Asked, frozen=True, kw_only=True):
     wait: bool = True
 
 
-class Stop(Asked, frozen=True, kw_only=True):
+class Stop(Asked, frozen=True, kw_only=True, gc=False):
     """End the session: abort what runs, then go.
 
     Attributes:
@@ -93,45 +94,45 @@ class Stop(Asked, frozen=True, kw_only=True):
     reason: str = "stopped"
 
 
-class ReplyQuery(Asked, frozen=True, kw_only=True):
+class ReplyQuery(Asked, frozen=True, kw_only=True, gc=False):
     """Somebody wants the text of the running cycle, or of the last one."""
 
 
-class StatusQuery(Asked, frozen=True, kw_only=True):
+class StatusQuery(Asked, frozen=True, kw_only=True, gc=False):
     """Somebody wants to know how the session stands."""
 
 
-class MessagesQuery(Asked, frozen=True, kw_only=True):
+class MessagesQuery(Asked, frozen=True, kw_only=True, gc=False):
     """Somebody wants the conversation."""
 
 
-class Steer(Asked, frozen=True, kw_only=True):
+class Steer(Asked, frozen=True, kw_only=True, gc=False):
     """The user speaks into a running cycle. Refused until steering is there."""
 
     text: str
 
 
-class Approve(Asked, frozen=True, kw_only=True):
+class Approve(Asked, frozen=True, kw_only=True, gc=False):
     """A person lets a call run. Refused until calls can wait for people."""
 
     approval_id: str
 
 
-class Reject(Asked, frozen=True, kw_only=True):
+class Reject(Asked, frozen=True, kw_only=True, gc=False):
     """A person refuses a call. Refused until calls can wait for people."""
 
     approval_id: str
     reason: str | None = None
 
 
-class Respond(Asked, frozen=True, kw_only=True):
+class Respond(Asked, frozen=True, kw_only=True, gc=False):
     """A person answers a question. Refused until tools can ask."""
 
     ref: str
     response: str
 
 
-class Compact(Asked, frozen=True, kw_only=True):
+class Compact(Asked, frozen=True, kw_only=True, gc=False):
     """Somebody wants the history shortened. Refused until compaction is there."""
 
     reason: str | None = None
@@ -140,11 +141,11 @@ class Compact(Asked, frozen=True, kw_only=True):
 # --- from the supervisor
 
 
-class Started(Stamped, frozen=True, kw_only=True):
+class Started(Stamped, frozen=True, kw_only=True, gc=False):
     """The actor is up, for the first time."""
 
 
-class Restarted(Stamped, frozen=True, kw_only=True):
+class Restarted(Stamped, frozen=True, kw_only=True, gc=False):
     """The actor crashed and is up again with the last state it had; nothing of the old one runs.
 
     Attributes:
@@ -156,7 +157,7 @@ class Restarted(Stamped, frozen=True, kw_only=True):
     incarnation: int
 
 
-class Parked(Stamped, frozen=True, kw_only=True):
+class Parked(Stamped, frozen=True, kw_only=True, gc=False):
     """The actor crashed too often; this is the last signal of its life.
 
     Attributes:
@@ -166,7 +167,7 @@ class Parked(Stamped, frozen=True, kw_only=True):
     reason: str
 
 
-class StepCrashed(Stamped, frozen=True, kw_only=True):
+class StepCrashed(Stamped, frozen=True, kw_only=True, gc=False):
     """A signal crashed the core and was put aside.
 
     Attributes:
@@ -185,15 +186,15 @@ class StepCrashed(Stamped, frozen=True, kw_only=True):
 # --- outcomes of effects
 
 
-class Final(Outcome, frozen=True, kw_only=True):
+class Final(Outcome, frozen=True, kw_only=True, gc=False):
     """The one outcome that an effect owes; nothing comes after it."""
 
 
-class StreamStarted(Outcome, frozen=True, kw_only=True):
+class StreamStarted(Outcome, frozen=True, kw_only=True, gc=False):
     """The first chunk of a response is here."""
 
 
-class ChunksArrived(Outcome, frozen=True, kw_only=True):
+class ChunksArrived(Outcome, frozen=True, kw_only=True, gc=False):
     """More of a response: all chunks that waited together. Ephemeral, never journaled.
 
     Attributes:
@@ -203,7 +204,7 @@ class ChunksArrived(Outcome, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...]
 
 
-class ResponseCompleted(Final, frozen=True, kw_only=True):
+class ResponseCompleted(Final, frozen=True, kw_only=True, gc=False):
     """The response is complete.
 
     Attributes:
@@ -217,7 +218,7 @@ class ResponseCompleted(Final, frozen=True, kw_only=True):
     stop_reason: StopReason
 
 
-class StreamFailed(Final, frozen=True, kw_only=True):
+class StreamFailed(Final, frozen=True, kw_only=True, gc=False):
     """There will be no response.
 
     Attributes:
@@ -227,7 +228,7 @@ class StreamFailed(Final, frozen=True, kw_only=True):
     error: ErrorInfo
 
 
-class ToolProgressed(Outcome, frozen=True, kw_only=True):
+class ToolProgressed(Outcome, frozen=True, kw_only=True, gc=False):
     """A tool says how far it is. Ephemeral, never journaled.
 
     Attributes:
@@ -237,7 +238,7 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True):
     text: str
 
 
-class ToolFinished(Final, frozen=True, kw_only=True):
+class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     """A tool is done, well or badly, or was stopped.
 
     Attributes:
@@ -253,7 +254,7 @@ class ToolFinished(Final, frozen=True, kw_only=True):
     started_at_ms: int
 
 
-class TeardownFinished(Final, frozen=True, kw_only=True):
+class TeardownFinished(Final, frozen=True, kw_only=True, gc=False):
     """All that an abort stopped is gone, or its time is over.
 
     Attributes:

@@ -41,7 +41,7 @@ class Phase(enum.Enum):
     """The response is complete and its calls run."""
 
 
-class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
+class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a session was started with, as far as the core decides by it.
 
     Attributes:
@@ -67,7 +67,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     immune_tools: frozenset[str] = frozenset()
 
 
-class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A prompt that waits.
 
     Attributes:
@@ -81,7 +81,7 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     asker: SignalId | None
 
 
-class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """From a prompt to the return to idle.
 
     Attributes:
@@ -99,7 +99,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     asker: SignalId | None = None
 
 
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
+class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The request that is out.
 
     Attributes:
@@ -115,7 +115,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     last_turn: bool = False
 
 
-class CallState(msgspec.Struct, frozen=True, kw_only=True):
+class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of the batch.
 
     Attributes:
@@ -133,7 +133,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True):
     result: ToolResult | None = None
 
 
-class TeardownState(msgspec.Struct, frozen=True, kw_only=True):
+class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What goes on behind an abort.
 
     Attributes:
@@ -145,7 +145,7 @@ class TeardownState(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[SignalId, ...]
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the last cycle ended, for whoever asks later.
 
     Attributes:
@@ -161,7 +161,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
 
 
-class SessionData(msgspec.Struct, frozen=True, kw_only=True):
+class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a session knows, besides its phase. Each line names what binds its field."""
 
     config: SessionConfig
@@ -195,7 +195,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int = 0  # when the actor first came up
 
 
-class SessionState(msgspec.Struct, frozen=True):
+class SessionState(msgspec.Struct, frozen=True, gc=False):
     """What `step` takes and returns: complete, so that one can be kept, compared, and gone back to.
 
     Attributes:

@@ -155,7 +155,7 @@ class UpdateTimer(Struct, frozen=True):
     name: Hashable = None
 
 
-class Perform(Struct, frozen=True):
+class Perform(Struct, frozen=True, gc=False):
     """Hand an effect to the shell, in its place among the effects. The engine does not look into it."""
 
     effect: object
@@ -182,7 +182,7 @@ Action: TypeAlias = (
 # --- transitions: what `handle` and `enter` answer
 
 
-class NextState(Struct, Generic[S_co, D_co], frozen=True):
+class NextState(Struct, Generic[S_co, D_co], frozen=True, gc=False):
     """Go to a state. It is a *state change* if that differs from the present one."""
 
     state: S_co
@@ -190,7 +190,7 @@ class NextState(Struct, Generic[S_co, D_co], frozen=True):
     actions: Sequence[Action] = ()
 
 
-class Keep(Struct, Generic[D_co], frozen=True):
+class Keep(Struct, Generic[D_co], frozen=True, gc=False):
     """Stay in this state."""
 
     data: D_co | KeepType = KEEP
