@@ -4,7 +4,6 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 import attrs
@@ -59,9 +58,22 @@ class SessionOptions:
         Raises:
             OptionError: Your move: every fault, with the option, what it got and what it takes.
         """
-        faults = faults_of(attrs.asdict(self, recurse=False))
+        faults = faults_of({name: getattr(self, name) for name in _NAMES})
         if faults:
             raise OptionError(faults)
+
+
+_NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
+_TOOL_MEMBERS: Final = (
+    "name",
+    "description",
+    "parameters",
+    "killable",
+    "effect_class",
+    "timeout_seconds",
+    "execute",
+)
+_PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
 
 def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
@@ -89,12 +101,11 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
     Raises:
         OptionError: Your move: an unknown option (with the nearest known one), a missing model, or a wrong value.
     """
-    known = {attribute.name: attribute for attribute in attrs.fields(SessionOptions)}
-    faults = [_unknown(name, set(known)) for name in given if name not in known]
+    faults = [_unknown(name) for name in given if name not in _NAMES]
     if "model" not in given:
         faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
     if faults:  # then they are never made, so what else is wrong must be said here
-        usable = {"model": "demo:", **{name: given[name] for name in given if name in known}}
+        usable = {"model": "demo:", **{name: given[name] for name in given if name in _NAMES}}
         try:
             SessionOptions(**usable)
         except OptionError as error:
@@ -106,7 +117,7 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
 def faults_of(values: Mapping[str, Any]) -> list[str]:
     """Say all that is wrong with the values of the options, a sentence each."""
     faults: list[str] = []
-    if not isinstance(values["model"], str | Provider):
+    if not isinstance(values["model"], str) and not _has(values["model"], _PROVIDER_MEMBERS):
         faults.append(f"model is {values['model']!r}: expected a model string or a provider")
     faults += _tools(values["tools"])
     for name in ("user_data", "provider_opts"):
@@ -123,7 +134,7 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     )
     if session_id is not None and not (isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id)):
         faults.append(f"session_id is {session_id!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
-    if not isinstance(working_dir, str | os.PathLike) or not Path(working_dir).is_dir():
+    if not isinstance(working_dir, str | os.PathLike) or not os.path.isdir(working_dir):  # noqa: PTH112 - a third of it
         faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
     if system_prompt is not None and not isinstance(system_prompt, str):
         faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
@@ -150,8 +161,14 @@ def _tools(tools: object) -> list[str]:
     return [
         f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
         for tool in tools
-        if not isinstance(tool, Tool)
+        if not _has(tool, _TOOL_MEMBERS)
     ]
+
+
+def _has(value: object, members: tuple[str, ...]) -> bool:
+    # What `isinstance` of a protocol asks too, but that looks its members up anew each time, for longer than all else
+    # here takes. A class has the members of its instances, and is none.
+    return not isinstance(value, type) and all(hasattr(value, member) for member in members)
 
 
 def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
@@ -159,7 +176,7 @@ def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
     return isinstance(value, Collection)
 
 
-def _unknown(name: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(known))}"
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, _NAMES, n=1)
+    guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(_NAMES))}"
     return f"there is no option {name!r}{guess}"

@@ -4,6 +4,7 @@ A session's crash becomes data inside its own task; it never travels to its sibl
 handle, its subscribers and the messages it had not read yet go on with the next incarnation.
 """
 
+import os
 import secrets
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -204,7 +205,7 @@ class SessionSupervisor:
             self._specs.of(tool) for tool in options.tools
         )  # before the model is looked at: two tools of one name are found first
         model, provider = self._find_provider(options)
-        working_dir = Path(options.working_dir).resolve()
+        working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
         config = SessionConfig(
             session_id=session_id,
             path=(session_id,),
