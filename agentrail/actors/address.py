@@ -178,8 +178,10 @@ def _move(event: Addressed, cell: Cell) -> None:
 
 
 def is_open(cell: Cell) -> bool:
-    """Tell whether an instance lives and takes messages."""
-    return cell.exit_reason is None and not (cell.mailbox is not None and cell.mailbox.is_closed)
+    """Tell whether an instance lives and may go on: what one that has to go is sent would be lost with it."""
+    if cell.exit_reason is not None or cell.stop_reason is not None or cell.killed:
+        return False
+    return cell.mailbox is None or not cell.mailbox.is_closed
 
 
 def wait_for_end(cell: Cell) -> Wait:
