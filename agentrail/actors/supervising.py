@@ -375,7 +375,8 @@ class Core:
             return
         run.is_stuck = True
         stuck = Stuck(self.state.flags.stuck_after_seconds)
-        cell.give_up(stuck)
+        if not isinstance(cell, SupervisorCell):  # one of these goes on serving until what is stuck below it ends
+            cell.give_up(stuck)
         if run.stage == "up":
             self.tell(ChildStuck, token=run.token)
         else:
