@@ -10,7 +10,7 @@ from agentrail.actors.machine_loop import SELF, CrashReport, Link, Send, Unlink,
 from agentrail.actors.replies import ReplyTo
 from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, Start, Status, machine, worker
-from agentrail.actors.supervisor import SupervisorInit, subtree
+from agentrail.actors.subtrees import SupervisorInit, subtree
 from agentrail.otp.child_specs import StartRecipe
 from agentrail.otp.exits import ActorExit
 from agentrail.otp.statem import Init

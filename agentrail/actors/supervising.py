@@ -375,7 +375,9 @@ class Core:
             return
         run.is_stuck = True
         stuck = Stuck(self.state.flags.stuck_after_seconds)
-        if not isinstance(cell, SupervisorCell):  # one of these goes on serving until what is stuck below it ends
+        if not isinstance(
+            cell, SupervisorCell
+        ):  # one of these goes on serving until what is stuck below it ends
             cell.give_up(stuck)
         if run.stage == "up":
             self.tell(ChildStuck, token=run.token)
