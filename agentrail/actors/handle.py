@@ -375,7 +375,7 @@ class ActorHandle:
         cell = self._cell
         refuse_self(cell, "call")
         mailbox = mailbox_of(cell)
-        if cell.exit_reason is not None or (mailbox.is_closed and not cell.task):
+        if cell.exit_reason is not None:
             await trio.lowlevel.checkpoint()
             raise down(self)
         to = ReplyTo(cell, self)
