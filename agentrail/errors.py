@@ -8,7 +8,14 @@
     │   ├── MailboxFull             as many messages wait as are allowed
     │   ├── NotAvailable            something that this version does not do
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
-    │   ├── CallingSelf             a session's own tool waits for the session
+    │   ├── CallingSelf             an actor, or a session's own tool, waits for itself
+    │   ├── ActorError              a call to an actor or a registry that cannot be
+    │   │   ├── NoMailbox               it is a worker, and reads no messages
+    │   │   ├── NotSuspended            its code can only be changed while it is suspended
+    │   │   ├── AlreadyRegistered       the key has an owner; carries its handle
+    │   │   ├── NotOwner                the value of a key is its owner's
+    │   │   ├── RegistryClosed          the registry is gone, and all names with it
+    │   │   └── NoPartitions            there is no partition left to go to
     │   ├── SupervisorError         a call that a supervisor does not take as things stand
     │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that the strategy does not know
     │   │   ├── AlreadyPresent          the id has a spec, and no process
@@ -30,6 +37,10 @@
     │   ├── CycleAborted · CycleFailed
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── SessionDown                 nobody's: the session has ended, `reason` says how
+    ├── ActorDown                   nobody's: the actor has ended without an answer; carries handle and reason
+    ├── CallTimeout                 nobody's: no answer in time; the work goes on
+    ├── SupervisorStartFailed       a child did not start; carries its id and the reason
+    ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
     ├── HistoryError                ours: somebody tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -95,7 +106,44 @@ class AlreadyStarted(YourMove):
 
 
 class CallingSelf(YourMove):
-    """A tool of the session waits for the session that waits for the tool."""
+    """An actor waits for itself, or a tool of a session for the session that waits for the tool."""
+
+
+class ActorError(YourMove):
+    """A call to an actor or a registry that it does not take."""
+
+
+class NoMailbox(ActorError):
+    """The actor is a worker, or a supervisor, and reads no messages."""
+
+
+class NotSuspended(ActorError):
+    """The code of an actor is changed while it is suspended, so that no event meets half of it."""
+
+
+class AlreadyRegistered(ActorError):
+    """The key has a living owner.
+
+    Attributes:
+        handle: The owner's.
+    """
+
+    def __init__(self, message: str, *, handle: object) -> None:
+        """Keep the handle, so that the caller can go on with it."""
+        super().__init__(message)
+        self.handle = handle
+
+
+class NotOwner(ActorError):
+    """Only the actor that holds a key changes its value."""
+
+
+class RegistryClosed(ActorError):
+    """The registry is closed, and all names are gone with it."""
+
+
+class NoPartitions(ActorError):
+    """The partitions were resized to 0. Resize them again, or do not ask."""
 
 
 class SupervisorError(YourMove):
@@ -377,6 +425,53 @@ class SessionDown(AgentrailError):
         """Say which session, and how it ended."""
         super().__init__(f"session {session_id!r} is down: {reason}")
         self.session_id = session_id
+        self.reason = reason
+
+
+class ActorDown(AgentrailError):
+    """The actor has ended without an answer, or never was.
+
+    Attributes:
+        handle: Whose end it was; `None` if there was nobody behind an address.
+        reason: The `ExitReason`; `NoProcess()` if it had ended before it was asked.
+    """
+
+    def __init__(self, message: str, *, handle: object, reason: object) -> None:
+        """Keep handle and reason."""
+        super().__init__(message)
+        self.handle = handle
+        self.reason = reason
+
+
+class CallTimeout(AgentrailError):
+    """No answer came in time. The work that was asked for goes on; a late answer reaches nobody."""
+
+
+class SupervisorStartFailed(AgentrailError):
+    """A supervisor did not come up; what it had started was stopped again, in reverse order.
+
+    Attributes:
+        child_id: The child that did not start; `None` if it was no child.
+        reason: The `ExitReason` of that child's start.
+    """
+
+    def __init__(self, message: str, *, child_id: object, reason: object) -> None:
+        """Keep the culprit."""
+        super().__init__(message)
+        self.child_id = child_id
+        self.reason = reason
+
+
+class SupervisorGaveUp(AgentrailError):
+    """A supervisor ended by itself while its block was at work: too many restarts, or it was killed.
+
+    Attributes:
+        reason: The `ExitReason` it ended with.
+    """
+
+    def __init__(self, message: str, *, reason: object) -> None:
+        """Keep the reason."""
+        super().__init__(message)
         self.reason = reason
 
 

@@ -1,21 +1,59 @@
-"""The mailbox of an actor: one reader, many senders, one order, and a bound for what outsiders may pile up.
+"""The mailbox of an actor: one reader, many senders, three lanes, and a bound for what outsiders may pile up.
 
-A deque and a parked task, not a memory channel: awaiting a channel costs a trip round the scheduler per message, while
+Deques and a parked task, not a memory channel: awaiting a channel costs a trip round the scheduler per message, while
 an actor that has fallen behind takes from this one at the price of a `popleft`.
 """
 
 from collections import deque
-from typing import Final, Generic, TypeVar
+from enum import Enum
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
-from agentrail.errors import MailboxFull
+from agentrail.actors.dead_letters import DeadLetters, bury, dead_letters
+from agentrail.actors.replies import ReplyTo
+from agentrail.errors import InvalidSpec, MailboxFull
+from agentrail.otp.exits import ExitReason, NoProcess
+from agentrail.otp.statem import Call
+
+__all__ = [
+    "EMPTY",
+    "DeadLetters",
+    "LaneStatistics",
+    "Mailbox",
+    "MailboxStatistics",
+    "Overflow",
+    "dead_letters",
+]
 
 M = TypeVar("M")
 
+Overflow: TypeAlias = Literal["reject", "drop_oldest", "dead_letter", "block"]
+
 _CHECKPOINT_EVERY: Final = 64
 """How many messages are taken before others get a turn, so that a full mailbox cannot starve the process."""
+
+
+class _Empty(Enum):
+    EMPTY = "nothing to take now"
+
+
+EMPTY: Final = _Empty.EMPTY
+"""What `take_nowait` answers when there is nothing to take."""
+
+
+@frozen(kw_only=True)
+class LaneStatistics:
+    """One lane.
+
+    Attributes:
+        waiting: Messages that wait in it now.
+        high_water: The most that ever waited.
+    """
+
+    waiting: int = 0
+    high_water: int = 0
 
 
 @frozen(kw_only=True)
@@ -23,100 +61,331 @@ class MailboxStatistics:
     """What a mailbox has seen.
 
     Attributes:
-        waiting: Messages that wait now.
+        waiting: Messages that wait now, in all lanes.
         high_water: The most that ever waited.
         accepted: All that ever came in.
         rejected: Those that were refused because it was full.
+        dropped: Those that were thrown away because it was full.
+        postponed: Of a machine: events that it keeps for the next change of its state.
+        timers: Of a machine: timers that run.
+        user: Calls, casts and infos.
+        notices: What the actor is owed: ends of others, outcomes of effects.
+        control: Stop, suspend and the like.
     """
 
     waiting: int
     high_water: int
     accepted: int
     rejected: int
+    dropped: int = 0
+    postponed: int = 0
+    timers: int = 0
+    user: LaneStatistics = field(default=LaneStatistics(), eq=False)
+    notices: LaneStatistics = field(default=LaneStatistics(), eq=False)
+    control: LaneStatistics = field(default=LaneStatistics(), eq=False)
+
+    @property
+    def handled(self) -> int:
+        """How many were taken."""
+        return self.accepted - self.waiting - self.dropped
 
 
 class Mailbox(Generic[M]):
-    """Messages for one actor, in the order in which they came."""
+    """Messages for one actor. Those of the user lane and the notices come in one order; control overtakes both."""
 
     __slots__ = (
         "_accepted",
         "_capacity",
-        "_high_water",
+        "_closed",
+        "_control",
+        "_control_only",
+        "_dropped",
+        "_held",
+        "_high",
         "_outside",
+        "_overflow",
         "_queue",
         "_reader",
         "_rejected",
         "_since_yield",
+        "_waiting_for_room",
     )
 
-    def __init__(self, *, capacity: int = 1000) -> None:
-        """Make an empty one that takes at most `capacity` messages by `put_nowait`."""
-        self._queue: deque[tuple[M, bool]] = deque()
+    def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
+        """Make an empty one.
+
+        Args:
+            capacity: How many messages from outside may wait.
+            overflow: What becomes of one more: `reject` it, `drop_oldest` in its place, make it a `dead_letter`, or
+                `block` senders that can wait.
+
+        Raises:
+            InvalidSpec: Your move: a capacity below 1, or another policy.
+        """
+        check_mailbox(capacity, overflow)
+        self._queue: deque[tuple[object, bool]] = deque()
+        self._control: deque[object] | None = None  # made when it is needed: most actors live without
         self._reader: trio.lowlevel.Task | None = None
+        self._waiting_for_room: trio.lowlevel.ParkingLot | None = None
+        self._control_only = False
+        self._held = 0
+        self._closed: ExitReason | None = None
         self._capacity = capacity
+        self._overflow = overflow
         self._outside = 0
         self._since_yield = 0
         self._accepted = 0
         self._rejected = 0
-        self._high_water = 0
+        self._dropped = 0
+        self._high = [0, 0, 0, 0]  # all, user, notices, control
+
+    # --- putting
 
     def put_nowait(self, message: M) -> None:
-        """Put a message from outside at the end.
+        """Put a message from outside at the end. Into a closed mailbox: a dead letter.
 
         Raises:
             MailboxFull: Your move: as many as are allowed wait already. Try again when the actor has caught up.
         """
-        if self._outside >= self._capacity:
-            self._rejected += 1
-            complaint = (
-                f"{self._outside} messages wait already, at most {self._capacity} may: try again later"
-            )
-            raise MailboxFull(complaint)
+        if self._closed is not None:
+            _discard(message, "the actor has ended", NoProcess())
+            return
+        if self._outside >= self._capacity and not self._make_room(message):
+            return
         self._outside += 1
         self._put(message, from_outside=True)
 
-    def put_notice(self, message: M) -> None:
-        """Put the outcome of something that the actor itself asked for at the end: unbounded, since it is owed."""
-        self._put(message, from_outside=False)
+    async def put(self, message: M) -> None:
+        """Put a message from outside; with `block` wait for room first.
 
-    async def get(self) -> M:
-        """Take the oldest message, waiting for one if there is none.
+        Raises:
+            MailboxFull: Your move: as of `put_nowait`.
+
+        Cancellation: Always a checkpoint; a cancelled `put` has put nothing.
+        """
+        await trio.lowlevel.checkpoint()
+        while self.must_wait:
+            if self._waiting_for_room is None:
+                self._waiting_for_room = trio.lowlevel.ParkingLot()
+            await self._waiting_for_room.park()
+        self.put_nowait(message)
+
+    def put_notice(self, notice: object) -> None:
+        """Put the outcome of something that the actor itself asked for at the end: unbounded, since it is owed."""
+        if self._closed is None:
+            self._put(notice, from_outside=False)
+
+    def put_control(self, message: object) -> None:
+        """Put a message that overtakes all others."""
+        if self._closed is not None:
+            return
+        if self._control is None:
+            self._control = deque()
+        self._control.append(message)
+        self._accepted += 1
+        self._mark()
+        if not self._held:
+            self._wake()
+
+    def _make_room(self, message: M) -> bool:
+        if self._overflow == "drop_oldest":
+            oldest = next(entry for entry in self._queue if entry[1])
+            self._queue.remove(oldest)
+            self._outside -= 1
+            self._dropped += 1
+            _discard(oldest[0], "the mailbox was full", None)
+            return True
+        if self._overflow == "dead_letter":
+            self._accepted += 1
+            self._dropped += 1
+            _discard(message, "the mailbox was full", None)
+            return False
+        self._rejected += 1
+        raise MailboxFull(_full(self._outside, self._capacity))
+
+    def _put(self, message: object, *, from_outside: bool) -> None:
+        self._queue.append((message, from_outside))
+        self._accepted += 1
+        self._mark()
+        if not self._held and not self._control_only:
+            self._wake()
+
+    def _mark(self) -> None:
+        high, waiting, control = self._high, len(self._queue), len(self._control or ())
+        high[0] = max(high[0], waiting + control)
+        high[1] = max(high[1], self._outside)
+        high[2] = max(high[2], waiting - self._outside)
+        high[3] = max(high[3], control)
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether a sender that can wait has to."""
+        return self._overflow == "block" and self._outside >= self._capacity and self._closed is None
+
+    # --- taking
+
+    async def get(self) -> object:
+        """Take the next message, waiting for one if there is none.
 
         Cancellation: Always a checkpoint for cancellation; a cancelled `get` has taken nothing. Other tasks get a
             turn whenever it waits, and at least once in 64 messages.
         """
-        if not self._queue:
-            self._since_yield = 1  # the message of this very call counts
-            self._reader = trio.lowlevel.current_task()
+        waited = False
+        while not self.has_mail():
+            await self.wait()
+            waited = True
+        if not waited:
+            await self.give_way()
+        return self.take_nowait()
 
-            def stop_waiting(_: object) -> trio.lowlevel.Abort:
-                self._reader = None
-                return trio.lowlevel.Abort.SUCCEEDED
+    def has_mail(self, *, control_only: bool = False) -> bool:
+        """Tell whether there is something to take."""
+        return not self._held and bool(self._control or (self._queue and not control_only))
 
-            await trio.lowlevel.wait_task_rescheduled(stop_waiting)
-        elif self._since_yield >= _CHECKPOINT_EVERY:
-            self._since_yield = 1
+    def take_nowait(self, *, control_only: bool = False) -> object:
+        """Take the next message, or `EMPTY`."""
+        if self._held:
+            return EMPTY
+        if self._control:
+            return self._control.popleft()
+        if control_only or not self._queue:
+            return EMPTY
+        message, from_outside = self._queue.popleft()
+        if from_outside:
+            self._outside -= 1
+            if self._waiting_for_room is not None:
+                self._waiting_for_room.unpark()
+        return message
+
+    async def give_way(self) -> None:
+        """Let others have a turn, once in 64 calls.
+
+        Cancellation: A checkpoint for cancellation each time.
+        """
+        self._since_yield += 1
+        if self._since_yield >= _CHECKPOINT_EVERY:
+            self._since_yield = 0
             await trio.lowlevel.checkpoint()
         else:
-            self._since_yield += 1
             await trio.lowlevel.checkpoint_if_cancelled()
-        message, from_outside = self._queue.popleft()
-        self._outside -= from_outside
-        return message
+
+    async def wait(self, *, control_only: bool = False) -> None:
+        """Wait until something comes; only the one reader does that, and only if there is nothing.
+
+        Cancellation: A checkpoint.
+        """
+        self._since_yield = 0
+        self._control_only = control_only
+        self._reader = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._reader = None
+        self._control_only = False
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            self._control_only = False
+            trio.lowlevel.reschedule(reader)
+
+    # --- the end, and tests
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes nothing any more."""
+        return self._closed is not None
+
+    def close(self, reason: ExitReason) -> None:
+        """Take nothing any more, for good: what waits is gone, and its calls are answered.
+
+        Args:
+            reason: What callers are told.
+        """
+        self._closed = self._closed or reason
+        for message in self.drain():
+            if isinstance(message, Call) and isinstance(message.to, ReplyTo):
+                message.to.fail_down(reason)
+        if self._waiting_for_room is not None:
+            self._waiting_for_room.unpark_all()
+
+    def shut(self, reason: ExitReason) -> None:
+        """Take nothing any more, and keep what waits until `close`."""
+        self._closed = self._closed or reason
+
+    def drain(self) -> tuple[object, ...]:
+        """Take all that waits in the user lane and the notices, in their order; control is gone."""
+        left = tuple(message for message, _ in self._queue)
+        self._queue.clear()
+        self._control = None
+        self._outside = 0
+        self._dropped += len(left)
+        return left
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its reader finds nothing."""
+        return self._held > 0
+
+    def hold(self) -> None:
+        """Let the reader find nothing, until `release` was called as often."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Undo one `hold`."""
+        self._held -= 1
+        if not self._held:
+            self._wake()  # its reader looks again, also for deadlines that came due meanwhile
 
     def statistics(self) -> MailboxStatistics:
         """Say what it has seen; cheap, at any time."""
+        control = len(self._control or ())
         return MailboxStatistics(
-            waiting=len(self._queue),
-            high_water=self._high_water,
+            waiting=len(self._queue) + control,
+            high_water=self._high[0],
             accepted=self._accepted,
             rejected=self._rejected,
+            dropped=self._dropped,
+            user=LaneStatistics(waiting=self._outside, high_water=self._high[1]),
+            notices=LaneStatistics(waiting=len(self._queue) - self._outside, high_water=self._high[2]),
+            control=LaneStatistics(waiting=control, high_water=self._high[3]),
         )
 
-    def _put(self, message: M, *, from_outside: bool) -> None:
-        self._queue.append((message, from_outside))
-        self._accepted += 1
-        self._high_water = max(self._high_water, len(self._queue))
-        if self._reader is not None:
-            reader, self._reader = self._reader, None
-            trio.lowlevel.reschedule(reader)
+
+def check_mailbox(capacity: object, overflow: object) -> None:
+    """Refuse a mailbox that cannot be.
+
+    Raises:
+        InvalidSpec: Your move: `invalid_mailbox`.
+    """
+    check_bound("capacity", capacity)
+    if overflow not in get_args(Overflow):
+        message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, get_args(Overflow)))}"
+        raise InvalidSpec(message, code="invalid_mailbox", field="overflow")
+
+
+def check_bound(field_name: str, value: object) -> None:
+    """Refuse a number of messages that is none.
+
+    Raises:
+        InvalidSpec: Your move: `invalid_mailbox`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"{field_name} is {value!r}, allowed is an integer from 1"
+        raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
+
+
+def _discard(message: object, why: str, reason: ExitReason | None) -> None:
+    """Answer a call that will not be handled; anything else is a dead letter."""
+    if isinstance(message, Call) and isinstance(message.to, ReplyTo):
+        if reason is None:
+            message.to.fail(MailboxFull(f"{why}, and this call was thrown away: try again later"))
+        else:
+            message.to.fail_down(reason)
+    else:
+        bury(message, why)
+
+
+def _full(waiting: int, capacity: int) -> str:
+    return f"{waiting} messages wait already, at most {capacity} may: try again later"

@@ -1,6 +1,7 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections import deque
+from typing import cast
 
 import trio
 
@@ -49,7 +50,7 @@ class SessionCell:
             interpreter = Interpreter(nursery, self.ports, self.bus, self.slots, self.mailbox.put_notice)
             self._advance(first, interpreter)
             while not self.state.ended:
-                letter = await self.mailbox.get()
+                letter = cast("Letter", await self.mailbox.get())  # nobody puts anything else there
                 self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
             # Before the nursery is left and not after: a tool that will not stop may not keep callers waiting.
             self.close(self.state.data.stopping or "ended")

@@ -3,6 +3,7 @@
 - `models`: `ScriptedModel`, `FunctionModel`, and what they say: `says`, `calls`, `fails`
 - `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, one behaviour each
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
+- `held`: `held(actor)`, which builds races: meanwhile it takes nothing from its mailbox
 - `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, closes or crashes it at every step; `crash(session)`
 - `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them

@@ -6,8 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.actors.mailbox import Mailbox, MailboxStatistics
-from agentrail.errors import MailboxFull
+from agentrail.actors.mailbox import Mailbox, MailboxStatistics, dead_letters
+from agentrail.errors import InvalidSpec, MailboxFull
+from agentrail.otp.exits import Normal
 
 
 async def test_messages_come_out_in_the_order_in_which_they_came():
@@ -106,3 +107,107 @@ async def test_a_full_mailbox_does_not_starve_others():
     assert len(turns) >= 1000 // 64 - 2
     # Twice, because Trio runs those who are ready in random order: the reader last, and then first.
     assert max(gaps) <= 2 * 64
+
+
+async def test_control_overtakes():
+    """A stop is read before ten thousand messages that wait, and takes no place from them."""
+    mailbox = Mailbox(capacity=10_000)
+    for number in range(10_000):
+        mailbox.put_nowait(number)
+    mailbox.put_control("stop")
+    mailbox.put_control("and then")
+    assert [await mailbox.get() for _ in range(3)] == ["stop", "and then", 0]
+
+
+@pytest.mark.scenario("S-209")
+async def test_full_and_drop_oldest():
+    """The oldest message from outside makes room, never a notice; it is counted, and a dead letter."""
+    mailbox = Mailbox(capacity=2, overflow="drop_oldest")
+    mailbox.put_notice("notice")
+    for number in range(3):
+        mailbox.put_nowait(number)
+    assert [await mailbox.get() for _ in range(3)] == ["notice", 1, 2]
+    assert mailbox.statistics().dropped == 1
+    assert dead_letters().count == 1
+    assert mailbox.statistics().handled == 3
+
+
+@pytest.mark.scenario("S-209")
+async def test_full_and_dead_letter():
+    """The new message is a dead letter, and the sender is not told."""
+    mailbox = Mailbox(capacity=2, overflow="dead_letter")
+    for number in range(3):
+        mailbox.put_nowait(number)
+    assert [await mailbox.get() for _ in range(2)] == [0, 1]
+    assert (mailbox.statistics().dropped, dead_letters().count) == (1, 1)
+
+
+@pytest.mark.scenario("S-209")
+async def test_full_and_block():
+    """`put` waits for room, senders in their order; `put_nowait` is refused."""
+    mailbox = Mailbox(capacity=1, overflow="block")
+    mailbox.put_nowait("first")
+    with pytest.raises(MailboxFull):
+        mailbox.put_nowait("refused")
+    async with trio.open_nursery() as nursery:
+        for name in ("second", "third"):
+            nursery.start_soon(mailbox.put, name)
+            await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.statistics().waiting == 1
+        assert [await mailbox.get() for _ in range(3)] == ["first", "second", "third"]
+
+
+@pytest.mark.scenario("S-209")
+async def test_cancelled_put_has_put_nothing():
+    """Whether it waited for room or had not begun; the place that it waited for goes to the next."""
+    mailbox = Mailbox(capacity=1, overflow="block")
+    mailbox.put_nowait("first")
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(mailbox.put, "second")
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+            await mailbox.put("never")
+        assert [await mailbox.get() for _ in range(2)] == ["first", "second"]
+    assert mailbox.statistics().waiting == 0
+
+
+async def test_close_lets_nobody_wait():
+    """Senders that waited for room go on; what they send, and all that comes later, is a dead letter."""
+    mailbox = Mailbox(capacity=1, overflow="block")
+    mailbox.put_nowait("first")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mailbox.put, "second")
+        await trio.testing.wait_all_tasks_blocked()
+        mailbox.close(Normal())
+    before = dead_letters().count
+    mailbox.put_nowait("later")
+    mailbox.put_notice("later")
+    mailbox.put_control("later")
+    assert dead_letters().count == before + 1
+    assert mailbox.statistics().waiting == 0
+
+
+async def test_lanes_are_counted():
+    """How many wait in each, and the most that ever did."""
+    mailbox = Mailbox(capacity=5)
+    for _ in range(3):
+        mailbox.put_nowait("user")
+    mailbox.put_notice("notice")
+    mailbox.put_control("control")
+    assert await mailbox.get() == "control"
+    assert await mailbox.get() == "user"
+    lanes = mailbox.statistics()
+    assert [(lane.waiting, lane.high_water) for lane in (lanes.user, lanes.notices, lanes.control)] == [
+        (2, 3),
+        (1, 1),
+        (0, 1),
+    ]
+
+
+@pytest.mark.parametrize("options", [{"capacity": 0}, {"capacity": True}, {"overflow": "explode"}], ids=str)
+def test_a_mailbox_that_cannot_be(options):
+    """A bound below 1 and an unknown policy are refused."""
+    with pytest.raises(InvalidSpec) as caught:
+        Mailbox(**options)
+    assert caught.value.code == "invalid_mailbox"

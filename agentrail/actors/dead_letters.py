@@ -1,0 +1,60 @@
+"""Messages that nobody is going to handle: never an error for the sender, always counted. No contents are kept."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+from attrs import field, frozen
+
+from agentrail.otp.statem import Call, Cast, Info
+
+LOGGER: Final = logging.getLogger("agentrail.actors")
+
+
+@frozen
+class DeadLetters:
+    """The dead letters of one Trio run.
+
+    Attributes:
+        count: All of them.
+        by_type: How many of each type; a message in a `Cast`, `Call` or `Info` counts as what it is.
+    """
+
+    count: int = 0
+    by_type: Mapping[str, int] = field(factory=dict)
+
+
+_counted: Final[trio.lowlevel.RunVar[Counter[str]]] = trio.lowlevel.RunVar("dead_letters")
+
+
+def dead_letters() -> DeadLetters:
+    """Say what died in this Trio run; nothing outside of one."""
+    counter = _counter()
+    return DeadLetters(counter.total(), dict(counter))
+
+
+def bury(message: object, why: str) -> None:
+    """Count a message as dead. Logged at the 1st, 10th, 100th …, so that a flood of them is no flood of lines."""
+    match message:
+        case Call(request=content) | Cast(message=content) | Info(message=content):
+            name = type(content).__name__
+        case _:
+            name = type(message).__name__
+    counter = _counter()
+    counter[name] += 1
+    count = counter.total()
+    if str(count).rstrip("0") == "1":
+        LOGGER.warning("dead letter number %d: a message of type %s (%s)", count, name, why)
+
+
+def _counter() -> Counter[str]:
+    if not trio.lowlevel.in_trio_run():
+        return Counter()
+    try:
+        return _counted.get()
+    except LookupError:
+        counter: Counter[str] = Counter()
+        _counted.set(counter)
+        return counter

@@ -1,0 +1,99 @@
+"""The timers of one loop: deadlines that the loop itself waits for, never tasks."""
+
+import heapq
+import math
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+import trio
+
+from agentrail.actors.mailbox import EMPTY, Mailbox
+
+K = TypeVar("K", bound=Hashable)
+
+_SLACK: Final = 32
+
+
+class Deadlines(Generic[K]):
+    """Which key is due when. Replaced and cancelled entries are swept out as soon as they outnumber the others."""
+
+    __slots__ = ("_due", "_heap", "_number")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._heap: list[tuple[float, int, K]] = []
+        self._due: dict[K, tuple[float, int]] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def arm(self, key: K, at_seconds: float) -> None:
+        """Set what is due under this key, in place of what was."""
+        self._number += 1
+        self._due[key] = (at_seconds, self._number)
+        heapq.heappush(self._heap, (at_seconds, self._number, key))
+        self._sweep()
+
+    def disarm(self, key: K) -> None:
+        """Forget this key."""
+        if self._due.pop(key, None) is not None:
+            self._sweep()
+
+    def next_seconds(self) -> float:
+        """Say when the next one is due; infinity if none is."""
+        heap = self._heap
+        while heap:
+            at_seconds, number, key = heap[0]
+            if self._due.get(key) == (at_seconds, number):
+                return at_seconds
+            heapq.heappop(heap)
+        return math.inf
+
+    def take_due(self, now: float) -> K | None:
+        """Take a key that is due, the oldest deadline first."""
+        if not self._due or self.next_seconds() > now:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._due[key]
+        return key
+
+    def _sweep(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + _SLACK or not self._due:
+            self._heap = [(at_seconds, number, key) for key, (at_seconds, number) in self._due.items()]
+            heapq.heapify(self._heap)
+
+
+class Due(Generic[K]):
+    """A key that came due."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: K) -> None:
+        self.key = key
+
+
+async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
+    """Take the next message of a loop, or `Due` for a deadline that has come: deadlines come first.
+
+    Args:
+        mailbox: Whose reader the running task is.
+        deadlines: Of the same loop.
+        suspended: Only control messages are taken, and no deadline.
+
+    Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
+    """
+    await mailbox.give_way()
+    while True:
+        if deadlines and not suspended and not mailbox.is_held:
+            key = deadlines.take_due(trio.current_time())
+            if key is not None:
+                return Due(key)
+        item = mailbox.take_nowait(control_only=suspended)
+        if item is not EMPTY:
+            return item
+        if deadlines and not suspended and not mailbox.is_held:
+            with trio.CancelScope(deadline=deadlines.next_seconds()):
+                await mailbox.wait()
+        else:
+            await mailbox.wait(control_only=suspended)

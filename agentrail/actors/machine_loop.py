@@ -1,0 +1,401 @@
+"""The life of a machine actor: init, one step per message, terminate. The rules are the engine's; this carries out."""
+
+import math
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+from msgspec import structs
+
+from agentrail.actors.dead_letters import bury
+from agentrail.actors.deadlines import Deadlines, Due, take_next
+from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
+from agentrail.actors.mailbox import Mailbox
+from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
+from agentrail.actors.replies import ReplyTo, down
+from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, Options, Status, without_contents
+from agentrail.actors.traced import PASSIVATED, hand_back
+from agentrail.errors import MailboxFull, NotSuspended
+from agentrail.otp import statem
+from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, is_clean
+from agentrail.otp.statem import (
+    ArmTimer,
+    Call,
+    Cast,
+    DeadLetter,
+    DisarmTimer,
+    Engine,
+    EngineEffect,
+    Info,
+    Init,
+    Note,
+    Perform,
+    RefuseCall,
+    SendReply,
+    Terminate,
+    TimerFired,
+    TimerKey,
+)
+from agentrail.otp.supervision_types import Report, Token
+
+UNASKED_SECONDS: Final = 5.0
+"""How long `terminate` may take at most if nobody asked for the stop."""
+
+
+class _Self(Enum):
+    SELF = "the machine that says so"
+
+
+SELF: Final = _Self.SELF
+"""In `Send`: this very actor."""
+
+
+@frozen
+class Send:
+    """As an effect: cast a message. One that finds no room is a dead letter, since a machine cannot catch.
+
+    Attributes:
+        to: A handle, an address, or `SELF`.
+        message: What.
+    """
+
+    to: Any
+    message: object
+
+
+@frozen
+class Watch:
+    """As an effect: monitor an actor; its end comes as `Info(Down(…))`."""
+
+    handle: ActorHandle
+
+
+@frozen
+class Unwatch:
+    """As an effect: cancel all monitors that this machine has on an actor."""
+
+    handle: ActorHandle
+
+
+@frozen
+class Link:
+    """As an effect: link this machine to an actor."""
+
+    handle: ActorHandle
+
+
+@frozen
+class Unlink:
+    """As an effect: undo `Link`."""
+
+    handle: ActorHandle
+
+
+@frozen(kw_only=True)
+class CrashReport(Report):
+    """A machine ended abnormally.
+
+    Attributes:
+        status: What it was at, as its `format_status` shows it.
+    """
+
+    status: Status
+
+
+class StopOrder:
+    """A control message: end with this reason, after the step under way."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: ExitReason) -> None:
+        self.reason = reason
+
+
+class Inspection:
+    """A control message: look into the machine, or change it, between two steps."""
+
+    __slots__ = ("look", "to")
+
+    def __init__(self, to: ReplyTo, look: "Callable[[MachineLoop], object]") -> None:
+        self.to = to
+        self.look = look
+
+
+class MachineCell(Cell):
+    """The cell of a machine actor. A stop is a message to it."""
+
+    __slots__ = ("loop",)
+
+    def __init__(
+        self, child_id: Hashable, incarnation: int, owner: Owner, token: Token, options: Options
+    ) -> None:
+        mailbox = Mailbox[object](capacity=options.capacity, overflow=options.overflow)
+        super().__init__(child_id, incarnation, owner, token, mailbox)
+        self.trap_exits = options.trap_exits
+        self.loop: MachineLoop | None = None
+
+    def ask(self, reason: ExitReason) -> None:
+        """Let the current step be the last one."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            if self.loop is None:  # it is in its init, which reads no messages
+                self.scope.cancel(reason="the start was cancelled")
+            elif self.mailbox is not None:
+                self.mailbox.put_control(StopOrder(reason))
+
+    def kill(self) -> None:
+        """Cancel it."""
+        self.cut()
+
+    def finish(self, reason: ExitReason) -> None:
+        """End; a passivated one hands back what it had accepted through an address and not handled."""
+        if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
+            engine = self.loop.engine
+            hand_back([*engine.queue, *engine.postponed, *self.mailbox.drain()])
+        super().finish(reason)
+
+    def counts(self) -> tuple[int, int]:
+        """Say how many events are postponed, and how many timers run."""
+        engine = None if self.loop is None else self.loop.engine
+        return (0, 0) if engine is None else (len(engine.postponed), engine.timers.count)
+
+
+class MachineLoop:
+    """One machine at work, from its first state to its last."""
+
+    def __init__(
+        self, cell: MachineCell, behaviour: Behaviour[Any, Any], init: Init[Any, Any], options: Options
+    ) -> None:
+        self.cell = cell
+        self.behaviour = behaviour
+        self.engine: Engine[Any, Any] = Engine(init.state, init.data, options.limits)
+        self.is_suspended = False
+        self._init: Init[Any, Any] | None = init
+        self._limits = options.limits
+        self._mailbox: Mailbox[object] = cell.mailbox or Mailbox()
+        self._deadlines: Deadlines[TimerKey] = Deadlines()
+        self._epochs: dict[TimerKey, int] = {}
+        self._monitors: dict[ActorHandle, list[Monitor]] = {}
+        self._nursery: trio.Nursery | None = None
+        self._redact: Redact = cell.owner.redact if cell.owner is not None else str
+
+    def take_info(self) -> object:
+        """Return what `init` has for the starter, and keep it no longer."""
+        init = self._init
+        if init is None:
+            return None
+        self._init = structs.replace(init, info=None)
+        return init.info
+
+    async def run(self) -> ExitReason:
+        """Handle events until the machine ends; say why it did."""
+        if type(self.behaviour).perform is Behaviour.perform:  # without tasks of its own it needs no nursery
+            return await self._loop()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            reason = await self._loop()
+            self._mailbox.shut(reason)
+            nursery.cancel_scope.cancel(reason="the actor ends")
+        return reason
+
+    async def _loop(self) -> ExitReason:
+        init, self._init = self._init, None
+        assert init is not None  # noqa: S101 - it runs once
+        redact = self._redact
+        self._take(
+            statem.start(self.behaviour, init, now=trio.current_time(), limits=self._limits, redact=redact)
+        )
+        while self.engine.stopped is None:
+            item = await take_next(self._mailbox, self._deadlines, suspended=self.is_suspended)
+            if isinstance(item, (Cast, Call, Info)):
+                self._step(item)
+            elif isinstance(item, Due):
+                self._step(TimerFired(item.key, self._epochs.pop(item.key)))
+            elif isinstance(item, Notice):
+                if not item.monitor.is_cancelled:
+                    self._step(Info(item.down))
+            elif isinstance(item, StopOrder):
+                self._take(statem.stop(self.engine, item.reason))
+            elif isinstance(item, Inspection):
+                self._inspect(item)
+        return self.engine.stopped
+
+    def _step(self, event: statem.Incoming) -> None:
+        now = trio.current_time()
+        self._take(statem.step(self.behaviour, self.engine, event, now=now, redact=self._redact))
+
+    def _take(self, result: tuple[Engine[Any, Any], tuple[EngineEffect, ...]]) -> None:
+        self.engine, effects = result
+        for effect in effects:
+            self._carry_out(effect)
+
+    # --- effects
+
+    def _carry_out(self, effect: EngineEffect) -> None:
+        match effect:
+            case SendReply(to, value):
+                if isinstance(to, ReplyTo):
+                    to.reply(value)
+            case Perform(wanted):
+                self._perform(wanted)
+            case ArmTimer(key, epoch, due_seconds):
+                self._epochs[key] = epoch
+                self._deadlines.arm(key, due_seconds)
+            case DisarmTimer(key):
+                self._epochs.pop(key, None)
+                self._deadlines.disarm(key)
+            case RefuseCall(to, why):
+                if isinstance(to, ReplyTo):
+                    to.fail(
+                        down(to.handle)
+                        if why == "stopped"
+                        else MailboxFull(f"no room in the {why}: try again later")
+                    )
+            case DeadLetter(event, why):
+                bury(event, why)
+            case Note(kind):
+                self.cell.report(kind)
+            case Terminate():
+                pass  # what has to be done then is `terminate` and the end of the cell
+
+    def _perform(self, effect: object) -> None:
+        handle = self.cell.handle
+        match effect:
+            case Send(to, message):
+                try:
+                    (handle if to is SELF else to).cast(message)
+                except MailboxFull:
+                    bury(Cast(message), "the mailbox was full")
+            case Watch(other):
+                self._monitors.setdefault(other, []).append(monitor(other, deliver_to=handle))
+            case Unwatch(other):
+                for each in self._monitors.pop(other, ()):
+                    each.cancel()
+            case Link(other):
+                link(handle, other)
+            case Unlink(other):
+                unlink(handle, other)
+            case _ if self._nursery is not None:
+                self._nursery.start_soon(self._do, effect)
+            case _:
+                name = type(self.behaviour).__name__
+                text = f"{name} has no perform, and was to carry out a {type(effect).__name__}"
+                self._mailbox.put_control(StopOrder(Crashed.of_rule("NoPerform", text, redact=self._redact)))
+
+    async def _do(self, effect: object) -> None:
+        try:
+            result = await self.behaviour.perform(effect, ActorContext(self.cell))
+        except ActorExit as leaving:
+            self._mailbox.put_control(StopOrder(leaving.reason))
+        except Exception as error:  # noqa: BLE001 - the actor's edge: what its effect raises is its exit reason
+            self._mailbox.put_control(StopOrder(Crashed.from_exception(error, redact=self._redact)))
+        else:
+            if result is not None:
+                self._mailbox.put_notice(Info(result))
+
+    # --- introspection
+
+    def _inspect(self, asked: Inspection) -> None:
+        try:
+            asked.to.reply(asked.look(self))
+        except Exception as error:  # noqa: BLE001 - the caller's function, and the caller's error
+            asked.to.fail(error.with_traceback(None))
+
+    def status(self, *, last: bool = False) -> Status:
+        """Say what the machine is at, as its behaviour wants it shown."""
+        engine = self.engine
+        status = Status(
+            reason=engine.stopped,
+            event=engine.last if last else None,
+            state=engine.state,
+            data=engine.data,
+            queue=engine.queue,
+            postponed=engine.postponed,
+            timers=tuple(engine.timers.items()),
+        )
+        try:
+            return self.behaviour.format_status(status)
+        except Exception:  # noqa: BLE001 - a report is no reason to crash; and nothing unformatted gets out
+            return without_contents(status)
+
+    def replace(self, state: object, data: object) -> None:
+        """Put state and data in place of what they were. No event sees it."""
+        self.engine = structs.replace(self.engine, state=state, data=data)
+
+    def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
+        """Put a behaviour in place of the old one.
+
+        Raises:
+            NotSuspended: Your move: the actor runs.
+        """
+        if not self.is_suspended:
+            message = f"actor {self.cell.id!r} runs, and its code cannot change under it: suspend first"
+            raise NotSuspended(message)
+        state, data = behaviour.code_change(old_version, self.engine.state, self.engine.data)
+        self.behaviour = behaviour
+        self.replace(state, data)
+
+    # --- the end
+
+    async def terminate(self, reason: ExitReason, seconds: float) -> ExitReason:
+        """Let the machine clean up, and say what its exit reason is then.
+
+        Args:
+            reason: Why it ends.
+            seconds: How long it may take, unless its supervisor stops it and so looks to the time itself.
+        """
+        cell = self.cell
+        limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + limit) as shield:
+            cell.shields.add(shield)
+            if cell.killed:
+                shield.deadline = -math.inf
+            try:
+                await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
+            except Exception as error:  # noqa: BLE001 - the actor's edge: the error is the exit reason
+                reason = Crashed.from_exception(error, redact=self._redact)
+            finally:
+                cell.shields.discard(shield)
+        return Killed() if shield.cancelled_caught else reason
+
+    def report_crash(self, reason: ExitReason) -> None:
+        """Report an abnormal end, with what the machine was at."""
+        if is_clean(reason) or self.cell.owner is None:
+            return
+        self.engine = structs.replace(self.engine, stopped=reason)
+        status = self.status(last=True)
+        made = self.cell.make_report("crash", status.reason)
+        self.cell.owner.report(
+            CrashReport(
+                kind=made.kind,
+                supervisor=made.supervisor,
+                child_id=made.child_id,
+                incarnation=made.incarnation,
+                reason=made.reason,
+                at_seconds=made.at_seconds,
+                status=status,
+            )
+        )
+
+
+async def begin(cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options) -> MachineLoop | Ignore:
+    """Call `init`, and make the loop that goes on from there.
+
+    Raises:
+        ActorExit: `init` wants no start.
+        TypeError: The behaviour's author: `init` answered with anything else.
+    """
+    answer: object = await behaviour.init()
+    match answer:
+        case Init():
+            cell.loop = MachineLoop(cell, behaviour, answer, options)
+            return cell.loop
+        case Ignore():
+            return IGNORE
+        case InitStop(reason):
+            raise ActorExit(reason)
+        case _:
+            message = f"init returned {type(answer).__name__}, expected Init, IGNORE or InitStop: return one of them"
+            raise TypeError(message)

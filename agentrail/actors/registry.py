@@ -1,0 +1,391 @@
+"""Names for actors, and groups of them. A look-up never returns an actor that is known to be dead."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import trio
+from attrs import define, frozen
+
+from agentrail.actors.address import Address, Found, Look, Wait, is_open, wait_for_end
+from agentrail.actors.dead_letters import LOGGER
+from agentrail.actors.handle import ActorHandle, Cell, cell_of, current_cell
+from agentrail.actors.supervising import Core
+from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
+from agentrail.otp.exits import ExitReason, Normal
+
+__all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
+
+Activate: TypeAlias = Callable[[], Awaitable[object]]
+
+
+@frozen
+class Entry:
+    """One holder of a key.
+
+    Attributes:
+        handle: Who.
+        value: What was registered along.
+    """
+
+    handle: ActorHandle
+    value: object = None
+
+
+@frozen
+class Registered:
+    """A key was taken.
+
+    Attributes:
+        key: Which.
+        handle: By whom.
+        value: With what.
+    """
+
+    key: Hashable
+    handle: ActorHandle
+    value: object = None
+
+
+@frozen
+class Unregistered:
+    """A key was given up, or its holder has ended.
+
+    Attributes:
+        key: Which.
+        handle: Whose it was.
+        value: What stood there.
+    """
+
+    key: Hashable
+    handle: ActorHandle
+    value: object = None
+
+
+RegistryEvent: TypeAlias = Registered | Unregistered
+Listener: TypeAlias = Callable[[RegistryEvent], None]
+
+
+@frozen
+class Name:
+    """A key of one registry, for `Start.with_options(name=…)`.
+
+    Attributes:
+        registry: Where.
+        key: Which.
+    """
+
+    registry: "Registry"
+    key: Hashable
+
+    def register(self, handle: ActorHandle) -> None:
+        """Take the name for this actor.
+
+        Raises:
+            AlreadyRegistered: A living actor has it.
+            RegistryClosed: Your move: there are no names any more.
+        """
+        self.registry.register(self.key, handle)
+
+
+@define(eq=False)
+class _Lock:
+    lock: trio.StrictFIFOLock
+    users: int = 0
+
+
+class Registry:
+    """Keys and who holds them: `unique`, one per key, or `duplicate`, a group per key.
+
+    Use it as a context manager, which closes it, or run `registry.serve` as a child.
+    """
+
+    def __init__(self, *, keys: Literal["unique", "duplicate"] = "unique") -> None:
+        """Make an empty one.
+
+        Raises:
+            ValueError: Your move: keys are neither.
+        """
+        if keys not in ("unique", "duplicate"):
+            message = f"keys is {keys!r}, allowed is 'unique' or 'duplicate'"
+            raise ValueError(message)
+        self._is_unique: Final = keys == "unique"
+        self._entries: dict[Hashable, dict[ActorHandle, Entry]] = {}
+        self._keys: dict[ActorHandle, dict[Hashable, None]] = {}
+        self._last: dict[Hashable, Cell] = {}  # who held a key that a supervisor may bring back
+        self._listeners: list[Listener] = []
+        self._locks: dict[Hashable, _Lock] = {}
+        self._waiters: dict[Hashable, dict[object, Look]] = {}
+        self._activating: set[Hashable] = set()
+        self._closed = False
+        self._held = 0
+        self._unclean: list[ActorHandle] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def serve(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the registry open until cancelled, as a child of a supervisor.
+
+        Cancellation: Closes it.
+        """
+        task_status.started(self)
+        with self:
+            await trio.sleep_forever()
+
+    # --- holding keys
+
+    def register(self, key: Hashable, handle: ActorHandle, value: object = None) -> None:
+        """Let an actor hold a key until it ends, or gives it up.
+
+        Raises:
+            AlreadyRegistered: Your move: a living actor holds this unique key; `handle` is its handle.
+            ActorDown: The actor has ended.
+            RegistryClosed: Your move: use another registry.
+        """
+        self._check_open(key)
+        cell = cell_of(handle)
+        if cell.exit_reason is not None:
+            message = f"{handle!r} has ended and can hold no key"
+            raise ActorDown(message, handle=handle, reason=cell.exit_reason)
+        for entry in self.members(key):
+            if self._is_unique or entry.handle is handle:
+                message = f"key {key!r} is held by {entry.handle!r}: unregister it first, or use its `handle`"
+                raise AlreadyRegistered(message, handle=entry.handle)
+        for stale in tuple(self._entries.get(key, ())):
+            if stale.exit_reason is not None:
+                self._remove(key, stale)
+        self._entries.setdefault(key, {})[handle] = Entry(handle, value)
+        own = self._keys.setdefault(handle, {})
+        if not own:
+            cell.on_release(self, lambda: self._on_end(handle))
+        own[key] = None
+        if cell.owner is not None:
+            self._last[key] = cell
+        self._tell(Registered(key, handle, value))
+        self._look(key)
+
+    def unregister(self, key: Hashable, handle: ActorHandle) -> None:
+        """Take a key from an actor; fine if it does not hold it.
+
+        Raises:
+            RegistryClosed: Your move: all keys are gone.
+        """
+        self._check_open(key)
+        if self._remove(key, handle):
+            self._last.pop(key, None)
+
+    def lookup(self, key: Hashable) -> ActorHandle | None:
+        """Return the living holder of a key; of duplicates the one that came first.
+
+        Raises:
+            RegistryClosed: Your move: use another registry.
+        """
+        members = self.members(key)
+        return members[0].handle if members else None
+
+    def members(self, key: Hashable) -> tuple[Entry, ...]:
+        """Return all living holders of a key, in the order in which they came.
+
+        Raises:
+            RegistryClosed: Your move: use another registry.
+        """
+        self._check_open(key)
+        return tuple(
+            entry for entry in self._entries.get(key, {}).values() if entry.handle.exit_reason is None
+        )
+
+    def keys_of(self, handle: ActorHandle) -> tuple[Hashable, ...]:
+        """Return the keys that a living actor holds.
+
+        Raises:
+            RegistryClosed: Your move: use another registry.
+        """
+        self._check_open(handle)
+        return tuple(self._keys.get(handle, ())) if handle.exit_reason is None else ()
+
+    def update_value(self, key: Hashable, value: object) -> None:
+        """Change what stands beside a key; only from inside the actor that holds it.
+
+        Raises:
+            NotOwner: Your move: the running code belongs to another actor, or to none.
+            RegistryClosed: Your move: use another registry.
+        """
+        self._check_open(key)
+        cell = current_cell()
+        entries = self._entries.get(key, {})
+        if cell is None or cell.handle not in entries:
+            message = f"the value of key {key!r} is its owner's: let the actor that holds it change it"
+            raise NotOwner(message)
+        entries[cell.handle] = Entry(cell.handle, value)
+
+    @asynccontextmanager
+    async def _lock(self, key: Hashable) -> AsyncIterator[None]:
+        self._check_open(key)
+        lock = self._locks.setdefault(key, _Lock(trio.StrictFIFOLock()))
+        lock.users += 1
+        try:
+            async with lock.lock:
+                yield
+        finally:
+            lock.users -= 1
+            if not lock.users:
+                self._locks.pop(key, None)
+
+    def lock(self, key: Hashable) -> AbstractAsyncContextManager[None]:
+        """Hold a lock of this key: fair, and free again when the block ends in any way.
+
+        Cancellation: Entering is a checkpoint; cancelled there nothing is held.
+        """
+        return self._lock(key)
+
+    # --- hearing of changes
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call `listener` for each change, once, in order. One that raises is logged and goes on to be called."""
+        self._check_open(listener)
+        self._listeners.append(listener)
+
+    def name(self, key: Hashable) -> Name:
+        """Return a key as a name, for `Start.with_options` and `open_supervisor`."""
+        self._check_open(key)
+        return Name(self, key)
+
+    def close(self, reason: ExitReason = Normal()) -> None:  # noqa: B008 - frozen
+        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once."""
+        if self._closed:
+            return
+        holders = [handle for handle in self._keys if handle.exit_reason is None]
+        for key, entries in tuple(self._entries.items()):
+            for handle in tuple(entries):
+                self._remove(key, handle)
+        self._closed = True
+        self._last.clear()
+        for key in tuple(self._waiters):
+            self._look(key)
+        if not isinstance(reason, Normal):
+            for handle in holders:
+                handle.exit(reason)
+
+    # --- addresses
+
+    def address(self, key: Hashable, *, activate: Activate | None = None, hold_limit: int = 100) -> Address:
+        """Return an address of whoever holds this unique key.
+
+        Args:
+            key: Which.
+            activate: Starts whoever is to hold the key, if nobody does and nobody is to come back; never twice at a
+                time. It is an async function that returns when the new actor has registered.
+            hold_limit: How many messages are held meanwhile.
+
+        Raises:
+            InvalidSpec: Your move: a limit below 1.
+            RegistryClosed: Your move: use another registry.
+        """
+        self._check_open(key)
+        address: list[Address] = []
+
+        def find() -> Found:
+            return self._find(key, activate, address[0])
+
+        address.append(Address(repr(key), find, hold_limit))
+        return address[0]
+
+    def _find(self, key: Hashable, activate: Activate | None, address: Address) -> Found:
+        if self._closed:
+            return None
+        for handle in self._entries.get(key, {}):
+            cell = cell_of(handle)
+            if cell.exit_reason is None:
+                return cell if is_open(cell) else wait_for_end(cell)
+        here = Wait(
+            lambda waiter, look: self._waiters.setdefault(key, {}).update({waiter: look}),
+            lambda waiter: self._forget(key, waiter),
+        )
+        if key in self._activating:
+            return here
+        last = self._last.get(key)
+        core = None if last is None else last.owner
+        token = None if last is None else last.token
+        if token is not None and isinstance(core, Core) and core.comes_back(token.child):
+            return core.wait_for_child()
+        if activate is None:
+            return None
+        self._activating.add(key)
+        # A system task and no actor: a cast is no task that could wait, and what it starts has an owner of its own.
+        trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {key!r}")
+        return here
+
+    async def _activate(self, key: Hashable, activate: Activate, address: Address) -> None:
+        try:
+            await activate()
+        except Exception:  # noqa: BLE001 - the edge of whoever starts it: senders are told, the process lives on
+            LOGGER.exception("starting whoever is to hold the key %r failed", key)
+        finally:
+            self._activating.discard(key)
+        if self._closed or self.lookup(key) is None:
+            address.give_up()
+        self._look(key)
+
+    def _forget(self, key: Hashable, waiter: object) -> None:
+        self._waiters.get(key, {}).pop(waiter, None)
+
+    def _look(self, key: Hashable) -> None:
+        for look in tuple(self._waiters.pop(key, {}).values()):
+            look()
+
+    # --- clean-up
+
+    def hold(self) -> None:
+        """Do no clean-up, until `release` was called as often."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Undo one `hold`."""
+        self._held -= 1
+        while not self._held and self._unclean:
+            self._clean_up(self._unclean.pop(0))
+
+    def _on_end(self, handle: ActorHandle) -> None:
+        if self._held:
+            self._unclean.append(handle)
+        else:
+            self._clean_up(handle)
+
+    def _clean_up(self, handle: ActorHandle) -> None:
+        for key in tuple(self._keys.get(handle, ())):
+            self._remove(key, handle)
+
+    def _remove(self, key: Hashable, handle: ActorHandle) -> bool:
+        entries = self._entries.get(key, {})
+        entry = entries.pop(handle, None)
+        if entry is None:
+            return False
+        if not entries:
+            del self._entries[key]
+        own = self._keys.get(handle, {})
+        own.pop(key, None)
+        if not own:
+            self._keys.pop(handle, None)
+            cell_of(handle).on_release(self, None)
+        self._tell(Unregistered(key, handle, entry.value))
+        return True
+
+    def _tell(self, event: RegistryEvent) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - the listener's edge: it disturbs nobody
+                LOGGER.exception("a listener of a registry raised; the others have heard it all the same")
+
+    def _check_open(self, *keys: Hashable) -> None:
+        if self._closed:
+            asked = f", {keys[0]!r} too" if keys else ""
+            message = f"the registry is closed and all names are gone{asked}: make another one"
+            raise RegistryClosed(message)

@@ -1,0 +1,266 @@
+"""One instance of a child, from the call of its start to its end: the wrapper in which a crash becomes data.
+
+Nothing but a cancellation of somebody else leaves the wrapper. What a child raises ends in its exit reason, as text; a
+`KeyboardInterrupt` or `SystemExit` is handed to the root of the tree, which stops in order and lets it go on.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+import trio
+
+from agentrail.actors.handle import Cell, current_cell
+from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
+from agentrail.actors.start import IGNORE, Start, takes_task_status
+from agentrail.errors import AlreadyRegistered
+from agentrail.otp.child_specs import Arguments, ChildSpec
+from agentrail.otp.exits import (
+    ActorExit,
+    Crashed,
+    ExitReason,
+    InitFailed,
+    Killed,
+    Normal,
+    Redact,
+    Shutdown,
+    leaves,
+)
+from agentrail.otp.supervision_types import StartChild
+
+
+class WorkerCell(Cell):
+    """The cell of a worker. A stop cancels it."""
+
+    __slots__ = ()
+
+    def ask(self, reason: ExitReason) -> None:
+        """Cancel it, once; its shields hold."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            self.scope.cancel(reason="asked to stop")
+
+    def kill(self) -> None:
+        """Cancel it and cut its shields."""
+        self.cut()
+
+
+class Watcher(Protocol):
+    """The supervisor, as an instance of a child sees it."""
+
+    def child_up(self, run: "ChildRun", info: object) -> None:
+        """Hear that it is up."""
+        ...
+
+    def interrupted(self, error: BaseException) -> None:
+        """Take what is not to be caught, and let it leave the root in the end."""
+        ...
+
+    def redact(self, text: str, /) -> str:
+        """Take secrets out of a text."""
+        ...
+
+
+class ChildRun:
+    """One instance, as its supervisor keeps it.
+
+    Attributes:
+        token: What the supervisor's reducer calls it.
+        spec: Of the child, without what it was started with.
+        options: Of its start.
+        reports_itself: It is a worker that says when it is up.
+        cell: Of the instance.
+        stage: `ignored`: its start said that there is nothing to run.
+        failing: Its start is being ended, and why; nothing that it says later makes it a success.
+        is_asked: It is to stop, and its end is the answer to that.
+        is_forced: Its time was over, and it was killed.
+        is_stuck: It did not obey its kill, and that was reported.
+        owner_of_name: Who has the name that it was to have.
+    """
+
+    __slots__ = (
+        "_call",
+        "cell",
+        "failing",
+        "is_asked",
+        "is_forced",
+        "is_stuck",
+        "options",
+        "owner_of_name",
+        "reports_itself",
+        "spec",
+        "stage",
+        "token",
+        "watcher",
+    )
+
+    def __init__(self, wanted: StartChild, start: Start, cell: Cell, watcher: Watcher) -> None:
+        """Keep what was asked for; the arguments only until they are used."""
+        self.token = wanted.token
+        self.spec = wanted.spec.without_arguments()
+        self.options = start.options
+        self.reports_itself = start.form == "worker" and takes_task_status(start.function)
+        self._call: tuple[Callable[..., Any], Arguments, Arguments] | None = (
+            start.function,
+            start.arguments.copied(),
+            wanted.extra.copied(),
+        )
+        self.cell = cell
+        self.watcher = watcher
+        self.stage: Literal["starting", "up", "ignored"] = "starting"
+        self.failing: Literal["timeout", "cancelled"] | None = None
+        self.is_asked = False
+        self.is_forced = False
+        self.is_stuck = False
+        self.owner_of_name: object = None
+
+    def call(self, **more: object) -> Any:
+        """Call what starts it, once. No frame keeps the arguments afterwards but that of the child itself."""
+        assert self._call is not None  # noqa: S101 - an instance is started once
+        function, own, extra = self._call
+        self._call = None
+        return function(*own.positional, *extra.positional, **own.keyword, **extra.keyword, **more)
+
+    def started(self, info: object = None) -> None:
+        """Report the start; what a worker calls as `task_status.started`."""
+        if self.stage != "starting" or self.failing is not None:
+            return
+        if info is IGNORE:
+            self.stage = "ignored"
+        else:
+            self.stage = "up"
+            self.watcher.child_up(self, info)
+
+    def end_reason(self, reason: ExitReason) -> ExitReason:
+        """Say how it ended, where `reason` is what ended its task: before its start was over that is another matter."""
+        if self.stage == "up":
+            return reason
+        if self.stage == "ignored" and self.failing is None:
+            return Normal()
+        match reason:
+            case InitFailed():
+                return reason
+            case _ if self.failing is not None:
+                return InitFailed(self.failing)
+            case Crashed():
+                return InitFailed("raised", cause=reason)
+            case Normal() if self.cell.stop_reason is None:
+                return InitFailed("returned", cause=_returned_early(self.spec))
+            case _:
+                return InitFailed("stopped", cause=reason)
+
+
+def _returned_early(spec: ChildSpec) -> ExitReason:
+    return Crashed.of_rule("ReturnedEarly", f"child {spec.id!r} ended before it reported started")
+
+
+async def run_child(run: ChildRun) -> None:
+    """Be the task of an instance."""
+    cell = run.cell
+    cell.enter()
+    reason: ExitReason = Normal()
+    foreign: BaseException | None = None
+    try:
+        with cell.scope:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            _take_name(run)
+            reason = await _live(run)
+        if cell.scope.cancelled_caught:
+            reason = _cancelled_reason(cell)
+    except BaseException as error:  # noqa: BLE001, ASYNC103 - the actor's edge: what is ours becomes data, the rest goes on below
+        reason = _reason_of(error, cell, run.watcher.redact)
+        foreign = _to_go_on(error, run.watcher)
+    cell.finish(run.end_reason(reason))
+    if foreign is not None:
+        raise foreign
+
+
+def _cancelled_reason(cell: Cell) -> ExitReason:
+    return Killed() if cell.killed else cell.stop_reason or Shutdown()
+
+
+def _reason_of(error: BaseException, cell: Cell, redact: Redact) -> ExitReason:
+    parts = leaves(error)
+    if any(isinstance(part, trio.Cancelled) for part in parts):
+        return _cancelled_reason(cell)
+    first = parts[0]
+    if isinstance(first, ActorExit) and all(isinstance(part, ActorExit) for part in parts):
+        return first.reason
+    return Crashed.from_exception(error, redact=redact)
+
+
+def _to_go_on(error: BaseException, watcher: Watcher) -> BaseException | None:
+    """Return the error if it may not end here: a cancellation that is not the child's own."""
+    parts = leaves(error)
+    for part in parts:
+        if not isinstance(part, Exception | trio.Cancelled):
+            watcher.interrupted(part)
+    return error if any(isinstance(part, trio.Cancelled) for part in parts) else None
+
+
+def _take_name(run: ChildRun) -> None:
+    name = run.options.name
+    if name is None:
+        return
+    try:
+        name.register(run.cell.handle)
+    except AlreadyRegistered as taken:
+        run.owner_of_name = taken.handle
+        raise
+
+
+async def _live(run: ChildRun) -> ExitReason:
+    cell = run.cell
+    if run.options.prepare is not None:
+        run.options.prepare(cell)
+    if isinstance(cell, MachineCell):
+        return await _live_as_machine(run, cell)
+    if not isinstance(cell, WorkerCell):  # a supervisor says itself how it ended
+        reason: ExitReason = await run.call(task_status=run)
+        return reason
+    if run.reports_itself:
+        await run.call(task_status=run)
+    else:
+        run.started()
+        await run.call()
+    return Normal()
+
+
+async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:
+    loop = await begin(cell, run.call(), run.options)
+    if not isinstance(loop, MachineLoop):
+        run.started(IGNORE)
+        return Normal()
+    run.started(loop.take_info())
+    reason = await loop.run()
+    if cell.mailbox is not None:
+        cell.mailbox.shut(reason)
+    seconds = run.spec.shutdown_seconds
+    reason = await loop.terminate(reason, seconds if isinstance(seconds, int | float) else UNASKED_SECONDS)
+    loop.report_crash(reason)
+    return reason
+
+
+@contextmanager
+def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
+    """Shield the clean-up of a worker, in `finally`: a stop does not cut it, a kill does.
+
+    Args:
+        seconds: How long it may take; `None` for as long as the shutdown time of the child leaves.
+
+    Cancellation: It ends after `seconds`, and at once by a kill, which comes when the shutdown time is over.
+    """
+    cell = current_cell()
+    deadline = math.inf if seconds is None else trio.current_time() + seconds
+    with trio.CancelScope(shield=cell is not None or seconds is not None, deadline=deadline) as shield:
+        if cell is None:  # outside of all actors nobody could kill it, so only a time makes it a shield
+            yield shield
+            return
+        if cell.killed:
+            shield.deadline = -math.inf
+        cell.shields.add(shield)
+        try:
+            yield shield
+        finally:
+            cell.shields.discard(shield)

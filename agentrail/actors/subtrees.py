@@ -1,0 +1,67 @@
+"""A supervisor as a child of another one."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from attrs import frozen
+
+from agentrail.actors.handle import current_cell
+from agentrail.actors.start import Ignore, Start
+from agentrail.actors.supervising import Core, SupervisorCell
+from agentrail.otp.child_specs import (
+    Arguments,
+    ChildSpec,
+    Spec,
+    SupervisorFlags,
+    check_child_specs,
+)
+from agentrail.otp.exits import ExitReason, Normal
+
+
+@frozen
+class SupervisorInit:
+    """What the init function of a `subtree` answers.
+
+    Attributes:
+        flags: Of the supervisor.
+        children: Its initial children.
+    """
+
+    flags: SupervisorFlags
+    children: Iterable[Spec] = ()
+
+
+FindInit = Callable[[], Awaitable[SupervisorInit | Ignore]]
+
+
+def subtree(flags: SupervisorFlags | FindInit, children: Iterable[Spec] = ()) -> Start:
+    """Make a child of a supervisor with children of its own.
+
+    Args:
+        flags: Of it; or an async function that each start calls, and that returns `SupervisorInit` or `IGNORE`.
+        children: Its initial children.
+
+    Raises:
+        InvalidSpec: Your move: a spec of a child.
+    """
+    if isinstance(flags, SupervisorFlags):
+        arguments = Arguments((flags, check_child_specs(children, flags=flags)))
+    else:
+        arguments = Arguments((flags, ()))
+    return Start(_run_subtree, arguments, kind="supervisor", form="subtree")
+
+
+async def _run_subtree(
+    flags: SupervisorFlags | FindInit, children: tuple[ChildSpec, ...], *, task_status: Any
+) -> ExitReason:
+    cell = current_cell()
+    assert isinstance(cell, SupervisorCell)  # noqa: S101 - made so by the parent
+    assert isinstance(cell.owner, Core)  # noqa: S101 - it is a child
+    specs: Iterable[Spec] = children
+    if not isinstance(flags, SupervisorFlags):
+        init = await flags()
+        if isinstance(init, Ignore):
+            task_status.started(init)
+            return Normal()
+        flags, specs = init.flags, init.children
+    return await Core(cell, cell.owner.tree, flags, specs).run(task_status.started)

@@ -1,0 +1,529 @@
+"""The shell of one supervisor: carries out what its reducer decides, and tells it what happened. It decides nothing.
+
+One loop, one mailbox: what children say is control, what callers ask waits in the user lane. All deadlines, of starts,
+of the ladder from asking over killing to `stuck`, and of retries, are deadlines of this loop.
+"""
+
+import faulthandler
+import logging
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+import trio
+from attrs import define, field
+
+from agentrail.actors.address import Wait
+from agentrail.actors.deadlines import Deadlines, Due, take_next
+from agentrail.actors.handle import ActorHandle, Cell, Owner, check_timeout, current_cell, late, refuse_self
+from agentrail.actors.machine_loop import MachineCell
+from agentrail.actors.mailbox import Mailbox
+from agentrail.actors.replies import ReplyTo, down
+from agentrail.actors.running import ChildRun, WorkerCell, run_child
+from agentrail.actors.start import Start, as_start
+from agentrail.errors import AlreadyStarted, ChildStartFailed, NoMailbox
+from agentrail.otp import supervision
+from agentrail.otp.child_specs import ShutdownTime, Spec, SupervisorFlags
+from agentrail.otp.exits import (
+    ExitReason,
+    InitFailed,
+    Killed,
+    Normal,
+    Redact,
+    Shutdown,
+    Stuck,
+    describe,
+    keep,
+)
+from agentrail.otp.statem import Call, Cast, Info
+from agentrail.otp.supervision_state import Child, Phase, is_to_restart
+from agentrail.otp.supervision_types import (
+    Answer,
+    CancelRetry,
+    CancelStart,
+    ChildExited,
+    ChildIgnored,
+    ChildStarted,
+    ChildStartFailed as StartFailed,
+    ChildStopped,
+    ChildStuck,
+    End,
+    Report,
+    Request,
+    RequestCancelled,
+    RequestId,
+    RetryDue,
+    ScheduleRetry,
+    StartChild,
+    StopChild,
+    StopRequested,
+    SupervisionEffect,
+    SupervisionSignal,
+    Token,
+)
+
+LOGGER: Final = logging.getLogger("agentrail.actors")
+_QUIET: Final = frozenset({"progress"})
+
+Observer: TypeAlias = Callable[[Report], None]
+Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"], Token | None]
+
+
+class _Forced:
+    """A control message: somebody outside wants the end, and waits for it only so long."""
+
+
+class SupervisorCell(Cell):
+    """The cell of a supervisor."""
+
+    __slots__ = ("core",)
+
+    def __init__(
+        self, child_id: Hashable, incarnation: int, owner: Owner | None = None, token: Token | None = None
+    ) -> None:
+        super().__init__(child_id, incarnation, owner, token, new_inbox())
+        self.core: Core | None = None
+
+    def ask(self, reason: ExitReason) -> None:
+        """Stop in order."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        if self.core is None:  # it is finding out which children it has
+            self.scope.cancel(reason="the start was cancelled")
+        else:
+            self.core.tell(StopRequested, reason=reason)
+
+    def kill(self) -> None:
+        """Kill all that is below."""
+        self.killed = True
+        if self.core is None:
+            self.cut()
+        else:
+            self.core.tell(StopRequested, reason=Killed())
+
+    def receive_exit(self, reason: ExitReason, sender: ActorHandle | None) -> None:
+        """Ignore it: only its parent and its owner end a supervisor."""
+        if self.exit_reason is None and self.core is not None:
+            self.core.report_own("ignored_exit", reason)
+
+    def refuse_messages(self) -> NoMailbox:
+        """Make the error for whoever looks into it."""
+        message = f"{self.id!r} is a supervisor: ask it by its methods"
+        return NoMailbox(message)
+
+
+@define(eq=False)
+class Tree:
+    """What all supervisors of one tree share.
+
+    Attributes:
+        make_handle: Makes the handle of a supervisor.
+        observer: Gets the reports; `None` for the log.
+        redact: Takes secrets out of texts.
+        interrupt: Takes a `KeyboardInterrupt` or its like from a child.
+    """
+
+    make_handle: Callable[[SupervisorCell], ActorHandle]
+    observer: Observer | None = None
+    redact: Redact = keep
+    interrupt: Callable[[BaseException], None] = field(default=lambda _: None)
+
+    def report(self, report: Report) -> None:
+        """Give a report to the observer, or to the log. One that raises is dropped after one line about it."""
+        if self.observer is not None:
+            try:
+                self.observer(report)
+            except Exception:
+                self.observer = None
+                LOGGER.exception("the observer of reports raised and is dropped; reports go to this log now")
+            return
+        level = logging.DEBUG if report.kind in _QUIET else logging.WARNING
+        reason = "" if report.reason is None else describe(report.reason)
+        LOGGER.log(level, "%s: child %r of %r: %s", report.kind, report.child_id, report.supervisor, reason)
+
+
+class Core:
+    """One supervisor at work.
+
+    Attributes:
+        cell: Its own.
+        tree: What it shares.
+        state: What the reducer returned last.
+        runs: The instances whose tasks have not ended.
+        end: Why it ended.
+        steps: How many signals the reducer has seen.
+        on_children: Called after each step, by whoever waits for a child; see `Address`.
+    """
+
+    def __init__(
+        self,
+        cell: SupervisorCell,
+        tree: Tree,
+        flags: SupervisorFlags,
+        specs: Iterable[Spec],
+        *,
+        watchdog_seconds: float | None = None,
+    ) -> None:
+        self.cell = cell
+        cell.core = self
+        self.tree = tree
+        self.runs: dict[Token, ChildRun] = {}
+        self.end: ExitReason | None = None
+        self.steps = 0
+        self.on_children: dict[object, Callable[[], None]] = {}
+        self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
+        self._deadlines: Deadlines[Deadline] = Deadlines()
+        self._requests: dict[RequestId, ReplyTo] = {}
+        self._request_number = 0
+        self._nursery: trio.Nursery | None = None
+        self._name_owner: object = None
+        self._watchdog_seconds = watchdog_seconds
+        self._watchdog: threading.Timer | None = None
+        self.state, self._first = supervision.begin(cell.id, flags, specs, at_seconds=trio.current_time())
+
+    # --- the loop
+
+    async def run(self, on_up: Callable[[], None]) -> ExitReason:
+        """Serve until the supervisor has ended and nothing of it is left; say why it did.
+
+        Args:
+            on_up: Called once all initial children are up.
+
+        Cancellation: Whoever runs this shields it: a supervisor ends by `StopRequested`, in order.
+        """
+        is_up = False
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            first, self._first = self._first, ()
+            self._carry_out_all(first)
+            while True:
+                if not is_up and self.state.phase == "running":
+                    is_up = True
+                    on_up()
+                if self.state.phase == "ended" and not self.runs:
+                    break
+                await self._take_one()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        return self.end or Shutdown()
+
+    async def _take_one(self) -> None:
+        item = await take_next(self.mailbox, self._deadlines)
+        if isinstance(item, RetryDue):  # a child that fails at once may not starve the others
+            await trio.lowlevel.checkpoint()
+        if isinstance(item, SupervisionSignal):
+            self._step(item)
+        elif isinstance(item, Due):
+            self._on_deadline(*item.key)
+        elif isinstance(item, _FailedStart):
+            self._name_owner = item.name_owner
+            self._step(item.signal)
+            self._name_owner = None
+        elif isinstance(item, _Forced):
+            self._deadlines.arm(("limit", None), trio.current_time() + self.state.flags.stop_within_seconds)
+            self._step(self._make(StopRequested, reason=Shutdown()))
+        elif isinstance(item, Cast | Info | Call):
+            self.report_own("unknown_message")
+
+    def _step(self, signal: SupervisionSignal) -> None:
+        self.steps += 1
+        self.state, effects = supervision.step(self.state, signal)
+        if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
+            self._watchdog = _start_watchdog(self._watchdog_seconds)
+        self._carry_out_all(effects)
+        for look in tuple(self.on_children.values()):
+            look()
+
+    def _make(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> SupervisionSignal:
+        return kind(**fields, at_seconds=trio.current_time(), draw=random.random())  # noqa: S311 - jitter, no secret
+
+    def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
+        """Put a signal before all calls that wait."""
+        self.mailbox.put_control(self._make(kind, **fields))
+
+    def force_stop(self) -> None:
+        """Stop in order, and kill what is left after `stop_within_seconds`."""
+        self.mailbox.put_control(_Forced())
+
+    # --- effects
+
+    def _carry_out_all(self, effects: tuple[SupervisionEffect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case StartChild():
+                    self._start(effect)
+                case CancelStart(token, how):
+                    self._cancel_start(token, how)
+                case StopChild(token, how):
+                    self._stop(token, how)
+                case ScheduleRetry(token, delay_seconds):
+                    if delay_seconds:
+                        self._deadlines.arm(("retry", token), trio.current_time() + delay_seconds)
+                    else:
+                        self.mailbox.put_notice(self._make(RetryDue, token=token))
+                case CancelRetry(token):
+                    self._deadlines.disarm(("retry", token))
+                case Answer():
+                    self._answer(effect)
+                case Report():
+                    self.tree.report(effect)
+                case End(reason, stuck):
+                    self.end = reason
+                    if stuck and self.cell.owner is not None:
+                        self.cell.owner.child_stuck(self.cell)
+
+    def _start(self, wanted: StartChild) -> None:
+        start = as_start(wanted.spec.start)
+        cell = self._make_cell(wanted, start)
+        run = self.runs[wanted.token] = ChildRun(wanted, start, cell, self)
+        limit = wanted.spec.start_timeout_seconds
+        if limit != "infinity":
+            self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
+        assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
+        self._nursery.start_soon(run_child, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
+
+    def _make_cell(self, wanted: StartChild, start: Start) -> Cell:
+        who = (wanted.spec.id, wanted.incarnation, self, wanted.token)
+        match start.form:
+            case "machine":
+                return MachineCell(*who, options=start.options)
+            case "subtree":
+                supervisor = SupervisorCell(*who)
+                supervisor.handle = self.tree.make_handle(supervisor)
+                return supervisor
+            case "worker":
+                return WorkerCell(*who)
+
+    def _answer(self, answer: Answer) -> None:
+        to = self._requests.pop(answer.request_id, None)
+        if to is None:
+            return
+        outcome = answer.outcome
+        if isinstance(outcome, ChildStartFailed) and self._name_owner is not None:
+            message = "the name of this child is taken: go on with the `handle` of its owner"
+            outcome = AlreadyStarted(message, handle=self._name_owner)
+        if isinstance(outcome, Exception):
+            to.fail(outcome)
+        else:
+            to.reply(outcome)
+
+    # --- the ladder
+
+    def _cancel_start(self, token: Token, how: ShutdownTime) -> None:
+        run = self.runs.get(token)
+        if run is None or run.stage == "up":
+            return
+        self._deadlines.disarm(("start", token))
+        run.failing = run.failing or "cancelled"
+        self._climb(run, how)
+
+    def _stop(self, token: Token, how: ShutdownTime) -> None:
+        run = self.runs.get(token)
+        if run is not None:  # else its end is on its way, and that is the answer
+            run.is_asked = True
+            self._climb(run, how)
+
+    def _climb(self, run: ChildRun, how: ShutdownTime) -> None:
+        run.cell.is_laddered = True
+        if how == "brutal_kill":
+            self._kill(run)
+            return
+        run.cell.ask(Shutdown())
+        if how != "infinity":
+            self._deadlines.arm(("kill", run.token), trio.current_time() + how)
+
+    def _kill(self, run: ChildRun) -> None:
+        self._deadlines.disarm(("kill", run.token))
+        run.cell.kill()
+        if not isinstance(run.cell, SupervisorCell):  # that one says itself what did not obey
+            due_seconds = trio.current_time() + self.state.flags.stuck_after_seconds
+            self._deadlines.arm(("stuck", run.token), due_seconds)
+
+    def _on_deadline(self, kind: str, token: Token | None) -> None:
+        if token is None:
+            self._step(self._make(StopRequested, reason=Killed()))
+            return
+        if kind == "retry":
+            self._step(self._make(RetryDue, token=token))
+            return
+        run = self.runs.get(token)
+        if run is None:
+            return
+        if kind == "start":
+            run.failing = "timeout"
+            self._climb(run, run.spec.shutdown_seconds)
+        elif kind == "kill":
+            run.is_forced = True
+            self._kill(run)
+        else:
+            self.child_stuck(run.cell)
+
+    # --- what children say
+
+    def child_up(self, run: ChildRun, info: object) -> None:
+        """Hear that a child is up."""
+        self._deadlines.disarm(("start", run.token))
+        self.tell(ChildStarted, token=run.token, handle=run.cell.handle, info=info)
+
+    def child_stuck(self, cell: Cell) -> None:
+        """Hear that a child did not obey its kill."""
+        run = None if cell.token is None else self.runs.get(cell.token)
+        if run is None or run.is_stuck:
+            return
+        run.is_stuck = True
+        stuck = Stuck(self.state.flags.stuck_after_seconds)
+        if not isinstance(
+            cell, SupervisorCell
+        ):  # one of these goes on serving until what is stuck below it ends
+            cell.give_up(stuck)
+        if run.stage == "up":
+            self.tell(ChildStuck, token=run.token)
+        else:
+            self.tell(
+                StartFailed, token=run.token, reason=InitFailed(run.failing or "cancelled", cause=stuck)
+            )
+
+    def child_ended(self, cell: Cell, reason: ExitReason) -> None:
+        """Hear of the end of a child, once: its task is over."""
+        token = cell.token
+        run = None if token is None else self.runs.pop(token, None)
+        if run is None or token is None:
+            return
+        for kind in ("start", "kill", "stuck"):
+            self._deadlines.disarm((kind, token))
+        if run.stage == "up":
+            if run.is_asked and not run.is_stuck:
+                self.tell(ChildStopped, token=token, reason=reason, forced=run.is_forced)
+            else:
+                self.tell(ChildExited, token=token, reason=reason)
+        elif run.is_stuck:
+            self.tell(ChildExited, token=token, reason=reason)
+        elif isinstance(reason, Normal):
+            self.tell(ChildIgnored, token=token)
+        else:
+            self.mailbox.put_control(
+                _FailedStart(self._make(StartFailed, token=token, reason=reason), run.owner_of_name)
+            )
+
+    def interrupted(self, error: BaseException) -> None:
+        """Let what is not to be caught leave the root, after an ordered stop."""
+        self.tree.interrupt(error)
+
+    # --- words
+
+    def report(self, report: Report) -> None:
+        """Give a report to whoever watches."""
+        self.tree.report(report)
+
+    def report_own(self, kind: Any, reason: ExitReason | None = None) -> None:
+        """Report something of this supervisor itself."""
+        self.tree.report(
+            Report(kind=kind, supervisor=self.cell.id, reason=reason, at_seconds=trio.current_time())
+        )
+
+    def redact(self, text: str) -> str:
+        """Take secrets out of a text."""
+        return self.tree.redact(text)
+
+    # --- callers
+
+    async def ask(self, call: Any, *, timeout_seconds: float | None = None, what: str = "call") -> Any:
+        """Put a call to the reducer, and wait for the answer.
+
+        Raises:
+            ActorDown: The supervisor has ended.
+            CallTimeout: There was no answer in time.
+            SupervisorError: What the reducer answers.
+
+        Cancellation: Always a checkpoint. The reducer hears of it: a start is undone, a stop goes on.
+        """
+        check_timeout(timeout_seconds)
+        refuse_self(self.cell, what)
+        if self.cell.exit_reason is not None:
+            await trio.lowlevel.checkpoint()
+            raise down(self.cell.handle)
+        self._request_number += 1
+        request_id = RequestId(self._request_number)
+        to = self._requests[request_id] = ReplyTo(self.cell, self.cell.handle)
+        signal = self._make(Request, request_id=request_id, caller_path=self._caller_path(), call=call)
+        self.mailbox.put_nowait(signal)
+        del signal
+        try:
+            with trio.fail_after(float("inf") if timeout_seconds is None else timeout_seconds):
+                return await to.wait()
+        except trio.TooSlowError:
+            raise late(self.cell.handle, what, timeout_seconds) from None
+        finally:
+            if self._requests.pop(request_id, None) is not None:
+                self.mailbox.put_notice(self._make(RequestCancelled, request_id=request_id))
+
+    def _caller_path(self) -> tuple[Token, ...]:
+        path: list[Token] = []
+        cell = current_cell()
+        while cell is not None and cell.owner is not None and cell.token is not None:
+            path.append(cell.token)
+            if cell.owner is self:
+                return tuple(reversed(path))
+            cell = cell.owner.cell
+        return ()
+
+    # --- looking
+
+    def child_of(self, child_id: Hashable) -> Child | None:
+        """Find a child by its id."""
+        number = self.state.numbers.get(child_id)
+        return None if number is None else self.state.children.get(number)
+
+    def comes_back(self, number: int) -> bool:
+        """Tell whether there is, or will be, another instance of a child: it starts, or its end starts it again."""
+        child = self.state.children.get(number)
+        if child is None or self.state.ending is not None:
+            return False
+        sweep = self.state.sweep
+        if sweep is not None and number >= sweep.low:  # its group is being started again
+            return True
+        if child.phase is Phase.RUNNING:  # it may have ended without this being read yet
+            return True
+        return (
+            child.restarting
+            or child.phase is Phase.STARTING
+            or (child.phase is Phase.EXITED and is_to_restart(child))
+        )
+
+    def wait_for_child(self) -> Wait:
+        """Make what an address waits with: it looks again after each step."""
+
+        def unsubscribe(key: object) -> None:
+            self.on_children.pop(key, None)
+
+        return Wait(self.on_children.__setitem__, unsubscribe)
+
+
+class _FailedStart:
+    """A control message: a start failed; and who has the name that it wanted."""
+
+    __slots__ = ("name_owner", "signal")
+
+    def __init__(self, signal: SupervisionSignal, name_owner: object) -> None:
+        self.signal = signal
+        self.name_owner = name_owner
+
+
+def new_inbox() -> Mailbox[object]:
+    """Make the mailbox of a supervisor: without a bound, since each entry has a caller who waits."""
+    return Mailbox(capacity=sys.maxsize)
+
+
+def _start_watchdog(seconds: float) -> threading.Timer:
+    watchdog = threading.Timer(seconds, _end_process)
+    watchdog.daemon = True
+    watchdog.start()
+    return watchdog
+
+
+def _end_process() -> None:
+    faulthandler.dump_traceback(all_threads=True)
+    os._exit(70)

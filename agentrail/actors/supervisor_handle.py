@@ -1,0 +1,295 @@
+"""The handle of a supervisor: each method is one call to its reducer, answered by it."""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, cast
+
+from attrs import evolve
+
+from agentrail.actors.address import Address, Found, is_open
+from agentrail.actors.handle import ActorHandle, cell_of
+from agentrail.actors.monitor import monitor_started
+from agentrail.actors.replies import down
+from agentrail.actors.start import Start
+from agentrail.actors.supervising import Core, SupervisorCell
+from agentrail.actors.tasks import Task, TaskHandle, run_task
+from agentrail.errors import (
+    ChildNotFound,
+    WrongChildKey,
+)
+from agentrail.otp.child_specs import (
+    Arguments,
+    ChildSpec,
+    Spec,
+    SupervisorFlags,
+)
+from agentrail.otp.exits import ExitReason, Shutdown
+from agentrail.otp.supervision_types import (
+    ByHandle,
+    ById,
+    ChildCounts,
+    ChildInfo,
+    ChildKey,
+    CountChildrenCall,
+    DeleteChildCall,
+    GetChildSpecCall,
+    ReconfigureCall,
+    RestartChildCall,
+    StartChildCall,
+    Started,
+    StartInstanceCall,
+    StopCall,
+    StopSummary,
+    TerminateChildCall,
+    WhichChildrenCall,
+)
+
+
+class Supervisor(ActorHandle):
+    """A supervisor. Its children belong to it: none outlives it."""
+
+    __slots__ = ()
+
+    @property
+    def _core(self) -> Core:
+        cell = cell_of(self)
+        if not isinstance(cell, SupervisorCell) or cell.core is None:
+            raise down(self)
+        return cell.core
+
+    async def start_child(self, spec: Spec, *, monitor: bool = False) -> Started:
+        """Add a child behind the others and start it; return when it is up.
+
+        Args:
+            spec: A child spec, or a mapping with the same keys.
+            monitor: Watch it from its start, without a gap; `Started.monitor` is the monitor.
+
+        Raises:
+            AlreadyStarted: Your move: a child of this id runs, or its name is taken; `handle` says by whom.
+            AlreadyPresent: Your move: the id has a spec without a process.
+            ChildStuck: The last instance has not ended yet.
+            ChildStartFailed: It did not start; `reason` says why. The spec is not kept.
+            InvalidSpec: Your move: the spec.
+            TooManyChildren: Your move: there are as many as are allowed.
+            WouldDeadlock: Your move: the caller is itself being started or stopped.
+            SupervisorStopping: It has begun to stop.
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        """
+        return self._started(await self._core.ask(StartChildCall(spec)), monitor=monitor)
+
+    async def start_instance(self, *args: object, **kwargs: object) -> Started:
+        """Start an instance of the template of a dynamic supervisor, with these arguments behind its own.
+
+        Raises:
+            InvalidSpec: Your move: it is not dynamic.
+            ChildStartFailed: It did not start.
+            TooManyChildren: Your move: there are as many as are allowed.
+            SupervisorStopping: It has begun to stop.
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint; cancelled here no instance stays.
+        """
+        return self._started(await self._core.ask(StartInstanceCall(Arguments(args, kwargs))), monitor=False)
+
+    async def start_task(
+        self,
+        function: Callable[..., Awaitable[object]],
+        /,
+        *args: object,
+        linked_to: ActorHandle | None = None,
+        report_to: ActorHandle | None = None,
+    ) -> TaskHandle:
+        """Run a function as a temporary child of a dynamic supervisor.
+
+        Args:
+            function: An async function.
+            *args: For it.
+            linked_to: An actor that ends with it, should it crash; and the other way round.
+            report_to: An actor that gets `Info(TaskResult(…))`, and then its `Down`.
+
+        Raises:
+            NoMailbox: Your move: `report_to` is a worker.
+            Exception: As of `start_child`.
+
+        Cancellation: Always a checkpoint; cancelled here no task stays.
+        """
+        task = Task(linked_to, report_to)
+        name = getattr(function, "__qualname__", repr(function))
+        start = Start(run_task, Arguments((task, function, *args)))
+        started = await self.start_child(ChildSpec(f"task {name}", start, restart="temporary"))
+        return TaskHandle(cast("ActorHandle", started.handle), task)
+
+    async def terminate_child(self, child: Hashable | ActorHandle) -> None:
+        """Stop a child, and return when it is gone. Its spec stays, unless it is temporary or an instance.
+
+        Raises:
+            ChildNotFound: Your move: there is no such child.
+            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
+            WouldDeadlock: Your move: the caller is this child, or lives below it.
+            SupervisorStopping: It has begun to stop.
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        """
+        await self._core.ask(TerminateChildCall(_key(child)))
+
+    async def restart_child(self, child_id: Hashable) -> Started:
+        """Start a child that has no process.
+
+        Raises:
+            ChildRunning: Your move: terminate it first.
+            ChildRestarting: It is being started again already.
+            ChildStuck: The last instance has not ended yet.
+            ChildNotFound: Your move: there is no such child.
+            ChildStartFailed: It did not start. Its spec stays.
+            WrongChildKey: Your move: children of a dynamic supervisor have no ids.
+            ActorDown: The supervisor has ended.
+
+        Cancellation: Always a checkpoint; cancelled here the child has no process.
+        """
+        return self._started(await self._core.ask(RestartChildCall(child_id)), monitor=False)
+
+    async def delete_child(self, child_id: Hashable) -> None:
+        """Take away the spec of a child that has no process.
+
+        Raises:
+            ChildRunning: Your move: terminate it first.
+            ChildRestarting: Your move: terminate it first.
+            ChildStuck: The last instance has not ended yet.
+            ChildNotFound: Your move: there is no such child.
+            WrongChildKey: Your move: children of a dynamic supervisor have no ids.
+            ActorDown: The supervisor has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        await self._core.ask(DeleteChildCall(child_id))
+
+    async def which_children(self) -> tuple[ChildInfo, ...]:
+        """List the children in start order.
+
+        Raises:
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        return cast("tuple[ChildInfo, ...]", await self._core.ask(WhichChildrenCall()))
+
+    async def count_children(self) -> ChildCounts:
+        """Count the children.
+
+        Raises:
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        return cast("ChildCounts", await self._core.ask(CountChildrenCall()))
+
+    async def get_child_spec(self, child: Hashable | ActorHandle) -> ChildSpec:
+        """Return the spec of a child with all defaults; of a temporary child without its arguments.
+
+        Raises:
+            ChildNotFound: Your move: there is no such child.
+            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        return cast("ChildSpec", await self._core.ask(GetChildSpecCall(_key(child))))
+
+    async def reconfigure(self, flags: SupervisorFlags, children: Iterable[Spec]) -> None:
+        """Take new flags, and new specs of known ids; add unknown ones without starting them. What runs runs on.
+
+        Raises:
+            InvalidSpec: Your move. Nothing was changed.
+            SupervisorStopping: It has begun to stop.
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        await self._core.ask(ReconfigureCall(flags, tuple(children)))
+
+    async def stop(
+        self,
+        reason: ExitReason = Shutdown(),  # noqa: B008 - frozen
+        *,
+        timeout_seconds: float | None = None,
+    ) -> StopSummary:
+        """Stop all children in order, and then the supervisor. Whoever calls this meanwhile gets the same summary.
+
+        Raises:
+            CallTimeout: It takes too long, and goes on with it.
+            ActorDown: It had ended before.
+
+        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        """
+        core = self._core
+        return cast(
+            "StopSummary", await core.ask(StopCall(reason), timeout_seconds=timeout_seconds, what="stop")
+        )
+
+    def handle(self, child_id: Hashable) -> ActorHandle:
+        """Return the handle of a child that has a process.
+
+        Raises:
+            ChildNotFound: Your move: there is no such child.
+            ActorDown: It has no process now, or the supervisor has ended.
+            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
+        """
+        core = self._core
+        if self.exit_reason is not None:
+            raise down(self)
+        if core.state.flags.strategy == "dynamic":
+            message = (
+                f"children of a 'dynamic' supervisor are known by their handles, got the id {child_id!r}"
+            )
+            raise WrongChildKey(message)
+        child = core.child_of(child_id)
+        if child is None:
+            message = f"supervisor {self.id!r} has no child {child_id!r}: see which_children"
+            raise ChildNotFound(message)
+        if (
+            not child.has_process
+            or not isinstance(child.handle, ActorHandle)
+            or child.handle.exit_reason is not None
+        ):
+            raise down(child.handle if isinstance(child.handle, ActorHandle) else child_id)
+        return child.handle
+
+    def address(self, child_id: Hashable, *, hold_limit: int = 100) -> Address:
+        """Return an address of a child, which holds messages while it is restarting.
+
+        Args:
+            child_id: Which.
+            hold_limit: How many messages are held; more are dead letters.
+
+        Raises:
+            InvalidSpec: Your move: a limit below 1.
+        """
+        core = self._core
+        return Address(repr(child_id), lambda: _find_child(core, child_id), hold_limit)
+
+    @staticmethod
+    def _started(answer: Any, *, monitor: bool) -> Started:
+        started = cast("Started", answer)
+        if monitor and isinstance(started.handle, ActorHandle):
+            return evolve(started, monitor=monitor_started(started.handle))
+        return started
+
+
+def _key(child: Hashable | ActorHandle) -> ChildKey:
+    if isinstance(child, ActorHandle):
+        return ByHandle(child, child.exit_reason is None)
+    return ById(child)
+
+
+def _find_child(core: Core, child_id: Hashable) -> Found:
+    child = core.child_of(child_id)
+    if child is None or core.cell.exit_reason is not None:
+        return None
+    run = core.runs.get(child.token)
+    if run is not None and run.stage == "up" and is_open(run.cell):
+        return run.cell
+    if core.comes_back(child.number):
+        return core.wait_for_child()
+    return None

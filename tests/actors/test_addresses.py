@@ -1,0 +1,165 @@
+"""Addresses: they find whoever lives now, hold what comes between two instances, and wake whom nobody started."""
+
+import pytest
+import trio
+
+from agentrail.actors.actor import SELF, Link, Send, Unlink, Unwatch, Watch, subtree, worker
+from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.monitor import Down
+from agentrail.actors.registry import Registry
+from agentrail.errors import ActorDown, CallTimeout
+from agentrail.otp.child_specs import Backoff, ChildSpec
+from agentrail.otp.exits import NoProcess
+from agentrail.otp.statem import Call, Keep, Perform, Reply
+from tests.actors.rig import Tabled, boom, on_virtual_time, settled, statuses
+from tests.otp.rig import obey, said
+
+WAITS = Backoff(10.0, 10.0, 1.0, 0.0)
+
+
+def answering(**options):
+    """Make a machine that answers calls, and obeys casts."""
+
+    def react(event):
+        return Keep(actions=[Reply(event.to, said(event))]) if isinstance(event, Call) else obey(event)
+
+    return Tabled({"s1": react}, **options)
+
+
+def between(stage, machine):
+    """Open a supervisor that waits 10 s before each restart of its child `m`."""
+    return stage.open(children=[ChildSpec("m", machine.start)], backoff=WAITS)
+
+
+@pytest.mark.scenario("S-213")
+@on_virtual_time
+async def test_held_call_is_answered_by_the_next_instance(stage):
+    """Its time runs while it is held."""
+    async with between(stage, answering()) as supervisor:
+        address = supervisor.address("m")
+        address.cast(3)  # no transition: it crashes
+        await settled()
+        with pytest.raises(CallTimeout):
+            await address.call("too short", timeout_seconds=5.0)
+        began = trio.current_time()
+        assert await address.call("long enough", timeout_seconds=20.0) == "long enough"
+        assert trio.current_time() - began == 5.0
+
+
+@pytest.mark.scenario("S-213")
+@on_virtual_time
+async def test_what_is_held_dies_with_the_child(stage):
+    """If no next instance comes, casts become dead letters and calls raise `ActorDown`."""
+    outcomes = []
+    async with between(stage, answering()) as supervisor, trio.open_nursery() as nursery:
+        address = supervisor.address("m")
+        address.cast(3)
+        await settled()
+
+        async def ask():
+            with pytest.raises(ActorDown) as caught:
+                await address.call("hello?", timeout_seconds=None)
+            outcomes.append(caught.value.reason)
+
+        nursery.start_soon(ask)
+        address.cast("held")
+        await address.send("held too")
+        await settled()
+        before = dead_letters().count
+        await supervisor.terminate_child("m")
+        await settled()
+        assert dead_letters().count == before + 2
+        assert outcomes == [NoProcess()]
+
+
+@on_virtual_time
+async def test_cancelled_caller_of_a_held_call(stage):
+    """Nobody waits any more, and the next instance is not asked in its name."""
+    machine = answering()
+    async with between(stage, machine) as supervisor:
+        address = supervisor.address("m")
+        address.cast(3)
+        await settled()
+        with trio.move_on_after(1):
+            await address.call("given up", timeout_seconds=None)
+        await trio.sleep(20)
+        assert await address.call("next") == "next"
+
+
+@on_virtual_time
+async def test_activation_that_fails():
+    """What was held is lost: a call raises, and the next message tries again."""
+    tries = []
+
+    async def fails(*_):
+        tries.append(trio.current_time())
+        boom("activation")
+
+    with Registry() as registry:
+        address = registry.address("key", activate=fails)
+        for number in (1, 2):
+            with pytest.raises(ActorDown):
+                await address.call("hello?")
+            assert len(tries) == number
+
+
+@on_virtual_time
+async def test_activation_runs_once_for_many_messages(stage):
+    """Never twice at a time; calls and casts wait for the one that starts."""
+    with Registry() as registry:
+        machine = answering(name=registry.name("key"), init_seconds=2.0)
+        starts = []
+        async with stage.open() as supervisor, trio.open_nursery() as nursery:
+
+            async def start_it(*_):
+                starts.append("once")
+                return await supervisor.start_child(ChildSpec("m", machine.start, restart="temporary"))
+
+            address = registry.address("key", activate=start_it)
+            for number in range(5):
+                address.cast(f"cast {number}")
+                nursery.start_soon(address.call, f"call {number}")
+            await trio.sleep(3)
+            assert starts == ["once"]
+            casts = [what for _, what in machine.log if what.startswith("cast")]
+            assert casts == [f"cast {number}" for number in range(5)]
+            assert len(machine.log) == 10
+
+
+@on_virtual_time
+async def test_unwatch_and_unlink_as_effects(stage):
+    """What was undone is not told, and does not take the machine along."""
+    one, two = answering(), answering()
+    specs = [ChildSpec(1, one.start, restart="temporary"), ChildSpec(2, two.start, restart="temporary")]
+    async with stage.open(children=specs) as supervisor:
+        first, second = supervisor.handle(1), supervisor.handle(2)
+        effects = [Watch(second), Link(second), Unwatch(second), Unlink(second), Send(SELF, "to myself")]
+        first.cast(Keep(actions=[Perform(effect) for effect in effects]))
+        await settled()
+        second.cast(3)
+        await second.wait()
+        await settled()
+        assert first.exit_reason is None
+        assert [what for _, what in one.log if isinstance(what, Down)] == []
+        assert one.log[-1] == ("s1", "to myself")
+
+
+@on_virtual_time
+async def test_stuck_leaf_makes_its_supervisor_stuck(stage):
+    """The stop of a tree stays bounded; the id of the subtree is free when the leaf has really ended."""
+
+    async def disobedient(task_status):
+        task_status.started()
+        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
+            await trio.sleep(100)
+
+    low = subtree(stage.flags(), [ChildSpec("leaf", worker(disobedient), shutdown_seconds=2.0)])
+    async with stage.open(children=[stage.W("a"), ChildSpec("low", low)]) as supervisor:
+        below = supervisor.handle("low")
+        began = trio.current_time()
+        await supervisor.terminate_child("low")
+        assert trio.current_time() - began == 3.0
+        assert statuses(await supervisor.which_children()) == {"a": "running", "low": "stuck"}
+        await trio.sleep(100)
+        assert statuses(await supervisor.which_children()) == {"a": "running", "low": "stopped"}
+        assert below.exit_reason is not None

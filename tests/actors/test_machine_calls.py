@@ -1,0 +1,554 @@
+"""Section K of the conformance scenarios, on running actors: calls, stops and errors of state machines."""
+
+import attrs
+import pytest
+import trio
+
+from agentrail.actors.actor import (
+    Behaviour,
+    change_code,
+    get_state,
+    get_status,
+    machine,
+    replace_state,
+    resume,
+    suspend,
+)
+from agentrail.actors.monitor import monitor
+from agentrail.actors.registry import Registry
+from agentrail.errors import ActorDown, CallTimeout, ChildStartFailed, NotSuspended
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import Crashed, InitFailed, Killed, NoProcess, Normal, Shutdown
+from agentrail.otp.statem import (
+    Call,
+    Init,
+    Internal,
+    Keep,
+    NextEvent,
+    Perform,
+    Postpone,
+    Reply,
+    StateTimeout,
+    Stop,
+    StopAndReply,
+)
+from agentrail.testing.held import held
+from tests.actors.rig import Boom, Tabled, boom, is_boom, on_virtual_time, settled, statuses
+from tests.otp.rig import obey, postpone, said
+
+
+def echo(event):
+    """Answer each call with its request."""
+    return Keep(actions=[Reply(event.to, said(event))] if isinstance(event, Call) else [])
+
+
+async def call_into(results, handle, request, **options):
+    """Call, and keep the answer or the error."""
+    try:
+        results.append(await handle.call(request, **options))
+    except (ActorDown, CallTimeout) as error:
+        results.append(error)
+
+
+@pytest.mark.scenario("S-166")
+@on_virtual_time
+async def test_call_timeout(stage):
+    """The caller gets `CallTimeout`, the machine has lost nothing, and the late reply reaches nobody."""
+    kept = []
+
+    def late(event):
+        match said(event):
+            case "slow":
+                kept.append(event.to)
+                return Keep(actions=[StateTimeout(3.0)])
+            case ("state", None):
+                return Keep(actions=[Reply(kept[0], "too late")])
+        return echo(event)
+
+    machine = Tabled({"s1": late}, first=Init("s1", "data"))
+    async with stage.play(machine) as handle:
+        with pytest.raises(CallTimeout):
+            await handle.call("slow", timeout_seconds=2)
+        assert await get_state(handle) == ("s1", "data")
+        await trio.sleep(0.5)
+        assert await handle.call("next", timeout_seconds=10) == "next"
+        await trio.sleep(5)
+        assert await handle.call("after the late reply") == "after the late reply"
+
+
+@pytest.mark.scenario("S-166")
+@on_virtual_time
+async def test_expiry_and_reply_at_one_instant(stage):
+    """The timeout wins."""
+
+    def late(event):
+        return Keep(event.to, [StateTimeout(2.0)]) if isinstance(event, Call) else Keep()
+
+    class Answering(Tabled):
+        def handle(self, event, state, data):
+            return (
+                Keep(actions=[Reply(data, "late")])
+                if said(event) == ("state", None)
+                else super().handle(event, state, data)
+            )
+
+    async with stage.play(Answering({"s1": late})) as handle:
+        with pytest.raises(CallTimeout):
+            await handle.call("x", timeout_seconds=2.0)
+
+
+@pytest.mark.scenario("S-167")
+@on_virtual_time
+async def test_dead_or_unknown_callee(stage):
+    """`ActorDown` with `NoProcess()`, at once."""
+    with Registry() as registry:
+        async with stage.play(Tabled({"s1": echo})) as handle:
+            await handle.stop()
+            began = trio.current_time()
+            for callee in (handle, registry.address("nobody")):
+                with pytest.raises(ActorDown) as caught:
+                    await callee.call("hello?")
+                assert caught.value.reason == NoProcess()
+            assert trio.current_time() == began
+
+
+@pytest.mark.scenario("S-169")
+@pytest.mark.parametrize("reason", [Normal(), Shutdown("x"), "crash"], ids=str)
+@on_virtual_time
+async def test_callee_ends_during_a_call(stage, reason):
+    """The caller gets `ActorDown` with the reason, also with `Normal`."""
+
+    def end(_event):
+        if reason == "crash":
+            boom("in the call")
+        return Stop(reason)
+
+    async with stage.play(Tabled({"s1": end})) as handle:
+        with pytest.raises(ActorDown) as caught:
+            await handle.call("x")
+        assert caught.value.reason == handle.exit_reason
+        assert is_boom(caught.value.reason) if reason == "crash" else caught.value.reason == reason
+
+
+@pytest.mark.scenario("S-170")
+@on_virtual_time
+async def test_double_reply(stage):
+    """The second is dropped and reported; the caller's next call gets its own answer."""
+
+    def twice(event):
+        return Keep(actions=[Reply(event.to, said(event)), Reply(event.to, "again")])
+
+    async with stage.play(Tabled({"s1": twice})) as handle:
+        assert await handle.call("one") == "one"
+        assert await handle.call("two") == "two"
+        assert [one.kind for one in stage.reports].count("duplicate_reply") == 2
+
+
+@pytest.mark.scenario("S-171")
+@pytest.mark.scenario("S-173")
+@on_virtual_time
+async def test_reply_to_a_caller_that_is_gone(stage):
+    """The caller was cancelled: the machine is unaffected, its reply is dropped, nothing else happens."""
+    kept = []
+
+    def keep(event):
+        if said(event) == "keep":
+            kept.append(event.to)
+            return Keep()
+        if said(event) == "now":
+            return Keep(actions=[Reply(kept[0], "late")])
+        return echo(event)
+
+    async with stage.play(Tabled({"s1": keep})) as handle:
+        with trio.move_on_after(1) as scope:
+            await handle.call("keep")
+        assert scope.cancelled_caught
+        handle.cast("now")
+        assert await handle.call("next") == "next"
+    assert stage.kinds() == []
+
+
+@pytest.mark.scenario("S-172")
+@on_virtual_time
+async def test_reply_from_elsewhere(stage):
+    """A task that was given the `ReplyTo` answers, and the machine handled other events meanwhile."""
+    results = []
+
+    def pass_on(event):
+        if said(event) != "ask":
+            return echo(event)
+
+        async def answer():
+            await trio.sleep(3)
+            event.to.reply("from elsewhere")
+
+        return Keep(actions=[Perform(answer)])
+
+    async with stage.play(Tabled({"s1": pass_on})) as handle, trio.open_nursery() as nursery:
+        nursery.start_soon(call_into, results, handle, "ask")
+        await settled()
+        assert await handle.call("meanwhile") == "meanwhile"
+        assert results == []
+    assert results == ["from elsewhere"]
+
+
+@pytest.mark.scenario("S-174")
+@on_virtual_time
+async def test_stop_and_reply(stage):
+    """The callers have their replies before `terminate` is over, and so before any monitor sees `Down`."""
+    order = []
+    kept = []
+
+    def end(event):
+        kept.append(event.to)
+        if len(kept) < 2:
+            return Keep()
+        return StopAndReply([Reply(to, said(event)) for to in kept], Shutdown("done"))
+
+    class Slow(Tabled):
+        async def terminate(self, reason, state, data):
+            await trio.sleep(1)
+            order.append("terminated")
+
+    async with stage.play(Slow({"s1": end})) as handle:
+
+        async def ask(name):
+            order.append(await handle.call(name))
+
+        async def watch():
+            order.append((await monitor(handle).wait()).reason)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            nursery.start_soon(ask, "one")
+            await settled()
+            nursery.start_soon(ask, "two")
+    assert order == ["two", "two", "terminated", Shutdown("done")]
+
+
+@pytest.mark.scenario("S-176")
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [("no transition", "BadTransition"), (Keep(actions=["what?"]), "BadAction")],  # type: ignore[list-item]  # it is wrong
+)
+@on_virtual_time
+async def test_bad_return_and_bad_action(stage, answer, kind):
+    """The machine stops with a reason that names it, and the caller of the event being handled gets it."""
+    async with stage.play(Tabled({"s1": answer})) as handle:
+        with pytest.raises(ActorDown) as caught:
+            await handle.call("x")
+        assert caught.value.reason.type == kind
+        assert {"BadTransition": "no transition", "BadAction": "what?"}[kind] in caught.value.reason.text
+
+
+@pytest.mark.scenario("S-177")
+@on_virtual_time
+async def test_handler_raises(stage):
+    """`terminate` runs, there is one `crash` report, `Down` has the reason, and what waited is gone."""
+    results = []
+
+    def crash(event):
+        if said(event) == "crash":
+            boom("in handle")
+        return Keep(actions=[Postpone()])
+
+    machine = Tabled({"s1": crash})
+    async with stage.open(children=[ChildSpec("m", machine.start)]) as supervisor:
+        handle = supervisor.handle("m")
+        watch = monitor(handle)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call_into, results, handle, "postponed")
+            await settled()
+            async with held(handle):
+                handle.cast("crash")
+                nursery.start_soon(call_into, results, handle, "queued")
+                await settled()
+        down = await watch.wait()
+        await settled()
+        assert is_boom(down.reason, "in handle")
+        assert machine.ends == [down.reason]
+        assert [one.kind for one in stage.reports].count("crash") == 1
+        assert [error.reason for error in results] == [down.reason] * 2
+        assert supervisor.handle("m") is not handle
+        assert machine.log == [("s1", "postponed"), ("s1", "crash")]
+
+
+@pytest.mark.scenario("S-178")
+@on_virtual_time
+async def test_terminate_raises(stage):
+    """Its error is the exit reason, and names, tasks and calls are released all the same."""
+    results = []
+    with Registry() as registry:
+        machine = Tabled({"s1": postpone}, at_end=Boom("in terminate"), name=registry.name("door"))
+        async with stage.play(machine) as handle:
+            assert registry.lookup("door") is handle
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call_into, results, handle, "x")
+                await settled()
+                nursery.start_soon(handle.stop)
+            assert is_boom(handle.exit_reason, "in terminate")
+            assert [error.reason for error in results] == [handle.exit_reason]
+            assert registry.lookup("door") is None
+
+
+@pytest.mark.scenario("S-179")
+@on_virtual_time
+async def test_messages_during_init(stage):
+    """They are handled after the events that init inserted."""
+    with Registry() as registry:
+        first = Init("s1", None, [NextEvent(Internal("inserted"))])
+        machine = Tabled({"s1": Keep()}, first=first, init_seconds=2.0, name=registry.name("door"))
+        async with stage.open() as supervisor, trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.start_child, ChildSpec("m", machine.start))
+            await trio.sleep(1)
+            registry.lookup("door").cast("by name")
+            assert machine.log == []
+            await trio.sleep(2)
+            assert machine.log == [("s1", "inserted"), ("s1", "by name")]
+
+
+@pytest.mark.scenario("S-180")
+@on_virtual_time
+async def test_init_fails(stage):
+    """The starter gets the reason, the name is free at that moment, and there is exactly one report."""
+    with Registry() as registry:
+        machine = Tabled({"s1": Keep()}, first=Boom("in init"), name=registry.name("door"))
+        async with stage.open() as supervisor:
+            with pytest.raises(ChildStartFailed) as caught:
+                await supervisor.start_child(ChildSpec("m", machine.start))
+            assert registry.lookup("door") is None
+            assert caught.value.reason.why == "raised"
+            assert is_boom(caught.value.reason.cause, "in init")
+            assert machine.ends == []
+    assert len(stage.kinds()) == 1
+
+
+@pytest.mark.scenario("S-181")
+@on_virtual_time
+async def test_init_times_out(stage):
+    """The starter gets `InitFailed("timeout")`, and the half-started instance is gone."""
+    machine = Tabled({"s1": Keep()}, init_seconds=60.0)
+    async with stage.open() as supervisor:
+        began = trio.current_time()
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("m", machine.start, start_timeout_seconds=2.0))
+        assert isinstance(caught.value.reason, InitFailed)
+        assert caught.value.reason.why == "timeout"
+        assert trio.current_time() - began == 2.0
+        assert await supervisor.which_children() == ()
+
+
+@pytest.mark.scenario("S-183")
+@on_virtual_time
+async def test_suspend_and_resume(stage):
+    """It handles nothing, calls to it time out, `get_state` works; afterwards what waited comes in its order."""
+    machine = Tabled({"s1": echo}, first=Init("s1", "data"))
+    async with stage.play(machine) as handle:
+        await suspend(handle)
+        for number in range(3):
+            handle.cast(number)
+        with pytest.raises(CallTimeout):
+            await handle.call("x", timeout_seconds=1)
+        assert machine.log == []
+        assert await get_state(handle) == ("s1", "data")
+        await resume(handle)
+        await settled()
+        assert [what for _, what in machine.log] == [0, 1, 2, "x"]
+
+
+@pytest.mark.scenario("S-184")
+@on_virtual_time
+async def test_replace_state_fails(stage):
+    """The caller gets the error; state and data are untouched. One that works replaces both."""
+    async with stage.play(Tabled({"s1": echo, "s2": echo}, first=Init("s1", "data"))) as handle:
+
+        def fails(_state, _data):
+            boom("in the function")
+
+        with pytest.raises(Boom, match="in the function"):
+            await replace_state(handle, fails)
+        assert await get_state(handle) == ("s1", "data")
+        await replace_state(handle, lambda state, data: ("s2", [state, data]))
+        assert await get_state(handle) == ("s2", ["s1", "data"])
+
+
+@pytest.mark.scenario("S-185")
+@on_virtual_time
+async def test_code_change(stage):
+    """State and data are transformed; nothing is entered or replayed, and running timers go on."""
+
+    class Newer(Tabled):
+        def code_change(self, old_version, state, data):
+            return (f"{state} of {old_version}", [data])
+
+    old = Tabled(
+        {"s1": Keep(actions=[Postpone()])},
+        Keep(),
+        first=Init("s1", "data", [StateTimeout(5.0)]),
+    )
+    new = Newer({"s1 of v1": Keep()}, Keep())
+    async with stage.play(old) as handle:
+        handle.cast("p")
+        await settled()
+        with pytest.raises(NotSuspended, match="suspend first"):
+            await change_code(handle, new, "v1")
+        await suspend(handle)
+        await change_code(handle, new, "v1")
+        assert await get_state(handle) == ("s1 of v1", ["data"])
+        await resume(handle)
+        await trio.sleep(10)
+        assert new.log == [("s1 of v1", ("state", None))]
+
+
+@pytest.mark.scenario("S-186")
+@on_virtual_time
+async def test_redaction(stage):
+    """What `format_status` removes is neither in `get_status` nor in any report of a crash."""
+
+    class Discreet(Tabled):
+        def format_status(self, status):
+            assert "hunter2" in repr(status)
+            return attrs.evolve(
+                status,
+                **{
+                    name: "withheld"
+                    for name in ("state", "data", "event", "queue", "postponed")
+                    if hasattr(status, name)
+                },
+            )
+
+    def crash(event):
+        if said(event) == "crash":
+            boom("no secret in here")
+        return Keep(actions=[Postpone()])
+
+    async with stage.play(Discreet({"s1": crash}, first=Init("s1", "hunter2"))) as handle:
+        handle.cast("hunter2, postponed")
+        assert "hunter2" not in repr(await get_status(handle))
+        handle.cast("crash")
+        await handle.wait()
+        await settled()
+    assert any(one.kind == "crash" for one in stage.reports)
+    assert "hunter2" not in repr(stage.reports)
+
+
+@on_virtual_time
+async def test_status_shows_no_contents_by_default(stage):
+    """Type names and counts."""
+
+    class Plain(Behaviour):
+        async def init(self):
+            return Init(("hunter2",), {"hunter2": 1})
+
+        def handle(self, event, state, data):
+            return Keep()
+
+    async with stage.open(children=[ChildSpec("m", machine(Plain))]) as supervisor:
+        assert "hunter2" not in repr(await get_status(supervisor.handle("m")))
+
+
+# --- 2.6 and 2.7
+
+
+@on_virtual_time
+async def test_stop_of_an_instance(stage):
+    """It ends through `terminate` with the given reason, and the supervisor judges that as any other."""
+    machine = Tabled({"s1": echo})
+    async with stage.open(children=[ChildSpec("m", machine.start)]) as supervisor:
+        handle = supervisor.handle("m")
+        await handle.stop(Shutdown("enough"))
+        assert handle.exit_reason == Shutdown("enough")
+        assert machine.ends == [Shutdown("enough")]
+        await settled()
+        assert supervisor.handle("m").incarnation == 2
+        with pytest.raises(ActorDown) as caught:
+            await handle.stop()
+        assert caught.value.reason == NoProcess()
+
+
+@on_virtual_time
+async def test_kill_calls_no_terminate(stage):
+    """The reason is `Killed`."""
+    machine = Tabled({"s1": echo})
+    async with stage.play(machine) as handle:
+        handle.kill()
+        assert await handle.wait() == Killed()
+        assert machine.ends == []
+
+
+@on_virtual_time
+async def test_a_stop_overtakes_what_waits(stage):
+    """It is a control message, read before a thousand casts."""
+    machine = Tabled({"s1": Keep()})
+    async with stage.play(machine) as handle, trio.open_nursery() as nursery:
+        async with held(handle):
+            for number in range(1000):
+                handle.cast(number)
+            nursery.start_soon(handle.stop)
+            await settled()
+        await handle.wait()
+        assert machine.log == []
+
+
+@on_virtual_time
+async def test_outcome_of_a_perform(stage):
+    """What it returns comes back as `Info`; `None` does not; if it raises, the actor crashes."""
+
+    async def nothing():
+        await trio.sleep(1)
+
+    async def something():
+        await trio.sleep(2)
+        return "something"
+
+    async def failing():
+        await trio.sleep(3)
+        boom("in perform")
+
+    machine = Tabled({"s1": obey})
+    async with stage.play(machine) as handle:
+        handle.cast(Keep(actions=[Perform(each) for each in (nothing, something, failing)]))
+        assert is_boom(await handle.wait(), "in perform")
+        assert set(machine.performs) == {nothing, something, failing}
+        assert [what for _, what in machine.log[1:]] == ["something"]
+
+
+@on_virtual_time
+async def test_a_suspended_machine_stops(stage):
+    """Control messages are read all the same."""
+    async with stage.play(Tabled({"s1": echo})) as handle:
+        await suspend(handle)
+        await handle.stop()
+        assert handle.exit_reason == Normal()
+
+
+@on_virtual_time
+async def test_a_terminate_that_takes_too_long_is_killed(stage):
+    """When the shutdown time is over."""
+
+    class Slow(Tabled):
+        async def terminate(self, reason, state, data):
+            await trio.sleep(60)
+
+    async with stage.open(
+        children=[ChildSpec("m", Slow({"s1": echo}).start, shutdown_seconds=2.0)]
+    ) as supervisor:
+        handle, began = supervisor.handle("m"), trio.current_time()
+        await supervisor.terminate_child("m")
+        assert trio.current_time() - began == 2.0
+        assert handle.exit_reason == Killed()
+        assert statuses(await supervisor.which_children()) == {"m": "stopped"}
+
+
+@on_virtual_time
+async def test_engine_crash_is_text(stage):
+    """A crashed machine is told by a `Crashed` whose traceback shows the line that raised."""
+
+    def crash(_event):
+        boom("here")
+
+    async with stage.play(Tabled({"s1": crash})) as handle:
+        handle.cast("x")
+        reason = await handle.wait()
+        assert isinstance(reason, Crashed)
+        assert 'boom("here")' in reason.traceback

@@ -1,0 +1,304 @@
+"""The registry scenarios of section L: names, values, locks, addresses and passivation."""
+
+import random
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from agentrail.actors.actor import worker
+from agentrail.actors.registry import Registered, Registry, Unregistered
+from agentrail.errors import AlreadyRegistered, AlreadyStarted, ChildStartFailed, NotOwner, RegistryClosed
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import Crashed, Shutdown
+from agentrail.otp.statem import Call, Keep, Perform, Reply, Stop
+from agentrail.testing.held import held
+from tests.actors.rig import Tabled, boom, on_virtual_time, settled
+from tests.otp.rig import obey, said
+
+
+@pytest.fixture
+def registry():
+    """A registry of unique keys."""
+    with Registry() as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def crowd(stage, names="ab", **options):
+    """Open a supervisor of temporary children, and give their handles."""
+    spec = {"restart": "temporary", **options}
+    async with stage.open(children=[stage.W(name, **spec) for name in names]) as supervisor:
+        yield [supervisor.handle(name) for name in names]
+
+
+@pytest.mark.scenario("S-197")
+@on_virtual_time
+async def test_duplicate_registration(stage, registry):
+    """A taken unique key raises `AlreadyRegistered` with the owner's handle, and the message names key and owner."""
+    async with crowd(stage) as (one, two):
+        registry.register("key", one, "value")
+        with pytest.raises(AlreadyRegistered, match=r"'key'.*'a'") as caught:
+            registry.register("key", two)
+        assert caught.value.handle is one
+        assert registry.lookup("key") is one
+        assert registry.keys_of(one) == ("key",)
+        assert [(entry.handle, entry.value) for entry in registry.members("key")] == [(one, "value")]
+
+
+@on_virtual_time
+async def test_duplicate_keys(stage):
+    """Where keys may be shared, all owners are members, in the order in which they came."""
+    with Registry(keys="duplicate") as registry:
+        async with crowd(stage) as (one, two):
+            registry.register("key", one, 1)
+            registry.register("key", two, 2)
+            assert [(entry.handle, entry.value) for entry in registry.members("key")] == [(one, 1), (two, 2)]
+            stage.end("a")
+            await settled()
+            assert [entry.handle for entry in registry.members("key")] == [two]
+
+
+@pytest.mark.scenario("S-198")
+@on_virtual_time
+async def test_stale_owner(stage, registry):
+    """Registering the key of a dead owner succeeds; a look-up returns the new one, then and later."""
+    async with crowd(stage) as (one, two):
+        registry.register("key", one)
+        async with held(registry):
+            stage.end("a")
+            await settled()
+            assert registry.lookup("key") is None
+            registry.register("key", two)
+            assert registry.lookup("key") is two
+        await settled()
+        assert registry.lookup("key") is two
+        assert registry.keys_of(one) == ()
+
+
+@pytest.mark.scenario("S-199")
+@pytest.mark.parametrize("seed", range(5))
+@on_virtual_time
+async def test_no_dead_handle_from_a_look_up(stage, registry, seed):
+    """At no point of a random schedule."""
+    chance = random.Random(seed)  # noqa: S311 - a schedule
+    async with stage.open("dynamic", [stage.W("t", restart="temporary")]) as supervisor:
+
+        async def live_and_die():
+            for _ in range(20):
+                handle = (await supervisor.start_instance()).handle
+                with suppress(AlreadyRegistered):
+                    registry.register("key", handle)
+                for _ in range(chance.randrange(3)):
+                    await trio.lowlevel.checkpoint()
+                if chance.random() < 0.5:
+                    handle.kill()
+                else:
+                    handle.exit(Shutdown())
+
+        async def look():
+            for _ in range(500):
+                found = registry.lookup("key")
+                assert found is None or found.exit_reason is None
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(live_and_die)
+            nursery.start_soon(look)
+
+
+@pytest.mark.scenario("S-200")
+@on_virtual_time
+async def test_idempotent_unregister_and_the_owners_value(stage, registry):
+    """Twice raises nothing; a stranger cannot change the value, and its owner can."""
+
+    def update(event):
+        if isinstance(event, Call):
+            try:
+                registry.update_value("key", said(event))
+            except NotOwner as error:
+                return Keep(actions=[Reply(event.to, error)])
+            return Keep(actions=[Reply(event.to, None)])
+        return Keep()
+
+    owner, other = Tabled({"s1": update}), Tabled({"s1": update})
+    children = [ChildSpec("a", owner.start), ChildSpec("b", other.start)]
+    async with stage.open(children=children) as supervisor:
+        one, two = supervisor.handle("a"), supervisor.handle("b")
+        registry.register("key", one, "first")
+        assert isinstance(await two.call("theirs"), NotOwner)
+        with pytest.raises(NotOwner, match="'key'"):
+            registry.update_value("key", "nobody's")
+        assert registry.members("key")[0].value == "first"
+        assert await one.call("second") is None
+        assert registry.members("key")[0].value == "second"
+        registry.unregister("key", two)
+        assert registry.lookup("key") is one
+        registry.unregister("key", one)
+        registry.unregister("key", one)
+        assert registry.lookup("key") is None
+
+
+@pytest.mark.scenario("S-201")
+@on_virtual_time
+async def test_end_of_the_registry(stage):
+    """With a reason other than `Normal` its owners get an exit signal; look-ups raise; a new one is empty."""
+    reason = Crashed("X", "the registry")
+    registry = Registry()
+    with registry:
+        async with crowd(stage, "abc") as (one, two, free):
+            registry.register("one", one)
+            registry.register("two", two)
+            registry.close(reason)
+            assert await one.wait() == reason
+            assert await two.wait() == reason
+            await settled()
+            assert free.exit_reason is None
+            for call in (registry.lookup, registry.members):
+                with pytest.raises(RegistryClosed):
+                    call("one")
+            with Registry() as new:
+                assert new.lookup("one") is None
+
+
+@pytest.mark.scenario("S-202")
+@pytest.mark.parametrize("end", ["raises", "is killed", "waiter is killed"])
+@on_virtual_time
+async def test_release_of_a_lock(stage, registry, end):
+    """Each time the next waiter gets the lock, in the order in which they came."""
+    order = []
+
+    async def hold(name, seconds, task_status):
+        task_status.started()
+        async with registry.lock("key"):
+            order.append(name)
+            await trio.sleep(seconds)
+            if name == "a" and end == "raises":
+                boom(name)
+
+    async with stage.open() as supervisor:
+        for name in "abc":
+            spec = ChildSpec(name, worker(hold, name, 10.0), restart="temporary")
+            await supervisor.start_child(spec)
+            await settled()
+        assert order == ["a"]
+        match end:
+            case "is killed":
+                supervisor.handle("a").kill()
+                await settled()
+                assert order == ["a", "b"]
+            case "waiter is killed":
+                supervisor.handle("b").kill()
+        await trio.sleep(11)
+        assert order == (
+            ["a", "c"] if end == "waiter is killed" else ["a", "b"] if end == "raises" else ["a", "b", "c"]
+        )
+        await trio.sleep(30)
+
+
+@pytest.mark.scenario("S-212")
+@on_virtual_time
+async def test_passivation_and_activation(stage, registry):
+    """What was sent between the decision to stop and the release of the name is handled once, by the next one."""
+    handled = []
+    lives = []
+
+    class Napper(Tabled):
+        async def init(self):
+            lives.append("up")
+            return await super().init()
+
+        async def terminate(self, reason, state, data):
+            await trio.sleep(2)
+            lives.append("down")
+
+    def nap(event):
+        if said(event) == "nap":
+            return Stop(Shutdown("passivated"))
+        handled.append(said(event))
+        return Keep()
+
+    napper = Napper({"s1": nap}, name=registry.name("key"))
+    async with stage.open() as supervisor:
+
+        async def start_it(*_):
+            started = await supervisor.start_child(ChildSpec("m", napper.start, restart="temporary"))
+            return started.handle
+
+        address = registry.address("key", activate=start_it)
+        address.cast("wakes it")
+        await settled()
+        assert (handled, lives) == (["wakes it"], ["up"])
+        first = registry.lookup("key")
+        async with held(first):
+            address.cast("nap")
+            address.cast("queued")
+            await settled()
+        await trio.sleep(1)
+        address.cast("while it terminates")
+        await trio.sleep(5)
+        assert handled == ["wakes it", "queued", "while it terminates"]
+        assert lives == ["up", "down", "up"]
+        assert registry.lookup("key") is not first
+
+
+@on_virtual_time
+async def test_listeners(stage, registry):
+    """Each gets each change exactly once; one that raises disturbs nobody."""
+    events = []
+
+    def raising(_event):
+        boom("listener")
+
+    registry.add_listener(raising)
+    registry.add_listener(events.append)
+    async with crowd(stage) as (one, two):
+        registry.register("one", one)
+        registry.register("two", two)
+        registry.unregister("one", one)
+        stage.end("b")
+        await settled()
+    assert [(type(event), event.key) for event in events] == [
+        (Registered, "one"),
+        (Registered, "two"),
+        (Unregistered, "one"),
+        (Unregistered, "two"),
+    ]
+
+
+@on_virtual_time
+async def test_start_with_a_taken_name(stage, registry):
+    """It fails with `AlreadyStarted`, and init is not run."""
+    machine = Tabled({"s1": obey}, name=registry.name("key"))
+    async with crowd(stage) as (one, _), stage.open() as supervisor:
+        registry.register("key", one)
+        with pytest.raises((AlreadyStarted, ChildStartFailed)) as caught:
+            await supervisor.start_child(ChildSpec("m", machine.start))
+        if isinstance(caught.value, AlreadyStarted):
+            assert caught.value.handle is one
+        assert machine.log == []
+        assert registry.lookup("key") is one
+
+
+@on_virtual_time
+async def test_name_is_free_at_down(stage, registry):
+    """When the end of a named actor is told its name can be taken."""
+    machine = Tabled({"s1": obey}, name=registry.name("key"))
+    async with stage.play(machine) as handle:
+        handle.cast(Keep(actions=[Perform("nothing")]))
+        assert registry.lookup("key") is handle
+        await handle.stop()
+        assert registry.lookup("key") is None
+
+
+@on_virtual_time
+async def test_registry_as_a_child(stage):
+    """`serve` runs it; when it is stopped its names are gone."""
+    registry = Registry()
+    async with stage.open(children=[ChildSpec("names", registry.serve), stage.W("a")]) as supervisor:
+        await settled()
+        registry.register("key", supervisor.handle("a"))
+        assert registry.lookup("key") is supervisor.handle("a")
+    with pytest.raises(RegistryClosed):
+        registry.lookup("key")

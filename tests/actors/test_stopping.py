@@ -1,0 +1,464 @@
+"""Section G of the conformance scenarios, on running supervisors: how a tree ends."""
+
+import itertools
+import os
+import subprocess
+import tempfile
+import threading
+
+import pytest
+import trio
+
+from agentrail.actors.actor import cleanup_scope, current_actor, subtree, worker
+from agentrail.actors.monitor import link, monitor, unlink
+from agentrail.errors import ChildNotFound, SupervisorGaveUp
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import ActorExit, Killed, Normal, Shutdown
+from tests.actors.rig import Boom, Tabled, boom, gives_up, is_boom, on_virtual_time, settled, statuses
+from tests.otp.rig import obey
+
+KINDS = ["permanent", "transient", "temporary"]
+
+
+@pytest.mark.scenario("S-099")
+@on_virtual_time
+async def test_the_reason(stage):
+    """Each child of a supervisor that stops sees `Shutdown()` as its stop reason, and ends with it."""
+    door = Tabled({"s1": obey})
+    async with stage.open(children=[stage.W("a"), ChildSpec("door", door.start)]) as supervisor:
+        handles = supervisor.handle("a"), supervisor.handle("door")
+    assert stage.instances["a"][0].told == Shutdown()
+    assert door.ends == [Shutdown()]
+    assert [handle.exit_reason for handle in handles] == [Shutdown(), Shutdown()]
+    assert stage.kinds() == []
+
+
+@pytest.mark.scenario("S-100")
+@on_virtual_time
+async def test_exact_timeout(stage):
+    """It is killed at 0.2 s, not before; its reason is `Killed`; there is exactly one `shutdown_error`."""
+    began = trio.current_time()
+    async with stage.open(children=[stage.Stubborn("a", shutdown_seconds=0.2)]) as supervisor:
+        handle = supervisor.handle("a")
+    assert stage.instances["a"][0].ended_at - began == pytest.approx(0.2, abs=1e-9)
+    assert handle.exit_reason == Killed()
+    assert [(one.kind, one.reason) for one in stage.reports if one.kind != "progress"] == [
+        ("shutdown_error", Killed())
+    ]
+
+
+@pytest.mark.scenario("S-100")
+@on_virtual_time
+async def test_kill_that_became_necessary_is_an_error_whatever_the_child_says(stage):
+    """It overran its time and then claims a clean end: one `shutdown_error`, and the summary counts it as killed."""
+
+    async def pretender(task_status):
+        task_status.started()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with cleanup_scope():
+                await trio.sleep(60)
+            raise ActorExit(Shutdown())
+
+    children = [ChildSpec("a", worker(pretender), shutdown_seconds=0.2)]
+    async with stage.open(children=children) as supervisor:
+        handle = supervisor.handle("a")
+        summary = await supervisor.stop()
+    assert (handle.exit_reason, summary.killed, summary.ended) == (Shutdown(), 1, 0)
+    assert stage.kinds() == [("shutdown_error", "a")]
+
+
+@on_virtual_time
+async def test_first_reason_to_stop_counts(stage):
+    """A worker that is on its way out is not given another reason."""
+    stage.cleanups["a"] = 2.0
+    async with stage.open(children=[stage.W("a", restart="temporary")]) as supervisor:
+        handle = supervisor.handle("a")
+        handle.exit(Shutdown("first"))
+        await settled()
+        handle.exit(Shutdown("second"))
+        assert await handle.wait() == Shutdown("first")
+
+
+@pytest.mark.scenario("S-101")
+@on_virtual_time
+async def test_brutal_kill(stage):
+    """`terminate` is not called, clean-up is cut at its first checkpoint, and nothing is an error."""
+    door = Tabled({"s1": obey})
+    began = trio.current_time()
+    children = [
+        stage.Stubborn("a", shutdown_seconds="brutal_kill"),
+        ChildSpec("door", door.start, shutdown_seconds="brutal_kill"),
+    ]
+    async with stage.open(children=children) as supervisor:
+        handles = supervisor.handle("a"), supervisor.handle("door")
+    assert door.ends == []
+    assert stage.instances["a"][0].ended_at == began
+    assert [handle.exit_reason for handle in handles] == [Killed(), Killed()]
+    assert stage.kinds() == []
+
+
+@pytest.mark.scenario("S-102")
+@on_virtual_time
+async def test_infinity(stage):
+    """The supervisor waits as long as it takes, and the child ends with `Shutdown`."""
+    async with stage.open(children=[stage.Stubborn("a", shutdown_seconds="infinity")]) as supervisor:
+        handle, began = supervisor.handle("a"), trio.current_time()
+        summary = await supervisor.stop()
+        assert trio.current_time() - began == 60.0
+    assert handle.exit_reason == Shutdown()
+    assert (summary.ended, summary.killed, summary.stuck, summary.seconds) == (1, 0, 0, 60.0)
+
+
+@pytest.mark.scenario("S-103")
+@pytest.mark.parametrize(("strategy", "seconds"), [("one_for_one", 15.0), ("dynamic", 5.0)])
+@on_virtual_time
+async def test_worst_case(stage, strategy, seconds):
+    """Three times 5 s add up under a static supervisor; a dynamic one asks all at once."""
+    names = "abc" if strategy != "dynamic" else "t"
+    async with stage.open(strategy, map(stage.Stubborn, names)) as supervisor:
+        for _ in range(3 if strategy == "dynamic" else 0):
+            await supervisor.start_instance()
+        summary = await supervisor.stop()
+    assert summary.seconds == pytest.approx(seconds, abs=1e-9)
+    assert summary.killed == 3
+
+
+@pytest.mark.scenario("S-104")
+@on_virtual_time
+async def test_exits_during_the_stop(stage):
+    """None is restarted, the supervisor ends with `Shutdown`, and each `Down` carries the child's own reason."""
+    ends = list(itertools.product(KINDS, [Normal(), Shutdown(), Shutdown("x"), Boom("x")]))
+    children = [stage.W(place, restart=restart) for place, (restart, _) in enumerate(ends)]
+    stage.cleanups["last"] = 1.0
+    async with stage.open(children=[*children, stage.W("last")]) as supervisor:
+        watches = [monitor(supervisor.handle(place)) for place in range(len(ends))]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.stop)
+            await settled()
+            for place, (_, outcome) in enumerate(ends):
+                stage.end(place, outcome)
+            downs = [(await watch.wait()).reason for watch in watches]
+        assert supervisor.exit_reason == Shutdown()
+    for (_, outcome), reason in zip(ends, downs, strict=True):
+        assert is_boom(reason) if isinstance(outcome, Boom) else reason == outcome
+    assert all(len(stage.instances[place]) == 1 for place in range(len(ends)))
+
+
+@pytest.mark.scenario("S-106")
+@on_virtual_time
+async def test_child_cannot_detach(stage):
+    """It takes away every link and monitor that it can reach, and still belongs to its supervisor."""
+
+    async def sly(task_status):
+        me = current_actor()
+        monitor(me.supervisor).cancel()
+        unlink(me.handle, me.supervisor)
+        task_status.started()
+        await trio.sleep_forever()
+
+    with trio.fail_after(60):
+        async with stage.open(children=[ChildSpec(name, worker(sly)) for name in "ab"]) as supervisor:
+            handle = supervisor.handle("a")
+            await supervisor.terminate_child("a")
+            assert handle.exit_reason == Shutdown()
+
+
+@pytest.mark.scenario("S-107")
+@on_virtual_time
+async def test_different_shutdown_times_in_a_dynamic_supervisor(stage):
+    """Each is killed at its own time, and the supervisor is down with the last."""
+    async with stage.open("dynamic", [stage.W("t")]) as supervisor:
+        for seconds in (1, 2, 3):
+            await supervisor.start_child(stage.Stubborn(seconds, shutdown_seconds=float(seconds)))
+        began = trio.current_time()
+        await supervisor.stop()
+        assert trio.current_time() - began == pytest.approx(3.0, abs=1e-9)
+    ended = [stage.instances[seconds][0].ended_at - began for seconds in (1, 2, 3)]
+    assert ended == pytest.approx([1.0, 2.0, 3.0], abs=1e-9)
+
+
+@pytest.mark.scenario("S-108")
+@on_virtual_time
+async def test_nested(stage):
+    """Depth first and reverse; a child supervisor is completely gone before its next sibling is asked."""
+    for name in ("x1", "x2", "y1", "y2"):
+        stage.cleanups[name] = 1.0
+
+    def below(name, inner):
+        return ChildSpec(name, subtree(stage.flags(), inner))
+
+    tree = below(
+        "top", [below("x", [stage.W("x1"), stage.W("x2")]), below("y", [stage.W("y1"), stage.W("y2")])]
+    )
+    async with stage.open(children=[tree]):
+        pass
+    assert stage.seen("stopping", "gone") == [
+        *("stopping y2", "gone y2", "stopping y1", "gone y1"),
+        *("stopping x2", "gone x2", "stopping x1", "gone x1"),
+    ]
+
+
+@pytest.mark.scenario("S-109")
+@on_virtual_time
+async def test_stop_is_idempotent(stage):
+    """Both callers return when the supervisor is down, with the same summary; each child was asked once."""
+    summaries = []
+    stage.cleanups["b"] = 2.0
+    async with stage.open(children=map(stage.W, "ab")) as supervisor:
+
+        async def stop():
+            summaries.append((await supervisor.stop(), trio.current_time()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            nursery.start_soon(stop)
+    assert summaries[0] == summaries[1]
+    assert stage.seen("stopping") == ["stopping b", "stopping a"]
+
+
+@pytest.mark.scenario("S-110")
+@on_virtual_time
+async def test_stop_from_inside_a_child(stage):
+    """It is cancelled at this await, its clean-up runs, and nothing hangs."""
+    seen = []
+
+    async def suicidal():
+        try:
+            await current_actor().supervisor.stop()
+            seen.append("returned")
+        finally:
+            with cleanup_scope():
+                await trio.sleep(1)
+                seen.append(current_actor().stop_reason)
+
+    with trio.fail_after(30):
+        async with stage.open(children=[stage.W("a"), ChildSpec("b", worker(suicidal))]) as supervisor:
+            assert await supervisor.wait() == Shutdown()
+    assert seen == [Shutdown()]
+
+
+@pytest.mark.scenario("S-111")
+@on_virtual_time
+async def test_crash_in_clean_up(stage):
+    """It is a `shutdown_error`, a is still stopped after b, and the supervisor ends with `Shutdown`."""
+    stage.cleanups["b"] = Boom("clean-up of b")
+    async with stage.open(children=map(stage.W, "abc")) as supervisor:
+        await supervisor.stop()
+    assert supervisor.exit_reason == Shutdown()
+    assert stage.seen("stopping") == ["stopping c", "stopping b", "stopping a"]
+    assert [
+        (one.kind, is_boom(one.reason, "clean-up of b")) for one in stage.reports if one.kind != "progress"
+    ] == [("shutdown_error", True)]
+
+
+@pytest.mark.scenario("S-113")
+@on_virtual_time
+async def test_supervisor_itself_is_killed(stage):
+    """Nothing is left below it, and its reason is `Killed`."""
+    low = subtree(stage.flags(), [stage.Stubborn("leaf")])
+    children = [stage.W("a"), ChildSpec("low", low)]
+    began = trio.current_time()
+    with gives_up(Killed()):
+        async with stage.open(children=children) as supervisor:
+            below = supervisor.handle("low")
+            supervisor.kill()
+            await trio.sleep_forever()
+    assert (supervisor.exit_reason, below.exit_reason) == (Killed(), Killed())
+    assert stage.alive("leaf") == stage.alive("a") == 0
+    assert trio.current_time() == began
+
+
+@pytest.mark.scenario("S-114")
+@on_virtual_time
+async def test_foreign_shutdown(stage):
+    """It is ignored, reported, and the supervisor works on."""
+    async with (
+        stage.open(children=[stage.W("a")]) as supervisor,
+        stage.open(children=[stage.W("s")]) as other,
+    ):
+        supervisor.exit(Shutdown(), sender=other.handle("s"))
+        await settled()
+        assert stage.kinds() == [("ignored_exit", None)]
+        assert statuses(await supervisor.which_children()) == {"a": "running"}
+
+
+@pytest.mark.scenario("S-115")
+@on_virtual_time
+async def test_foreign_linked_crash(stage):
+    """It is ignored, reported, and the supervisor works on."""
+    foreign = stage.W("s", restart="temporary")
+    async with stage.open(children=[stage.W("a")]) as supervisor, stage.open(children=[foreign]) as other:
+        link(supervisor, other.handle("s"))
+        stage.crash("s")
+        await settled()
+        assert [one.kind for one in stage.reports if is_boom(one.reason, "s")].count("ignored_exit") == 1
+        assert statuses(await supervisor.which_children()) == {"a": "running"}
+
+
+@pytest.mark.scenario("S-116")
+@on_virtual_time
+async def test_unknown_message(stage):
+    """It is reported and ignored; the supervisor works on."""
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        supervisor.cast("hello?")
+        await settled()
+        assert stage.kinds() == [("unknown_message", None)]
+        assert statuses(await supervisor.which_children()) == {"a": "running"}
+
+
+async def _hoard(task_status):
+    """Take one of everything that could be left behind, and give it back on the way out."""
+    woken = threading.Event()
+    thread = threading.Thread(target=woken.wait)
+    thread.start()
+    directory = tempfile.mkdtemp()
+    reading, writing = os.pipe()
+    sleeper = subprocess.Popen(["sleep", "600"])  # noqa: ASYNC220 - it starts at once
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 600)
+            task_status.started(directory)
+            await trio.sleep_forever()
+    finally:
+        woken.set()
+        thread.join()
+        os.rmdir(directory)  # noqa: PTH106 - a path as text
+        os.close(reading)
+        os.close(writing)
+        sleeper.kill()
+        sleeper.wait()
+
+
+@pytest.mark.scenario("S-117")
+@pytest.mark.parametrize("way", ["end of block", "stop", "cancellation", "giving up", "kill"])
+@on_virtual_time
+async def test_nothing_left(stage, way):
+    """No task, thread, subprocess, descriptor or temporary file, whichever way it ended; `no_orphans` looks."""
+    directories = []
+    low = subtree(stage.flags(intensity=0), [ChildSpec("hoard", worker(_hoard)), stage.W("leaf")])
+    with trio.CancelScope() as scope:
+        try:
+            async with stage.open(children=[stage.W("a"), ChildSpec("low", low)], intensity=0) as supervisor:
+                directories.append(
+                    (await supervisor.handle("low").start_child(ChildSpec("more", _hoard))).info
+                )
+                match way:
+                    case "stop":
+                        await supervisor.stop()
+                    case "cancellation":
+                        scope.cancel(reason="the test")
+                        await trio.sleep_forever()
+                    case "giving up":
+                        stage.crash("a")
+                        await trio.sleep_forever()
+                    case "kill":
+                        supervisor.kill()
+                        await trio.sleep_forever()
+        except SupervisorGaveUp:
+            assert way in {"giving up", "kill"}
+    assert scope.cancelled_caught == (way == "cancellation")
+    assert not os.path.exists(directories[0])  # noqa: PTH110, ASYNC240 - a path as text
+    assert stage.alive("a") == stage.alive("leaf") == 0
+
+
+# --- 2.9: the block
+
+
+@on_virtual_time
+async def test_error_of_the_body_leaves_as_itself(stage):
+    """Not in a group, and after the ordered stop."""
+    with pytest.raises(Boom, match="body"):
+        async with stage.open(children=map(stage.W, "ab")):
+            boom("body")
+    assert stage.seen("stopping") == ["stopping b", "stopping a"]
+
+
+@on_virtual_time
+async def test_cancellation_from_outside_is_an_ordered_stop(stage):
+    """Children live under a shield: they go in reverse, one at a time, and then `Cancelled` goes on."""
+    stage.cleanups.update(dict.fromkeys("abc", 1.0))
+    began = trio.current_time()
+    with trio.move_on_after(3) as scope:
+        async with stage.open(children=map(stage.W, "abc")):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert trio.current_time() - began == pytest.approx(6.0)
+    names = [f"{word} {name}" for name in "cba" for word in ("stopping", "gone")]
+    assert stage.seen("stopping", "gone") == names
+
+
+@on_virtual_time
+async def test_forced_stop_has_a_limit(stage):
+    """After `stop_within_seconds` all that is left is killed at once."""
+    children = [stage.Stubborn(name, shutdown_seconds=50.0) for name in "abc"]
+    began = trio.current_time()
+    with trio.move_on_after(1):
+        async with stage.open(children=children, stop_within_seconds=60.0):
+            await trio.sleep_forever()
+    assert trio.current_time() - began == pytest.approx(61.0)
+    assert all(stage.instances[name][0].ended_at - began <= 61.0 + 1e-6 for name in "abc")
+
+
+@on_virtual_time
+async def test_cancelled_while_entering(stage):
+    """What was started is stopped in reverse, and nothing else is started."""
+    stage.plans["c"].append(10.0)
+    with trio.move_on_after(1) as scope:
+        async with stage.open(children=map(stage.W, "abcd")):
+            pytest.fail("it was never up")
+    assert scope.cancelled_caught
+    assert stage.seen("init", "stopping") == [
+        *("init a", "init b", "init c"),
+        *("stopping c", "stopping b", "stopping a"),
+    ]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@on_virtual_time
+async def test_an_interrupt_in_a_child_leaves_the_block(stage, error):
+    """After an ordered stop, as itself or as a leaf; it is no reason and restarts nothing."""
+
+    async def interrupted(task_status):
+        task_status.started()
+        await trio.sleep(1)
+        raise error
+
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - looked into below
+        async with stage.open(children=[stage.W("a"), ChildSpec("b", worker(interrupted)), stage.W("c")]):
+            await trio.sleep_forever()
+    assert isinstance(caught.value, error) or caught.group_contains(error)
+    assert stage.seen("stopping") == ["stopping c", "stopping a"]
+
+
+@on_virtual_time
+async def test_the_body_goes_on_after_a_stop(stage):
+    """`wait` tells the reason, and no error leaves the block."""
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        await supervisor.stop(Shutdown("enough"))
+        assert await supervisor.wait() == Shutdown("enough")
+        await trio.lowlevel.checkpoint()
+
+
+@on_virtual_time
+async def test_stuck_child(stage):
+    """It is reported once, its id is blocked until it really ended, and the stop goes on without it."""
+
+    async def disobedient(task_status):
+        task_status.started()
+        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
+            await trio.sleep(100)
+
+    children = [stage.W("a"), ChildSpec("b", worker(disobedient), shutdown_seconds=2.0)]
+    began = trio.current_time()
+    async with stage.open(children=children) as supervisor:
+        await supervisor.terminate_child("b")
+        assert trio.current_time() - began == pytest.approx(3.0)
+        assert statuses(await supervisor.which_children()) == {"a": "running", "b": "stuck"}
+        assert stage.kinds() == [("stuck", "b")]
+        await trio.sleep(100)
+        assert statuses(await supervisor.which_children()) == {"a": "running", "b": "stopped"}
+        assert stage.kinds() == [("stuck", "b"), ("late_end", "b")]
+        with pytest.raises(ChildNotFound):
+            await supervisor.terminate_child("c")
