@@ -406,6 +406,6 @@ class Shell(RuleBasedStateMachine):
                 assert not isinstance(outcome, SupervisorError)
 
 
-TestShell = Shell.TestCase
-for number in ("S-214", "S-215", "S-218", "S-219", "S-220"):
-    TestShell = pytest.mark.scenario(number)(TestShell)
+@pytest.mark.scenario("S-214", "S-215", "S-218", "S-219", "S-220")
+class TestShell(Shell.TestCase):
+    """No orphan, one instance per id, the budget, reverse order, and the same trace for the same script."""
