@@ -407,5 +407,5 @@ class Shell(RuleBasedStateMachine):
 
 
 @pytest.mark.scenario("S-214", "S-215", "S-218", "S-219", "S-220")
-class TestShell(Shell.TestCase):
+class TestShell(Shell.TestCase):  # type: ignore[valid-type,misc]  # Hypothesis makes it at run time
     """No orphan, one instance per id, the budget, reverse order, and the same trace for the same script."""
