@@ -154,6 +154,7 @@ class Core:
         state: What the reducer returned last.
         runs: The instances whose tasks have not ended.
         end: Why it ended.
+        up_at_seconds: When all its initial children were up; `None` before.
         steps: How many signals the reducer has seen.
         on_children: Called after each step, by whoever waits for a child; see `Address`.
     """
@@ -172,6 +173,7 @@ class Core:
         self.tree = tree
         self.runs: dict[Token, ChildRun] = {}
         self.end: ExitReason | None = None
+        self.up_at_seconds: float | None = None
         self.steps = 0
         self.on_children: dict[object, Callable[[], None]] = {}
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
@@ -194,14 +196,13 @@ class Core:
 
         Cancellation: Whoever runs this shields it: a supervisor ends by `StopRequested`, in order.
         """
-        is_up = False
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             first, self._first = self._first, ()
             self._carry_out_all(first)
             while True:
-                if not is_up and self.state.phase == "running":
-                    is_up = True
+                if self.up_at_seconds is None and self.state.phase == "running":
+                    self.up_at_seconds = trio.current_time()
                     on_up()
                 if self.state.phase == "ended" and not self.runs:
                     break
@@ -525,5 +526,7 @@ def _start_watchdog(seconds: float) -> threading.Timer:
 
 
 def _end_process() -> None:
-    faulthandler.dump_traceback(all_threads=True)
-    os._exit(70)
+    try:  # whoever took stderr away, or gave it no descriptor, loses the dump and not the end
+        faulthandler.dump_traceback(all_threads=True)
+    finally:
+        os._exit(70)

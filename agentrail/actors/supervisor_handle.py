@@ -12,6 +12,7 @@ from agentrail.actors.replies import down
 from agentrail.actors.start import Start
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.actors.tasks import Task, TaskHandle, run_task
+from agentrail.actors.tree import TreeNode, take_tree
 from agentrail.errors import (
     ChildNotFound,
     WrongChildKey,
@@ -184,6 +185,24 @@ class Supervisor(ActorHandle):
         Cancellation: Always a checkpoint.
         """
         return cast("ChildCounts", await self._core.ask(CountChildrenCall()))
+
+    async def tree(self) -> TreeNode:
+        """Return all that is below, subtrees included, as data; in every state, also while it starts or stops.
+
+        Returns:
+            This supervisor, with its children in start order. `render_tree` makes text of it.
+
+        Raises:
+            ActorDown: It has ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        core = self._core
+        # Its answer is not needed, its turn is: what children said before this call has been read by then.
+        await core.ask(CountChildrenCall(), what="tree")
+        if self.exit_reason is not None:  # it ended while this task was waking up
+            raise down(self)
+        return take_tree(core)
 
     async def get_child_spec(self, child: Hashable | ActorHandle) -> ChildSpec:
         """Return the spec of a child with all defaults; of a temporary child without its arguments.

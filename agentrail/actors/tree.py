@@ -1,0 +1,126 @@
+"""A tree of supervisors as data, for whoever has to see what runs; and the same as text.
+
+It is read across all levels at one instant and not asked for level by level: answers that come one after the other show
+a tree that never was, and a level that is busy would keep all of them waiting. Nothing in it is alive: no handle.
+"""
+
+from collections.abc import Hashable, Iterator
+from datetime import timedelta
+
+import trio
+from attrs import frozen
+
+from agentrail.actors.handle import Cell
+from agentrail.actors.supervising import Core, SupervisorCell
+from agentrail.otp.child_specs import ChildKind
+from agentrail.otp.supervision_state import Child, child_status
+from agentrail.otp.supervision_types import ChildStatus
+
+
+@frozen(kw_only=True)
+class TreeNode:
+    """One child of a tree, or its root, as it was at one instant.
+
+    Attributes:
+        id: As in its spec; of the root its name.
+        kind: As in its spec; a machine is a `worker` too.
+        status: As in `ChildInfo`.
+        incarnation: How many instances of it came up.
+        restarts: How often it was to be started again, failed attempts included, since it recovered, as the back-off has
+            it; without a back-off since it was last started by a call. A restart for the sake of a sibling is not its own.
+        uptime_seconds: Since its last instance came up, on Trio's clock; `None` while none is up.
+        mailbox: How many messages wait for it, in all lanes; `None` of a worker, which has no mailbox, and without an
+            instance.
+        children: In start order; none of a supervisor without an instance.
+    """
+
+    id: Hashable
+    kind: ChildKind
+    status: ChildStatus
+    incarnation: int
+    restarts: int
+    uptime_seconds: float | None
+    mailbox: int | None
+    children: tuple["TreeNode", ...] = ()
+
+
+def take_tree(core: Core) -> TreeNode:
+    """Read the tree below a supervisor, and itself as its parent sees it."""
+    now_seconds = trio.current_time()
+    cell = core.cell
+    if isinstance(cell.owner, Core) and cell.token is not None:
+        child = cell.owner.state.children.get(cell.token.child)
+        if child is not None and child.token == cell.token:  # else it is stuck, and its parent gave it up
+            return _node_of_child(cell.owner, child, now_seconds)
+    return TreeNode(
+        id=cell.id,
+        kind="supervisor",
+        status=_own_status(core),
+        incarnation=cell.incarnation,
+        restarts=0,
+        uptime_seconds=None if core.up_at_seconds is None else now_seconds - core.up_at_seconds,
+        mailbox=_waiting(cell),
+        children=_nodes_below(cell, now_seconds),
+    )
+
+
+def _own_status(core: Core) -> ChildStatus:
+    phase = core.state.phase
+    if phase != "ended":
+        return phase
+    return "stuck" if core.runs else "stopping"  # with nothing left its task ends at its next turn
+
+
+def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
+    run = core.runs.get(child.token)
+    is_up = run is not None and run.stage == "up" and child.has_process
+    return TreeNode(
+        id=child.spec.id,
+        kind=child.spec.kind,
+        status=child_status(child),
+        incarnation=child.incarnation,
+        restarts=child.in_a_row,
+        uptime_seconds=now_seconds - child.started_seconds if is_up else None,
+        mailbox=None if run is None else _waiting(run.cell),
+        children=() if run is None else _nodes_below(run.cell, now_seconds),
+    )
+
+
+def _nodes_below(cell: Cell, now_seconds: float) -> tuple[TreeNode, ...]:
+    if not isinstance(cell, SupervisorCell) or cell.core is None:
+        return ()
+    core = cell.core
+    return tuple(_node_of_child(core, child, now_seconds) for _, child in core.state.children.items())
+
+
+def _waiting(cell: Cell) -> int | None:
+    return None if cell.mailbox is None else cell.mailbox.statistics().waiting
+
+
+def render_tree(node: TreeNode) -> str:
+    """Write a tree as text, a line for each node; `-` stands for what it does not have.
+
+    Args:
+        node: As `Supervisor.tree` returns it, or a part of it.
+
+    Returns:
+        Lines without a newline at the end: id, kind, status, incarnation, restarts, uptime as `h:mm:ss`, mailbox.
+    """
+    return "\n".join((_describe(node), *_lines_below(node, "")))
+
+
+def _lines_below(node: TreeNode, indent: str) -> Iterator[str]:
+    for place, child in enumerate(node.children, start=1):
+        is_last = place == len(node.children)
+        yield f"{indent}{'└── ' if is_last else '├── '}{_describe(child)}"
+        yield from _lines_below(child, f"{indent}{'    ' if is_last else '│   '}")
+
+
+def _describe(node: TreeNode) -> str:
+    # Whole seconds, cut off: nobody reads the rest, and a text that rounds up claims what has not come yet.
+    uptime = "-" if node.uptime_seconds is None else timedelta(seconds=int(node.uptime_seconds))
+    mailbox = "-" if node.mailbox is None else node.mailbox
+    return (
+        f"{node.id!r} {node.kind} {node.status} #{node.incarnation} restarts={node.restarts} "
+        f"up={uptime} mailbox={mailbox}"
+    )
