@@ -11,12 +11,14 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
+from benchmarks.actors import actor_memory, call, cast, child, children, restart
 from benchmarks.crowds import sessions
 from benchmarks.cycles import cycle, growth, tools
 from benchmarks.idle import ROOT, memory
 from benchmarks.measure import Effort, Row
 from benchmarks.report import render_table, write_json
 from benchmarks.streams import deltas, streams
+from benchmarks.timers import timers
 
 WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "cycle": cycle,
@@ -29,6 +31,13 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "abort-tools": abort_tools,
     "abort-streams": abort_streams,
     "abort-stubborn": abort_stubborn,
+    "children": children,
+    "child": child,
+    "restart": restart,
+    "cast": cast,
+    "call": call,
+    "actor-memory": actor_memory,
+    "timers": timers,
 }
 _ONLY_WITH_FULL: Final = frozenset({"streams"})
 _QUICK: Final = Effort(rounds=1, scale=0.05)

@@ -26,9 +26,8 @@ _KIB: Final = 1024
 def memory(effort: Effort) -> list[Row]:
     """What an idle session holds: over all of them, and the slope over the last three quarters."""
     count = effort.of(_SESSIONS)
-    rounds = interleave(
-        partial(_in_a_process, "bare", count), partial(_in_a_process, "ours", count), effort.rounds
-    )
+    weigh_side = partial(in_a_process, "benchmarks.idle", count=count)
+    rounds = interleave(partial(weigh_side, "bare"), partial(weigh_side, "ours"), effort.rounds)
     target = Target(of="ours", must=12.0, aim=6.0)
     return [
         rounds.row("memory", "held_kib", f"an idle session, of {count:,}", unit="KiB", target=target),
@@ -36,8 +35,9 @@ def memory(effort: Effort) -> list[Row]:
     ]
 
 
-def _in_a_process(side: str, count: int) -> Sample:
-    command = [sys.executable, "-m", "benchmarks.idle", side, str(count)]
+def in_a_process(module: str, side: str, count: int) -> Sample:
+    """Let a module weigh one of its sides in a new process."""
+    command = [sys.executable, "-m", module, side, str(count)]
     answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603 - ourselves
     sample: Sample = json.loads(answer.stdout)
     return sample
@@ -54,7 +54,7 @@ async def _hold_bare(count: int) -> Sample:
                 nursery.start_soon(sessions[-1].run)
             await trio.testing.wait_all_tasks_blocked()
 
-        sample = await _weigh(start, count)
+        sample = await weigh(start, count)
         nursery.cancel_scope.cancel()
     return sample
 
@@ -68,10 +68,11 @@ async def _hold_ours(count: int) -> Sample:
                 await supervisor.start_session(model=model, tools=[add])
             await trio.testing.wait_all_tasks_blocked()
 
-        return await _weigh(start, count)
+        return await weigh(start, count)
 
 
-async def _weigh(start: Callable[[int], Awaitable[None]], count: int) -> Sample:
+async def weigh(start: Callable[[int], Awaitable[None]], count: int) -> Sample:
+    """Start so many of something, and say what each holds: over all of them, and over the last three quarters."""
     await start(1)  # what is made once for all sessions is not a session's
     empty = _resident_bytes()
     quarter = count // 4

@@ -66,12 +66,12 @@ class Target:
     Attributes:
         of: Which figure: the ratio to the bare loop, or ours by itself.
         must: The most it may be.
-        aim: What a lean loop written by hand would reach.
+        aim: What a lean loop written by hand would reach; None where nobody has written one.
     """
 
     of: Literal["ratio", "ours"]
     must: float
-    aim: float
+    aim: float | None = None
 
 
 @frozen(kw_only=True)
@@ -98,13 +98,13 @@ class Row:
 
     @property
     def verdict(self) -> Verdict:
-        """Say where the median stands: `ahead` of the aim, `within` what must be, or it `misses` that."""
+        """Say where the median stands: `ahead` of the aim if there is one, `within` what must be, or it `misses` that."""
         if self.target is None:
             return "-"
         judged = self.ours if self.target.of == "ours" else self.ratio
         if judged is None:
             return "-"
-        if judged.median <= self.target.aim:
+        if self.target.aim is not None and judged.median <= self.target.aim:
             return "ahead"
         return "within" if judged.median <= self.target.must else "misses"
 

@@ -78,4 +78,4 @@ def _target(target: Target | None, unit: str) -> tuple[str, str]:
     if target is None:
         return "–", "–"
     of = "×" if target.of == "ratio" else unit
-    return f"{target.must:g} {of}", f"{target.aim:g} {of}"
+    return f"{target.must:g} {of}", "–" if target.aim is None else f"{target.aim:g} {of}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import WORKLOADS
 from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile
 from benchmarks.ours import expect
 from benchmarks.report import render_table
@@ -75,6 +76,24 @@ def test_a_verdict_is_that_of_the_median(median, verdict):
     target = Target(of="ratio", must=1.2, aim=1.0)
     row = Row(workload="w", what="x", unit="µs", ours=spread(500), ratio=spread(median), target=target)
     assert row.verdict == verdict
+
+
+@pytest.mark.parametrize(("median", "verdict"), [(0.1, "within"), (1.2, "within"), (1.3, "misses")])
+def test_without_an_aim_nothing_is_ahead(median, verdict):
+    """A target that says only what must be is kept or missed, and its table cell for the aim is empty."""
+    target = Target(of="ratio", must=1.2)
+    row = Row(workload="w", what="x", unit="µs", ours=spread(500), ratio=spread(median), target=target)
+    assert row.verdict == verdict
+    cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
+    assert cells[5:] == ["1.2 ×", "–", verdict]
+
+
+@pytest.mark.parametrize("name", ["children", "child", "restart", "cast", "call", "actor-memory", "timers"])
+def test_a_workload_of_actors_does_its_work(name):
+    """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
+    rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
+    assert {row.workload for row in rows} == {name}
+    assert all(row.ours.median > 0 for row in rows)
 
 
 def test_what_no_bare_loop_does_stands_alone():
