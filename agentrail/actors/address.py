@@ -10,10 +10,10 @@ from attrs import frozen
 
 from agentrail.actors.dead_letters import bury
 from agentrail.actors.handle import Cell, check_timeout, mailbox_of, refuse_self
-from agentrail.actors.mailbox import check_bound
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.traced import Addressed, AddressedCall, AddressedCast
 from agentrail.errors import CallTimeout, MailboxFull
+from agentrail.otp.statem_types import check_bound
 
 Look: TypeAlias = Callable[[], None]
 

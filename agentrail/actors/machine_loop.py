@@ -15,7 +15,7 @@ from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, Options, Status, without_contents
+from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status, without_contents
 from agentrail.actors.traced import PASSIVATED, hand_back
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
@@ -191,22 +191,24 @@ class MachineLoop:
 
     async def run(self) -> ExitReason:
         """Handle events until the machine ends; say why it did."""
-        if type(self.behaviour).perform is Behaviour.perform:  # without tasks of its own it needs no nursery
-            return await self._loop()
+        if not _performs(self.behaviour):  # without tasks of its own it needs no nursery
+            reason = await self._loop()
+            if reason is not None:
+                return reason
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             reason = await self._loop()
+            assert reason is not None  # noqa: S101 - it has its nursery
             self._mailbox.shut(reason)
             nursery.cancel_scope.cancel(reason="the actor ends")
         return reason
 
-    async def _loop(self) -> ExitReason:
+    async def _loop(self) -> ExitReason | None:
+        """Handle events until the machine ends, or needs a nursery and has none: `None`, begin again with one."""
         init, self._init = self._init, None
-        assert init is not None  # noqa: S101 - it runs once
-        redact = self._redact
-        self._take(
-            statem.start(self.behaviour, init, now=trio.current_time(), limits=self._limits, redact=redact)
-        )
+        if init is not None:
+            now, limits, redact = trio.current_time(), self._limits, self._redact
+            self._take(statem.start(self.behaviour, init, now=now, limits=limits, redact=redact))
         while self.engine.stopped is None:
             item = await take_next(self._mailbox, self._deadlines, suspended=self.is_suspended)
             if isinstance(item, (Cast, Call, Info)):
@@ -220,6 +222,8 @@ class MachineLoop:
                 self._take(statem.stop(self.engine, item.reason))
             elif isinstance(item, Inspection):
                 self._inspect(item)
+                if self._nursery is None and _performs(self.behaviour):
+                    return None
         return self.engine.stopped
 
     def _step(self, event: statem.Incoming) -> None:
@@ -380,11 +384,16 @@ class MachineLoop:
         )
 
 
-async def begin(cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options) -> MachineLoop | Ignore:
-    """Call `init`, and make the loop that goes on from there.
+def _performs(behaviour: Behaviour[Any, Any]) -> bool:
+    return type(behaviour).perform is not Behaviour.perform
+
+
+async def begin(
+    cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options
+) -> MachineLoop | Ignore | InitStop:
+    """Call `init`, and make the loop that goes on from there; or return what `init` said in its place.
 
     Raises:
-        ActorExit: `init` wants no start.
         TypeError: The behaviour's author: `init` answered with anything else.
     """
     answer: object = await behaviour.init()
@@ -392,10 +401,8 @@ async def begin(cell: MachineCell, behaviour: Behaviour[Any, Any], options: Opti
         case Init():
             cell.loop = MachineLoop(cell, behaviour, answer, options)
             return cell.loop
-        case Ignore():
-            return IGNORE
-        case InitStop(reason):
-            raise ActorExit(reason)
+        case Ignore() | InitStop():
+            return answer
         case _:
             message = f"init returned {type(answer).__name__}, expected Init, IGNORE or InitStop: return one of them"
             raise TypeError(message)

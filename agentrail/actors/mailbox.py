@@ -16,6 +16,7 @@ from agentrail.actors.replies import ReplyTo
 from agentrail.errors import InvalidSpec, MailboxFull
 from agentrail.otp.exits import ExitReason, NoProcess
 from agentrail.otp.statem import Call
+from agentrail.otp.statem_types import check_bound
 
 __all__ = [
     "EMPTY",
@@ -363,17 +364,6 @@ def check_mailbox(capacity: object, overflow: object) -> None:
     if overflow not in get_args(Overflow):
         message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, get_args(Overflow)))}"
         raise InvalidSpec(message, code="invalid_mailbox", field="overflow")
-
-
-def check_bound(field_name: str, value: object) -> None:
-    """Refuse a number of messages that is none.
-
-    Raises:
-        InvalidSpec: Your move: `invalid_mailbox`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"{field_name} is {value!r}, allowed is an integer from 1"
-        raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
 
 
 def _discard(message: object, why: str, reason: ExitReason | None) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from agentrail.actors.handle import Cell, current_cell
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
-from agentrail.actors.start import IGNORE, Start, takes_task_status
+from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
 from agentrail.errors import AlreadyRegistered
 from agentrail.otp.child_specs import Arguments, ChildSpec
 from agentrail.otp.exits import (
@@ -230,6 +230,8 @@ async def _live(run: ChildRun) -> ExitReason:
 async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:
     loop = await begin(cell, run.call(), run.options)
     if not isinstance(loop, MachineLoop):
+        if isinstance(loop, InitStop):
+            return InitFailed("stopped", cause=loop.reason)
         run.started(IGNORE)
         return Normal()
     run.started(loop.take_info())

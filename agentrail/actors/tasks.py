@@ -103,6 +103,9 @@ class TaskHandle:
         if self._task.is_given_up:
             await trio.lowlevel.checkpoint()
             raise late(self.handle, "result", timeout_seconds)
+        if self.handle.exit_reason is not None:  # what is there already is in time, also for a timeout of 0
+            await trio.lowlevel.checkpoint()
+            return self._value_or_raise(self.handle.exit_reason)
         try:
             with trio.fail_after(float("inf") if timeout_seconds is None else timeout_seconds):
                 reason = await self.handle.wait()

@@ -5,11 +5,12 @@ All of them are `msgspec.Struct`s, not attrs classes: a session makes several pe
 
 import enum
 from collections.abc import Hashable, Sequence
-from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from attrs import field, frozen, validators
+from attrs import Attribute, field, frozen
 from msgspec import Struct
 
+from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import ExitReason, Normal
 from agentrail.otp.timers import NO_TIMERS, TimerKey, TimerKind, Timers
 
@@ -318,6 +319,30 @@ EngineEffect: TypeAlias = (
 
 # --- the engine's value
 
+PostponeOverflow: TypeAlias = Literal["refuse", "stop"]
+
+
+def check_bound(field_name: str, value: object) -> None:
+    """Refuse a number of messages that is none.
+
+    Raises:
+        InvalidSpec: Your move: `invalid_mailbox`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"{field_name} is {value!r}, allowed is an integer from 1"
+        raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
+
+
+def _is_bound(_: object, attribute: "Attribute[int]", value: object) -> None:
+    check_bound(attribute.name, value)
+
+
+def _is_overflow(_: object, attribute: "Attribute[PostponeOverflow]", value: object) -> None:
+    allowed = get_args(PostponeOverflow)
+    if value not in allowed:
+        message = f"{attribute.name} is {value!r}, allowed is one of {', '.join(map(repr, allowed))}"
+        raise InvalidSpec(message, code="invalid_mailbox", field=attribute.name)
+
 
 @frozen(kw_only=True)
 class Limits:
@@ -327,13 +352,14 @@ class Limits:
         postponed: How many events may be postponed at a time.
         postpone_overflow: What becomes of one more: `refuse` it, a call with an answer, or `stop` the machine.
         events_per_step: How many events, and repeated `enter` calls, may follow from one incoming event.
+
+    Raises:
+        InvalidSpec: Your move: `invalid_mailbox`, a bound below 1 or another policy.
     """
 
-    postponed: int = field(default=1_000, validator=validators.ge(1))
-    postpone_overflow: Literal["refuse", "stop"] = field(
-        default="refuse", validator=validators.in_(("refuse", "stop"))
-    )
-    events_per_step: int = field(default=10_000, validator=validators.ge(1))
+    postponed: int = field(default=1_000, validator=_is_bound)
+    postpone_overflow: PostponeOverflow = field(default="refuse", validator=_is_overflow)
+    events_per_step: int = field(default=10_000, validator=_is_bound)
 
 
 class Engine(Struct, Generic[S, D], frozen=True):

@@ -4,6 +4,7 @@ Reading calls and `stop` are answered in every state. A changing call is carried
 for its own caller is refused, since neither of the two would ever go on.
 """
 
+import re
 from collections.abc import Hashable
 from typing import assert_never
 
@@ -325,7 +326,7 @@ def _is_caller(request: Request, child: Child) -> bool:
 
 
 def _would_deadlock(request: Request, child: Child) -> errors.WouldDeadlock:
-    name = type(request.call).__name__.removesuffix("Call")
+    name = re.sub("(?!^)(?=[A-Z])", "_", type(request.call).__name__.removesuffix("Call")).lower()
     does = "being started" if child.phase is Phase.STARTING else "being stopped, or about to be"
     message = (
         f"{name} would wait for child {show(child.spec.id)}, which is {does} and waits for this call: "

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 from msgspec import structs
 
 from agentrail import errors
-from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck
+from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck, describe
 from agentrail.otp.restarts import is_expected_stop
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Ending, Phase, Sweep
@@ -114,7 +114,7 @@ def tell_who_waits(ledger: Ledger, child: Child) -> None:
 
 def start_failed(child: Child, reason: ExitReason) -> errors.ChildStartFailed:
     """Tell a caller why the child it wanted is not there."""
-    message = f"child {show(child.spec.id)} did not start: `reason` says why; mend that and start it again"
+    message = f"child {show(child.spec.id)} did not start ({describe(reason)}): mend that and start it again"
     return errors.ChildStartFailed(message, reason=reason)
 
 

@@ -7,7 +7,7 @@ from agentrail.actors.actor import SELF, Link, Send, Unlink, Unwatch, Watch, sub
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down
 from agentrail.actors.registry import Registry
-from agentrail.errors import ActorDown, CallTimeout
+from agentrail.errors import ActorDown, CallTimeout, MailboxFull
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import NoProcess
 from agentrail.otp.statem import Call, Keep, Perform, Reply
@@ -163,3 +163,60 @@ async def test_stuck_leaf_makes_its_supervisor_stuck(stage):
         await trio.sleep(100)
         assert statuses(await supervisor.which_children()) == {"a": "running", "low": "stopped"}
         assert below.exit_reason is not None
+
+
+@on_virtual_time
+async def test_no_more_is_held_than_the_limit(stage):
+    """One more cast is a dead letter and one more call raises `MailboxFull`, which names the limit."""
+    async with between(stage, machine := answering()) as supervisor:
+        address = supervisor.address("m", hold_limit=2)
+        address.cast(3)
+        await settled()
+        address.cast("first")
+        await address.send("second")
+        before = dead_letters().count
+        address.cast("third")
+        assert dead_letters().count == before + 1
+        with pytest.raises(MailboxFull, match="2 messages are held"):
+            await address.call("fourth")
+        await trio.sleep(20)
+        assert [what for _, what in machine.log if isinstance(what, str)] == ["first", "second"]
+
+
+@on_virtual_time
+async def test_more_is_held_than_the_next_instance_takes(stage):
+    """What does not fit is refused as by any full mailbox: casts are dead letters, calls raise `MailboxFull`."""
+    refused = []
+    machine = answering(capacity=1)
+    async with between(stage, machine) as supervisor, trio.open_nursery() as nursery:
+        address = supervisor.address("m")
+        await address.send(3)
+        await settled()
+
+        async def ask():
+            with pytest.raises(MailboxFull) as caught:
+                await address.call("no room", timeout_seconds=None)
+            refused.append(caught.value)
+
+        address.cast("it fits")
+        nursery.start_soon(ask)
+        await settled()
+        address.cast("no room")
+        before = dead_letters().count
+        await trio.sleep(20)
+        assert len(refused) == 1
+        assert dead_letters().count == before + 1
+        assert [what for _, what in machine.log if isinstance(what, str)] == ["it fits"]
+
+
+@on_virtual_time
+async def test_address_of_nobody(stage):
+    """There is no such child and none is to come: a call raises `ActorDown`, a cast is a dead letter."""
+    async with stage.open() as supervisor:
+        address = supervisor.address("nobody")
+        assert repr(address) == "<Address of 'nobody'>"
+        before = dead_letters().count
+        await address.send("hello")
+        assert dead_letters().count == before + 1
+        with pytest.raises(ActorDown):
+            await address.call("hello")

@@ -4,6 +4,7 @@ import enum
 
 import pytest
 
+from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import Crashed
 from agentrail.otp.statem import (
     STATE_TIMER,
@@ -177,12 +178,22 @@ def test_postpone_queue_can_stop_the_machine_at_its_limit():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"postponed": 0}, {"events_per_step": 0}, {"postpone_overflow": "drop"}], ids=repr
+    ("bad", "allowed"),
+    [
+        ({"postponed": 0}, "an integer from 1"),
+        ({"postponed": True}, "an integer from 1"),
+        ({"events_per_step": 0.5}, "an integer from 1"),
+        ({"postpone_overflow": "drop"}, "one of 'refuse', 'stop'"),
+    ],
+    ids=repr,
 )
-def test_limits_that_limit_nothing_are_refused(bad):
-    """A limit below 1 and an unknown policy are refused by the constructor, which names the field."""
-    with pytest.raises(ValueError, match=next(iter(bad))):
+def test_limits_that_limit_nothing_are_refused(bad, allowed):
+    """A limit below 1 and an unknown policy are refused by the constructor, which names field, value and what is allowed."""
+    [(name, value)] = bad.items()
+    with pytest.raises(InvalidSpec) as caught:
         Limits(**bad)
+    assert (caught.value.code, caught.value.field) == ("invalid_mailbox", name)
+    assert str(caught.value) == f"{name} is {value!r}, allowed is {allowed}"
 
 
 @pytest.mark.scenario("S-141")

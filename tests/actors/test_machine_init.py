@@ -1,0 +1,162 @@
+"""How a machine begins, or does not: the answers of `init`, and behaviours that lack a part."""
+
+import pytest
+import trio
+
+from agentrail.actors.actor import (
+    Behaviour,
+    InitStop,
+    SupervisorInit,
+    change_code,
+    current_actor,
+    get_state,
+    machine,
+    resume,
+    subtree,
+    suspend,
+)
+from agentrail.errors import ChildStartFailed
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import Crashed, InitFailed, Normal, Shutdown, describe
+from agentrail.otp.statem import Info, Init, Keep, NextState, Perform
+from tests.actors.rig import Tabled, on_virtual_time, settled
+from tests.otp.rig import said
+
+
+@pytest.mark.parametrize(
+    "reason", [Normal(), Shutdown("not today"), Crashed.of_rule("Closed", "no door")], ids=repr
+)
+@on_virtual_time
+async def test_init_that_wants_no_start(stage, reason):
+    """`InitStop(reason)` fails the start: its starter is told this very reason as the cause, and nothing is kept."""
+    async with stage.open() as supervisor:
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("m", Tabled({}, first=InitStop(reason)).start))
+        assert caught.value.reason == InitFailed("stopped", cause=reason)
+        assert describe(reason) in str(caught.value)
+        assert await supervisor.which_children() == ()
+
+
+def test_init_stop_without_a_reason():
+    """The cause is `Normal()`."""
+    assert InitStop().reason == Normal()
+
+
+@pytest.mark.parametrize("answer", [None, "s1", ("s1", None), Keep()], ids=repr)
+@on_virtual_time
+async def test_bad_answer_of_init(stage, answer):
+    """The start fails, and the message has what came and what is expected."""
+    async with stage.open() as supervisor:
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("m", Tabled({}, first=answer).start))
+        assert caught.value.reason.why == "raised"
+        for word in (f"init returned {type(answer).__name__}", "Init, IGNORE or InitStop"):
+            assert word in caught.value.reason.cause.text
+
+
+class Bare(Behaviour):
+    """A behaviour of which each test leaves something out."""
+
+    async def init(self):
+        """Begin, with nothing."""
+        return Init("s1", None)
+
+
+class Handling(Bare):
+    """It asks for an effect, and cannot carry one out."""
+
+    def handle(self, event, state, data):
+        """Make an effect of what was said."""
+        return Keep(actions=[Perform(said(event))])
+
+
+class Entering(Handling):
+    """It wants to enter states, and does not say how."""
+
+    state_enter = True
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "lacks"), [(Behaviour, "Behaviour has no init"), (Entering, "state_enter and no enter")]
+)
+@on_virtual_time
+async def test_behaviour_that_cannot_begin(stage, behaviour, lacks):
+    """Its name, and what it lacks, is what the starter or the report is told."""
+    async with stage.open() as supervisor:
+        try:
+            started = await supervisor.start_child(ChildSpec("m", machine(behaviour), restart="temporary"))
+        except ChildStartFailed as failed:
+            assert lacks in describe(failed.reason)  # noqa: PT017 - one of the two ways in which it may end
+        else:
+            assert lacks in describe(await started.handle.wait())
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "lacks"),
+    [(Bare, "Bare has no handle"), (Handling, "Handling has no perform, and was to carry out a str")],
+)
+@on_virtual_time
+async def test_behaviour_that_lacks_a_part(stage, behaviour, lacks):
+    """It crashes when the part is needed, and the reason has its name and what is missing."""
+    async with stage.open(children=[ChildSpec("m", machine(behaviour), restart="temporary")]) as supervisor:
+        handle = supervisor.handle("m")
+        handle.cast("work")
+        reason = await handle.wait()
+        assert isinstance(reason, Crashed)
+        assert lacks in reason.text
+
+
+@on_virtual_time
+async def test_performed_effect_needs_no_other_part():
+    """Asked directly, a behaviour without `perform` says the same."""
+    with pytest.raises(NotImplementedError, match="Bare has no perform, and was to carry out a str"):
+        await Bare().perform("work", current_actor())
+
+
+@on_virtual_time
+async def test_new_code_may_perform_what_the_old_could_not(stage):
+    """A machine without `perform` is given one by `change_code`, and its effects are carried out from then on."""
+
+    class Performing(Handling):
+        def handle(self, event, state, data):
+            match event:
+                case Info(message):
+                    return NextState("done", message)
+            return super().handle(event, state, data)
+
+        async def perform(self, effect, context):
+            await trio.sleep(1)
+            return f"{effect} done by {context.handle.id}"
+
+    async with stage.open(children=[ChildSpec("m", machine(Handling), restart="temporary")]) as supervisor:
+        handle = supervisor.handle("m")
+        await suspend(handle)
+        handle.cast("work")
+        await change_code(handle, Performing())
+        await resume(handle)
+        await trio.sleep(2)
+        assert handle.exit_reason is None
+        assert await get_state(handle) == ("done", "work done by m")
+        handle.cast("unfinished")
+        await settled()
+        assert (await handle.stop()).reason == Normal()
+
+
+@on_virtual_time
+async def test_init_of_a_subtree_gives_flags_and_children(stage):
+    """It is asked at each start, and a bad spec in its answer fails the start."""
+    answers = [
+        SupervisorInit(stage.flags(), [stage.W("x")]),
+        SupervisorInit(stage.flags(), [stage.W("x"), stage.W("x")]),
+    ]
+
+    async def init():
+        return answers.pop(0)
+
+    async with stage.open() as supervisor:
+        await supervisor.start_child(ChildSpec("good", subtree(init), restart="temporary"))
+        assert stage.alive("x") == 1
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("bad", subtree(init), restart="temporary"))
+        assert "'x'" in describe(caught.value.reason)
+        assert stage.alive("x") == 1

@@ -1,0 +1,165 @@
+"""Tasks: how often a value may be asked for, and what `shutdown` gives of a task that has none."""
+
+import math
+
+import pytest
+import trio
+
+from agentrail.actors.actor import cleanup_scope
+from agentrail.errors import ActorDown, CallTimeout, NoMailbox
+from agentrail.otp.exits import Killed, Normal, Shutdown
+from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time, settled
+from tests.otp.rig import obey
+
+
+def pool(stage):
+    """Open a supervisor for tasks."""
+    return stage.open("dynamic", [stage.W("unused")])
+
+
+async def set_when_settled(event):
+    """Set it when everybody else waits for something."""
+    await settled()
+    event.set()
+
+
+async def answer(value, seconds):
+    """Return the value after so many seconds."""
+    await trio.sleep(seconds)
+    return value
+
+
+@pytest.mark.parametrize("value", ["value", None])
+@on_virtual_time
+async def test_value_can_be_asked_for_again(stage, value):
+    """`result` waits the first time and gives the same value ever after, `None` too."""
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(answer, value, 1.0)
+        began_at = trio.current_time()
+        assert await task.result() is value
+        assert trio.current_time() == began_at + 1.0
+        assert await task.result(timeout_seconds=0) is value
+        assert await task.shutdown() is value
+        assert task.handle.exit_reason == Normal()
+
+
+@on_virtual_time
+async def test_patience_without_end(stage):
+    """With `None` as its timeout `result` waits for ever, and so does `shutdown`."""
+
+    async def slow():
+        try:
+            await trio.sleep_forever()
+        finally:
+            with cleanup_scope():
+                await trio.sleep(1_000)
+
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(answer, 1, 100_000)
+        assert await task.result(timeout_seconds=None) == 1
+        task = await tasks.start_task(slow)
+        assert await task.shutdown(timeout_seconds=None) == Shutdown()
+
+
+@on_virtual_time
+async def test_result_that_was_given_up_stays_so(stage):
+    """After its timeout each further call raises `CallTimeout` at once, also when the task has returned since."""
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(answer, "late", 2.0)
+        with pytest.raises(CallTimeout):
+            await task.result(timeout_seconds=1.0)
+        assert await task.handle.wait() == Normal()
+        for _ in range(2):
+            with pytest.raises(CallTimeout, match="result"):
+                await task.result(timeout_seconds=math.inf)
+
+
+@on_virtual_time
+async def test_result_of_a_task_that_crashed(stage):
+    """Each call raises `ActorDown` with the reason, and `shutdown` returns it."""
+
+    async def crash():
+        boom("task")
+
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(crash)
+        for _ in range(2):
+            with pytest.raises(ActorDown) as caught:
+                await task.result()
+            assert is_boom(caught.value.reason, "task")
+        assert is_boom(await task.shutdown(), "task")
+
+
+@on_virtual_time
+async def test_shutdown_of_a_task_at_work(stage):
+    """It is stopped, and its exit reason is the outcome."""
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(trio.sleep_forever)
+        assert await task.shutdown() == Shutdown()
+        assert (await tasks.count_children()).active == 0
+
+
+@on_virtual_time
+async def test_shutdown_of_a_task_that_returns_as_it_is_stopped(stage):
+    """The value is there, so it is the outcome."""
+    asked_to_stop = trio.Event()
+
+    async def last_words():
+        with cleanup_scope():  # a stop does not cut it
+            await asked_to_stop.wait()
+        return "said in time"
+
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(last_words)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(set_when_settled, asked_to_stop)
+            assert await task.shutdown() == "said in time"
+
+
+@on_virtual_time
+async def test_task_that_does_not_stop_in_time_is_killed(stage):
+    """After the timeout of `shutdown` it has no time for its clean-up any more."""
+
+    async def dawdle():
+        try:
+            await trio.sleep_forever()
+        finally:
+            with cleanup_scope():
+                await trio.sleep(60)
+
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(dawdle)
+        began_at = trio.current_time()
+        assert await task.shutdown(timeout_seconds=2.0) == Killed()
+        assert trio.current_time() == began_at + 2.0
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.nan])
+@on_virtual_time
+async def test_times_that_are_none(stage, seconds):
+    """A `ValueError`, and the task goes on."""
+    async with pool(stage) as tasks:
+        task = await tasks.start_task(trio.sleep_forever)
+        for wait in (task.result, task.shutdown):
+            with pytest.raises(ValueError, match=str(seconds)):
+                await wait(timeout_seconds=seconds)
+        assert task.handle.exit_reason is None
+
+
+@on_virtual_time
+async def test_report_to_a_worker(stage):
+    """It has no mailbox, so nothing is started."""
+    async with pool(stage) as tasks, stage.open(children=[stage.W("w")]) as supervisor:
+        with pytest.raises(NoMailbox, match="worker"):
+            await tasks.start_task(trio.sleep_forever, report_to=supervisor.handle("w"))
+        assert await tasks.which_children() == ()
+
+
+@on_virtual_time
+async def test_link_to_an_actor_that_has_ended(stage):
+    """The task is as one whose partner ended: it goes too."""
+    async with pool(stage) as tasks, stage.play(Tabled({"s1": obey})) as handle:
+        await handle.stop()
+        task = await tasks.start_task(trio.sleep_forever, linked_to=handle)
+        reason = await task.handle.wait()
+        assert "NoProcess" in reason.type
