@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import trio
 import trio.testing
 

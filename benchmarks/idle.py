@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import trio
 import trio.testing
 

@@ -78,6 +78,10 @@ async def _follow(
             with trio.move_on_after(within_seconds) as running:
                 nursery.start_soon(_read, reading, window, running)
                 code = await process.wait()
+                # All that the shell and those it waited for have printed. What it left running is stopped now, and its
+                # last words ("Killed") are no part of the answer.
+                _drain(reading, window)
+                window.close()
         finally:
             # Bounded, because a process in an uninterruptible system call outlives even SIGKILL.
             with trio.move_on_after(_STOP_SECONDS, shield=True):

@@ -43,6 +43,7 @@ class OutputWindow:
         self._tail = bytearray()
         self._dropped_lines = 0
         self._dropped_bytes = 0
+        self._is_closed = False
         self.received_bytes = 0
 
     @property
@@ -51,9 +52,15 @@ class OutputWindow:
         return self.received_bytes > MAX_OUTPUT_BYTES
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes; nothing any more after `close`."""
+        if self._is_closed:
+            return
         self.received_bytes += len(piece)
         self._keep(self._clean(self._decoder.decode(piece), final=False))
+
+    def close(self) -> None:
+        """Take no more: what still comes is read, so that nobody blocks on a full pipe, and thrown away."""
+        self._is_closed = True
 
     def finish(self) -> tuple[str, int]:
         """Take it that nothing more comes.

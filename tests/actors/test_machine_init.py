@@ -54,7 +54,7 @@ async def test_bad_answer_of_init(stage, answer):
             assert word in caught.value.reason.cause.text
 
 
-class Bare(Behaviour):
+class Bare(Behaviour[str, int]):
     """A behaviour of which each test leaves something out."""
 
     async def init(self):

@@ -251,6 +251,14 @@ async def test_what_is_left_in_the_background_is_stopped(sandbox, alive, command
     assert alive() == 0
 
 
+async def test_last_words_of_the_background_are_no_answer(sandbox, alive):
+    """What a process says because it is being stopped came after the command had ended."""
+    farewell = "(trap 'echo bye; exit' TERM; echo x > ready; while :; do sleep 1; done)"
+    result = await _run(sandbox, f"{farewell} & until [ -s ready ]; do :; done; echo done")
+    assert (result.output, result.exit_code) == ("done\n", 0)
+    assert alive() == 0
+
+
 async def test_what_cannot_be_found_is_not_waited_for(sandbox, tmp_path):
     """A process that leaves its group and clears its environment escapes; its pipe does not hold the answer up."""
     command = "env -i setsid sh -c 'echo $$ > pid; echo from afar; while :; do sleep 1; done' & until [ -s pid ]; do :; done"
