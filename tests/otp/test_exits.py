@@ -220,3 +220,17 @@ def test_broken_rule_is_limited_and_redacted_too():
     assert crashed.text.startswith("*** yyy")
     assert len(crashed.text) == TEXT_LIMIT
     assert crashed.traceback == ""
+
+
+def test_a_traceback_has_lines_and_no_carets():
+    """Carets would cost half of what it takes to turn a crash into data; the causes keep their lines as well."""
+    try:
+        try:
+            int("first")
+        except ValueError as error:
+            raise KeyError from error
+    except KeyError as error:
+        text = Crashed.from_exception(error).traceback
+    assert 'int("first")' in text
+    assert "raise KeyError from error" in text
+    assert "^" not in text
