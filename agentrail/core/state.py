@@ -170,25 +170,17 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: tuple[QueuedPrompt, ...] = ()  # oldest first; empty in IDLE, unless a teardown is going on
     cycle: Cycle | None = None  # None in IDLE, and only there
     stream: Stream | None = None  # set in RUNNING and STREAMING, and only there
-    batch: tuple[
-        CallState, ...
-    ] = ()  # the open calls of the history, in order; at least one of them is not done
-    survivors: tuple[
-        CallState, ...
-    ] = ()  # running calls that an abort spared; the history has an answer for each
+    batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
+    survivors: tuple[CallState, ...] = ()  # running calls that an abort spared; the history answered each
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE
-    stopping: str | None = (
-        None  # why the session ends; set only while a teardown is going on, and when it has ended
-    )
+    stopping: str | None = None  # why it ends; set only while a teardown is going on, and when it has ended
     stoppers: tuple[SignalId, ...] = ()  # whoever waits for the end; empty unless stopping
     last: Ended | None = None  # how the last cycle ended; None before the first
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
-    call_ids: GrowingSet[CallId] = (
-        GrowingSet()
-    )  # every call id of the session so far; those of the history are in it
+    call_ids: GrowingSet[CallId] = GrowingSet()  # all of the session so far, those of the history among them
     dropped: int = 0  # late outcomes; never falls
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart

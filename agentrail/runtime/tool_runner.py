@@ -14,6 +14,7 @@ from attrs import frozen
 from agentrail.abc import Error, Ok, Tool, ToolContext, ToolOutcome
 from agentrail.core.effects import RunTool
 from agentrail.messages import JsonObject
+from agentrail.otp.exits import leaves
 
 MAX_RESULT_BYTES: Final = 1 << 20
 MAX_CRASH_CHARACTERS: Final = 1000
@@ -124,7 +125,7 @@ def decide_what_travels(group: BaseExceptionGroup[BaseException]) -> BaseExcepti
 
 def describe_crash(error: BaseException) -> str:
     """Say what crashed in one line; no exception is kept."""
-    return "; ".join(f"{type(leaf).__name__}: {_words_of(leaf)}" for leaf in leaves_of(error))
+    return "; ".join(f"{type(leaf).__name__}: {_words_of(leaf)}" for leaf in leaves(error))
 
 
 def _words_of(error: BaseException) -> str:
@@ -132,10 +133,3 @@ def _words_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - an author's exception that cannot even be printed is still only a crash
         return "<no message: its __str__ raises>"
-
-
-def leaves_of(error: BaseException) -> list[BaseException]:
-    """Flatten groups: who is told of a crash wants what was raised, not how it was wrapped."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for part in error.exceptions for leaf in leaves_of(part)]
-    return [error]
