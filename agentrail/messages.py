@@ -13,6 +13,9 @@ from attrs import field, frozen
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
 PromptRef = NewType("PromptRef", str)
+SteerRef = NewType("SteerRef", str)
+QuestionRef = NewType("QuestionRef", str)
+ApprovalId = NewType("ApprovalId", str)
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = Mapping[str, JsonValue]

@@ -6,43 +6,21 @@ calls, thinking, errors) goes to stderr.
 
 import json
 import unicodedata
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.cli.exits import describe_failure
+from agentrail.cli.notices import notice_of, show_milliseconds
 from agentrail.core.codec import encode_event
 from agentrail.events import (
-    AbortReceipt,
-    AbortSettled,
-    AgentAbort,
     AgentEnd,
-    AgentError,
-    AgentStart,
     Event,
-    MaxTurnsReached,
     MessageDelta,
-    MessageStart,
-    PromptDropped,
-    PromptQueued,
-    PromptReceived,
-    RequestStart,
     ResponseComplete,
-    SessionEnd,
-    SessionParked,
-    SessionRestarted,
-    SessionStart,
-    SignalQuarantined,
     StreamError,
     ThinkingDelta,
-    ThinkingStart,
-    ToolCalls,
-    ToolCallUnknown,
     ToolExecutionEnd,
-    ToolExecutionMetrics,
     ToolExecutionStart,
-    ToolKilled,
-    ToolProgress,
 )
 from agentrail.messages import CallId, JsonObject
 
@@ -52,12 +30,6 @@ MAX_ARGUMENTS: Final = 160
 MAX_OUTCOME: Final = 100
 _DIM: Final = "\x1b[2m"
 _NORMAL: Final = "\x1b[22m"
-_STOPS: Final = {
-    "max_tokens": "the answer was cut off: it reached the model's output limit",
-    "max_turns": "it stopped at --max-turns",
-    "refused": "the model declined to answer",
-    "context_window": "the answer was cut off: the model's window is full",
-}
 
 
 @frozen
@@ -107,7 +79,7 @@ class Transcript:
         self._calls: dict[CallId, _RunningCall] = {}
         self._latest_call: CallId | None = None
 
-    def feed(self, event: Event) -> Pieces:  # one arm per kind: mypy finds the kind that has none
+    def feed(self, event: Event) -> Pieces:
         """Say what an event looks like; most look like nothing."""
         match event:
             case MessageDelta(delta=delta):
@@ -118,44 +90,12 @@ class Transcript:
                 return self._call(call_id, f"{name}({show_arguments(arguments)})", _at_ms(event))
             case ToolExecutionEnd():
                 return self._outcome(event)
-            case AgentEnd(stop_reason=reason):
-                return self.note(_STOPS[reason]) if reason in _STOPS else self.end_line()
-            case AgentError(error=error):
-                return self.note(f"error: {describe_failure(error)}")
-            case AgentAbort(reason=reason):
-                return self.note(f"aborted: {reason}" if reason else "aborted")
-            case AbortSettled(receipt=receipt):
-                return self.note(show_receipt(receipt))
-            case MaxTurnsReached(turns=turns):
-                return self.note(f"the last of {turns} turns: tools are withheld")
-            case SessionRestarted(reason=reason):
-                return self.note(f"the session crashed and was restarted: {reason}")
-            case SessionParked(reason=reason):
-                return self.note(f"the session crashed too often and was given up: {reason}")
-            case SignalQuarantined(error=error):
-                return self.note(f"a bug in agentrail, please report it: {error.message}")
-            case PromptDropped():
-                return self.note("a prompt that waited was dropped")
-            case ResponseComplete() | StreamError():
-                return self.end_line()
-            case (
-                SessionStart()
-                | SessionEnd()
-                | PromptReceived()
-                | PromptQueued()
-                | AgentStart()
-                | RequestStart()
-                | MessageStart()
-                | ThinkingStart()
-                | ToolCalls()
-                | ToolProgress()
-                | ToolExecutionMetrics()
-                | ToolKilled()
-                | ToolCallUnknown()
-            ):
-                return ()
             case _:
-                assert_never(event)
+                notice = notice_of(event)
+                if notice is not None:
+                    return self.note(notice)
+                ends = isinstance(event, ResponseComplete | StreamError | AgentEnd)
+                return self.end_line() if ends else ()
 
     def note(self, text: str) -> Pieces:
         """Say something about the words, on a line of its own."""
@@ -249,23 +189,6 @@ def first_line(text: str) -> tuple[str, int]:
     if not lines:
         return "nothing", 0
     return _shortened(on_one_line(lines[0]), MAX_OUTCOME), len(lines) - 1
-
-
-def show_receipt(receipt: AbortReceipt) -> str:
-    """Say what an abort stopped, what would not stop, and what runs on."""
-    count = receipt.tasks_ended
-    ended = f"{count} {'task was' if count == 1 else 'tasks were'} stopped"
-    parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
-    if receipt.stuck:
-        parts.append(f"would not stop: {', '.join(receipt.stuck)}")
-    if receipt.survivors:
-        parts.append(f"still running: {len(receipt.survivors)}")
-    return "; ".join(parts)
-
-
-def show_milliseconds(milliseconds: int) -> str:
-    """Show how long something took, in milliseconds below a second."""
-    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"  # noqa: PLR2004 - ms in a s
 
 
 def _shortened(text: str, most: int) -> str:

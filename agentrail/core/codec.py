@@ -48,15 +48,15 @@ def encode_event(event: Event) -> bytes:
         event: With its `meta`, as subscribers get it; one that was made by hand has no number, session and time.
 
     Returns:
-        UTF-8. `ephemeral` is there, and true, for events that are never replayed; `path` for those of a session that
-        another one started.
+        UTF-8. `ephemeral` is there, and true, for events that are never replayed; `session_path` for those of a session
+        that another one started.
     """
     document: dict[str, object] = {"kind": KINDS[type(event)]}
     meta = event.meta
     if meta is not None:
         document |= {"seq": meta.seq, "session_id": meta.session_id, "at_ms": meta.at_ms}
         if len(meta.path) > 1:
-            document["path"] = list(meta.path)
+            document["session_path"] = list(meta.path)  # `path` is a field of one of the events
         if meta.ephemeral:
             document["ephemeral"] = True
     document |= {name: value for name, value in _fields_of(event).items() if name != "meta"}

@@ -85,7 +85,7 @@ def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
 def _give_up(work: Work, phase: Phase, error: ErrorInfo) -> Phase:
     """End the cycle; what was streamed so far is withdrawn, the history has no trace of it."""
     if phase is Phase.STREAMING:
-        work.publish(StreamError(error=error))
+        work.publish(StreamError(error=error, discarded=True))
     return fail(work, error)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Final, NewType, assert_never
+from typing import Final, NewType, assert_never, get_args
 
 import attrs
 
@@ -11,7 +11,18 @@ from agentrail.core.cycle import PromptReceipt
 from agentrail.core.effects import Effect
 from agentrail.core.projection import Status
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt, Event
+from agentrail.events import (
+    EPHEMERAL,
+    SECTIONS,
+    AbortReceipt,
+    Event,
+    SessionEnd,
+    SessionParked,
+    SessionRecovered,
+    SessionRestarted,
+    SessionStart,
+    SignalQuarantined,
+)
 from agentrail.messages import (
     AssistantMessage,
     Message,
@@ -25,21 +36,46 @@ from agentrail.messages import (
 from agentrail.testing.scenario_in import block_word, quote, receipt_words, unless
 
 Group = NewType("Group", str)
-GROUPS: Final = frozenset(map(Group, ("session", "cycle", "response", "deltas", "tools", "history")))
-"""What `show` takes: five groups of events, and what enters the history."""
+GROUPS: Final = frozenset(
+    map(
+        Group,
+        [
+            "session",
+            "cycle",
+            "response",
+            "deltas",
+            "tools",
+            "people",
+            "context",
+            "children",
+            "plugins",
+            "history",
+        ],
+    )
+)
+"""What `show` takes: groups of events, and what enters the history."""
 
-_GROUP_OF: Final = {
-    name: Group(group)
-    for group, names in {
-        "session": "SessionStart SessionRestarted SessionParked SessionEnd SignalQuarantined",
-        "cycle": "PromptReceived PromptQueued PromptDropped AgentStart AgentEnd AgentAbort AgentError AbortSettled "
-        "MaxTurnsReached",
-        "response": "RequestStart MessageStart ThinkingStart ResponseComplete StreamError",
-        "deltas": "MessageDelta ThinkingDelta ToolProgress",
-        "tools": "ToolCalls ToolExecutionStart ToolExecutionEnd ToolExecutionMetrics ToolKilled ToolCallUnknown",
-    }.items()
-    for name in names.split()
+_GROUP_OF_SECTION: Final = {
+    "Session and cycle": Group("cycle"),
+    "Response": Group("response"),
+    "Tools": Group("tools"),
+    "People": Group("people"),
+    "Steering": Group("people"),
+    "Context": Group("context"),
+    "Sub-sessions": Group("children"),
+    "Plans, memory, policy": Group("plugins"),
+    "Plugins": Group("plugins"),
 }
+_GROUP_OF: Final = {
+    event: _GROUP_OF_SECTION[section] for section, events in SECTIONS.items() for event in get_args(events)
+}
+_GROUP_OF.update(dict.fromkeys(EPHEMERAL, Group("deltas")))
+_GROUP_OF.update(
+    dict.fromkeys(
+        (SessionStart, SessionRestarted, SessionRecovered, SessionParked, SessionEnd, SignalQuarantined),
+        Group("session"),
+    )
+)
 
 
 def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
@@ -59,8 +95,8 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             kept = f" survivors={','.join(survivors)}" if survivors else ""
             return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}"
         case asked.Publish(event=event):
-            kind = type(event).__name__
-            return f"Publish {kind}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
+            kind = type(event)
+            return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
         case asked.Reply(to=to, value=value):
             return f"Reply {to} {_answer_words(value)}"
         case asked.Refuse(to=to, error=error):

@@ -7,6 +7,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.cli.notices import show_milliseconds, show_receipt
 from agentrail.cli.rendering import (
     Look,
     Piece,
@@ -14,8 +15,6 @@ from agentrail.cli.rendering import (
     first_line,
     json_line,
     show_arguments,
-    show_milliseconds,
-    show_receipt,
     without_controls,
 )
 from agentrail.errors import ErrorInfo

@@ -79,7 +79,7 @@ def test_an_ephemeral_event_says_so():
 def test_the_path_is_there_for_the_session_of_another_session():
     """A child's events carry the chain of sessions from the root."""
     meta = msgspec.structs.replace(META, path=(SessionId("root"), S))
-    assert decoded(MessageDelta(meta=meta, delta="a"))["path"] == ["root", "s-1"]
+    assert decoded(MessageDelta(meta=meta, delta="a"))["session_path"] == ["root", "s-1"]
 
 
 def test_an_event_made_by_hand_has_no_number():
@@ -91,7 +91,7 @@ def test_an_event_made_by_hand_has_no_number():
 def test_no_field_of_an_event_hides_a_member_of_its_envelope(kind):
     """`kind`, `seq` and the like mean the same in every event, because no event has a field of that name."""
     names = {field.name for field in attrs.fields(kind)}
-    assert not names & {"kind", "seq", "session_id", "at_ms", "path", "ephemeral"}
+    assert not names & {"kind", "seq", "session_id", "at_ms", "session_path", "ephemeral"}
     assert kind in get_args(Event)
 
 

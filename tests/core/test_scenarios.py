@@ -16,6 +16,29 @@ from agentrail.testing.scenario import read_scenario, run_scenario
 FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 
 
+EVENTS_OF_LATER_PARTS = {
+    name: part
+    for part, names in {
+        "tools attached while a session runs": "ToolAttached ToolDetached ToolsUpdated",
+        "switching models": "ModelSwitched",
+        "retries, fallbacks and overflow": "StreamStalled Retry ContextOverflow ToolRetry",
+        "inline tags": "StatusUpdate TitleGenerated",
+        "loops": "LoopDetected",
+        "approvals and questions": "ApprovalRequired ApprovalResolved ToolApprovedAlways AskUser UserResponded AgentResumed",
+        "steering": "SteeringReceived SteeringApplied ToolSkippedForSteering",
+        "compaction": "CompactStart CompactEnd CompactSkipped",
+        "sub-agents": "SubagentStart SubagentEnd SubagentEvent",
+        "budgets": "BudgetWarning",
+        "the pipeline of plugins": "PromptRejected ToolBlocked PluginEvent Intervention PluginOptsUpdated PluginFailed PluginSlow ActionIgnored",
+        "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated LargeResultOffloaded",
+        "todos": "TodoChange",
+        "journal and recovery": "SessionRecovered EventsLost",
+    }.items()
+    for name in names.split()
+}
+"""Which part brings the event. Whoever writes its first scenario deletes its name here; the list never grows."""
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_scenario(file):
     """The sentence at the head of the file (STYLE, "Scenarios are text")."""
@@ -29,10 +52,21 @@ def test_scenario_begins_with_the_sentence_that_it_proves(file):
     assert re.fullmatch(rf"# tests/scenarios/{file.stem}\.txt: .{{20,}}\.", first)
 
 
+def events_in_the_scenarios() -> set[str]:
+    """The names of all events that some scenario publishes."""
+    return {word for file in FILES for word in re.findall(r"Publish (\w+)", file.read_text())}
+
+
 def test_every_event_is_in_a_scenario():
-    """Each event of the table is produced by at least one scenario (4.6)."""
-    published = {word for file in FILES for word in re.findall(r"Publish (\w+)", file.read_text())}
-    assert published == {event.__name__ for event in get_args(Event)}
+    """Each event of the table is produced by at least one scenario (4.6), but for those that a later part brings."""
+    missing = {event.__name__ for event in get_args(Event)} - events_in_the_scenarios()
+    assert sorted(missing - EVENTS_OF_LATER_PARTS.keys()) == []
+
+
+def test_the_list_of_later_parts_only_shrinks():
+    """An event on the list exists and no scenario publishes it yet; one that does takes it off the list."""
+    assert sorted(EVENTS_OF_LATER_PARTS.keys() & events_in_the_scenarios()) == []
+    assert EVENTS_OF_LATER_PARTS.keys() <= {event.__name__ for event in get_args(Event)}
 
 
 def test_every_effect_is_in_a_scenario():

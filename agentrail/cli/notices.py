@@ -1,0 +1,142 @@
+"""What a person is told about a session, on a line of its own: all but the model's words and the outcomes of calls."""
+
+from typing import Final, assert_never
+
+from agentrail import events
+from agentrail.cli.exits import describe_failure
+from agentrail.events import AbortReceipt, Amount, Event
+
+_STOPS: Final = {
+    "max_tokens": "the answer was cut off: it reached the model's output limit",
+    "max_turns": "it stopped at --max-turns",
+    "refused": "the model declined to answer",
+    "context_window": "the answer was cut off: the model's window is full",
+}
+
+
+def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the kind that has none
+    """Say what a person must know about an event; None for most, which say nothing or are shown elsewhere."""
+    match event:
+        case events.AgentEnd(stop_reason=reason):
+            return _STOPS.get(reason)
+        case events.AgentError(error=error):
+            return f"error: {describe_failure(error)}"
+        case events.AgentAbort(reason=reason):
+            return f"aborted: {reason}" if reason else "aborted"
+        case events.AbortSettled(receipt=receipt):
+            return show_receipt(receipt)
+        case events.MaxTurnsReached(turns=turns):
+            return f"the last of {turns} turns: tools are withheld"
+        case events.SessionRestarted(reason=reason):
+            return f"the session crashed and was restarted: {reason}"
+        case events.SessionRecovered(decisions=decisions):
+            return f"the session was rebuilt from its journal; {len(decisions)} things were still open"
+        case events.SessionParked(reason=reason):
+            return f"the session crashed too often and was given up: {reason}"
+        case events.SignalQuarantined(error=error):
+            return f"a bug in agentrail, please report it: {error.message}"
+        case events.EventsLost(from_seq=first, to_seq=last):
+            return f"what happened from event {first} to {last} is kept no longer"
+        case events.PromptDropped():
+            return "a prompt that waited was dropped"
+        case events.PromptRejected(reason=reason):
+            return f"the prompt was refused: {reason}"
+        case events.Retry(delay_ms=delay_ms, error=error):
+            return f"{describe_failure(error)}; trying again in {show_milliseconds(delay_ms)}"
+        case events.ContextOverflow():
+            return "the conversation is longer than the model's window"
+        case events.ModelSwitched(to_model=model, by=by):
+            return f"the model is {model} from now on ({by})"
+        case events.LoopDetected(name=name, count=count):
+            return f"{name} goes round in circles, {count} times now"
+        case events.ApprovalRequired(approval=approval):
+            return f"{approval.tool} waits for your approval ({approval.id})" + (
+                f": {approval.hint}" if approval.hint else ""
+            )
+        case events.AskUser(question=question, options=options):
+            return f"{question} ({' / '.join(options)})" if options else question
+        case events.CompactEnd(removed=removed):
+            return f"a summary stands for the first {removed} messages now"
+        case events.ContentPolicyViolated(summary=summary):
+            return f"against the content policy: {summary}"
+        case events.BudgetWarning(spent=spent, limit=limit):
+            return f"{show_amount(spent)} of {show_amount(limit)} are spent"
+        case events.PluginFailed(plugin=plugin, error=error):
+            return f"the plugin {plugin} failed: {error.message}"
+        case (
+            events.SessionStart()
+            | events.SessionEnd()
+            | events.PromptReceived()
+            | events.PromptQueued()
+            | events.AgentStart()
+            | events.AgentResumed()
+            | events.RequestStart()
+            | events.MessageStart()
+            | events.MessageDelta()
+            | events.ThinkingStart()
+            | events.ThinkingDelta()
+            | events.StatusUpdate()  # in the middle of the model's words, which a notice would cut in two
+            | events.StreamStalled()  # the same
+            | events.TitleGenerated()
+            | events.ResponseComplete()
+            | events.StreamError()
+            | events.ToolCalls()
+            | events.ToolExecutionStart()
+            | events.ToolProgress()
+            | events.ToolExecutionEnd()
+            | events.ToolExecutionMetrics()
+            | events.ToolBlocked()
+            | events.ToolKilled()
+            | events.ToolSkippedForSteering()
+            | events.ToolRetry()
+            | events.ToolCallUnknown()
+            | events.ToolAttached()
+            | events.ToolDetached()
+            | events.ToolsUpdated()
+            | events.LargeResultOffloaded()
+            | events.ApprovalResolved()
+            | events.ToolApprovedAlways()
+            | events.UserResponded()
+            | events.SteeringReceived()
+            | events.SteeringApplied()
+            | events.CompactStart()
+            | events.CompactSkipped()
+            | events.SubagentStart()
+            | events.SubagentEnd()
+            | events.SubagentEvent()
+            | events.TodoChange()
+            | events.PlanGenerated()
+            | events.PlanStepCompleted()
+            | events.PlanCompleted()
+            | events.MemoryFlushed()
+            | events.PluginEvent()
+            | events.Intervention()
+            | events.PluginOptsUpdated()
+            | events.PluginSlow()
+            | events.ActionIgnored()
+        ):
+            return None
+        case _:
+            assert_never(event)
+
+
+def show_receipt(receipt: AbortReceipt) -> str:
+    """Say what an abort stopped, what would not stop, and what runs on."""
+    count = receipt.tasks_ended
+    ended = f"{count} {'task was' if count == 1 else 'tasks were'} stopped"
+    parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
+    if receipt.stuck:
+        parts.append(f"would not stop: {', '.join(receipt.stuck)}")
+    if receipt.survivors:
+        parts.append(f"still running: {len(receipt.survivors)}")
+    return "; ".join(parts)
+
+
+def show_milliseconds(milliseconds: int) -> str:
+    """Show how long something took, in milliseconds below a second."""
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"  # noqa: PLR2004 - ms in a s
+
+
+def show_amount(amount: Amount) -> str:
+    """Show how much of a budget something is."""
+    return f"${amount.value:.2f}" if amount.unit == "usd" else f"{amount.value:,.0f} tokens"

@@ -1,0 +1,161 @@
+"""Events of the people around a session: approvals, questions, steers. Then what happens to the context."""
+
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.events.envelope import EventBase
+from agentrail.events.values import Approval, ApprovalStatus, DecidedBy
+from agentrail.messages import QuestionRef, SteerRef
+
+# --- approvals and questions
+
+
+@frozen(kw_only=True)
+class ApprovalRequired(EventBase):
+    """A call waits for a person. The others of its batch go on.
+
+    Attributes:
+        approval: What is to be decided.
+    """
+
+    approval: Approval
+
+
+@frozen(kw_only=True)
+class ApprovalResolved(EventBase):
+    """An approval is decided, once and for good.
+
+    Attributes:
+        approval: What was decided.
+        status: How.
+        by: Who decided it.
+    """
+
+    approval: Approval
+    status: ApprovalStatus
+    by: DecidedBy
+
+
+@frozen(kw_only=True)
+class ToolApprovedAlways(EventBase):
+    """A person made a rule: calls like this one need no approval any more.
+
+    Attributes:
+        tool: The tool.
+        command_family: For commands the words that they begin with, such as `git status`; None: every call of the tool.
+    """
+
+    tool: str
+    command_family: str | None = None
+
+
+@frozen(kw_only=True)
+class AskUser(EventBase):
+    """The model asks the user something.
+
+    Attributes:
+        ref: What `respond` is given.
+        question: In the model's words.
+        options: Answers to choose from; none: any text.
+    """
+
+    ref: QuestionRef
+    question: str
+    options: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class UserResponded(EventBase):
+    """The user answered a question.
+
+    Attributes:
+        ref: The question.
+        response: The answer; of an option its text, not its index.
+    """
+
+    ref: QuestionRef
+    response: str
+
+
+# --- steering
+
+SteerStatus: TypeAlias = Literal["queued", "became_prompt", "rejected_full", "rejected_by_plugin"]
+"""What became of a steer."""
+
+
+@frozen(kw_only=True)
+class SteeringReceived(EventBase):
+    """The user spoke into the session while it was at work, or wanted to.
+
+    Attributes:
+        ref: Its name in what follows from it.
+        text: What was said, and in front of it what a plugin added.
+        queued_at_ms: When it came, in milliseconds since 1970.
+        status: What became of it.
+    """
+
+    ref: SteerRef
+    text: str
+    queued_at_ms: int
+    status: SteerStatus
+
+
+@frozen(kw_only=True)
+class SteeringApplied(EventBase):
+    """The steers that waited entered the history, as one message of the user.
+
+    Attributes:
+        refs: Their names, in order of arrival.
+        count: How many they are.
+    """
+
+    refs: tuple[SteerRef, ...]
+    count: int
+
+
+# --- the context
+
+
+@frozen(kw_only=True)
+class CompactStart(EventBase):
+    """The history is about to be shortened.
+
+    Attributes:
+        reason: Why: in the words of who asked, `threshold`, or `overflow`.
+    """
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class CompactEnd(EventBase):
+    """The history is shorter now.
+
+    Attributes:
+        removed: How many messages a summary stands for.
+        tokens_before: How long the history was, estimated.
+        tokens_after: How long it is now, estimated.
+        saved_to: The file of the workspace that holds what was removed; None when it could not be written.
+    """
+
+    removed: int
+    tokens_before: int
+    tokens_after: int
+    saved_to: str | None
+
+
+@frozen(kw_only=True)
+class CompactSkipped(EventBase):
+    """The history was not shortened, although it was time.
+
+    Attributes:
+        by: The name of the plugin that said so.
+    """
+
+    by: str
+
+
+PeopleEvent: TypeAlias = ApprovalRequired | ApprovalResolved | ToolApprovedAlways | AskUser | UserResponded
+SteeringEvent: TypeAlias = SteeringReceived | SteeringApplied
+ContextEvent: TypeAlias = CompactStart | CompactEnd | CompactSkipped

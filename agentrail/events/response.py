@@ -1,0 +1,201 @@
+"""Events of the requests to a model and of its responses."""
+
+from typing import TypeAlias
+
+from attrs import frozen
+
+from agentrail.errors import ErrorInfo
+from agentrail.events.envelope import EventBase
+from agentrail.messages import AssistantMessage, StopReason, TokenUsage
+
+
+@frozen(kw_only=True)
+class RequestStart(EventBase):
+    """A request goes to the model.
+
+    Attributes:
+        model: The model string.
+        messages: How many messages it sees.
+        context_messages: How many of them the host added for this request only.
+        context_digest: SHA-256 of those, hexadecimal; empty when there are none.
+        attempt: 1 for the first attempt at this turn.
+    """
+
+    model: str
+    messages: int
+    context_messages: int = 0
+    context_digest: str = ""
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class MessageStart(EventBase):
+    """The first chunk of a response is here.
+
+    Attributes:
+        attempt: Which attempt at this turn.
+    """
+
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class MessageDelta(EventBase):
+    """More visible text. Ephemeral.
+
+    Attributes:
+        delta: The text, tags removed; deltas that waited together come as one.
+        attempt: Which attempt at this turn.
+    """
+
+    delta: str
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class ThinkingStart(EventBase):
+    """The model begins to think aloud.
+
+    Attributes:
+        attempt: Which attempt at this turn.
+    """
+
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class ThinkingDelta(EventBase):
+    """More thinking. Ephemeral.
+
+    Attributes:
+        delta: The text; deltas that waited together come as one.
+        attempt: Which attempt at this turn.
+    """
+
+    delta: str
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class StatusUpdate(EventBase):
+    """The model says what it is doing, in a `<status>` tag.
+
+    Attributes:
+        text: What stood in the tag.
+    """
+
+    text: str
+
+
+@frozen(kw_only=True)
+class TitleGenerated(EventBase):
+    """The model gives the conversation a title, in a `<title>` tag.
+
+    Attributes:
+        title: What stood in the tag, cut at 60 characters.
+    """
+
+    title: str
+
+
+@frozen(kw_only=True)
+class ResponseComplete(EventBase):
+    """The response is complete and in the history.
+
+    Attributes:
+        message: As it stands in the history.
+        usage: Of this response.
+        stop_reason: Why the model stopped.
+        attempt: Which attempt at this turn.
+    """
+
+    message: AssistantMessage
+    usage: TokenUsage
+    stop_reason: StopReason
+    attempt: int = 1
+
+
+@frozen(kw_only=True)
+class StreamError(EventBase):
+    """A response broke off.
+
+    Attributes:
+        error: What went wrong.
+        attempt: Which attempt at this turn.
+        discarded: Whether the deltas of this attempt must be dropped: the history has no trace of it.
+    """
+
+    error: ErrorInfo
+    attempt: int = 1
+    discarded: bool = False
+
+
+@frozen(kw_only=True)
+class StreamStalled(EventBase):
+    """Nothing has come for a while; it still may. Ephemeral.
+
+    Attributes:
+        elapsed_seconds: Since the last chunk, or since the request.
+    """
+
+    elapsed_seconds: float
+
+
+@frozen(kw_only=True)
+class Retry(EventBase):
+    """The request is sent once more after a pause.
+
+    Attributes:
+        attempt: The attempt that comes after the pause, so 2 for the first retry.
+        delay_ms: How long the pause is.
+        error: What the attempt before it failed with.
+    """
+
+    attempt: int
+    delay_ms: int
+    error: ErrorInfo
+
+
+@frozen(kw_only=True)
+class ContextOverflow(EventBase):
+    """The conversation is longer than the model's window. The first time, it is compacted and sent once more.
+
+    Attributes:
+        error: What the vendor said.
+    """
+
+    error: ErrorInfo
+
+
+@frozen(kw_only=True)
+class ModelSwitched(EventBase):
+    """The next request goes to another model.
+
+    Attributes:
+        from_model: The model string so far.
+        to_model: The model string from now on.
+        provider_opts_changed: Whether other options for the provider came along; their values are not published.
+        by: `user`, `fallback`, or the name of the plugin that wanted it.
+    """
+
+    from_model: str
+    to_model: str
+    provider_opts_changed: bool = False
+    by: str
+
+
+ResponseEvent: TypeAlias = (
+    RequestStart
+    | MessageStart
+    | MessageDelta
+    | ThinkingStart
+    | ThinkingDelta
+    | StatusUpdate
+    | TitleGenerated
+    | ResponseComplete
+    | StreamError
+    | StreamStalled
+    | Retry
+    | ContextOverflow
+    | ModelSwitched
+)

@@ -1,0 +1,260 @@
+"""Events of the session itself, of its prompts, and of the cycles they start."""
+
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.errors import ErrorInfo
+from agentrail.events.envelope import EventBase
+from agentrail.events.values import AbortReceipt, RecoveryDecision
+from agentrail.messages import Message, PromptRef, StopReason, TokenUsage, UserBlock
+
+
+@frozen(kw_only=True)
+class SessionStart(EventBase):
+    """The actor is up.
+
+    Attributes:
+        model: The model string.
+        tools: The names of its tools.
+        plugins: The names of its plugins.
+    """
+
+    model: str
+    tools: tuple[str, ...]
+    plugins: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class SessionRestarted(EventBase):
+    """The session crashed and its supervisor brought it back.
+
+    Attributes:
+        reason: Why it crashed, one line.
+        incarnation: 2 for the first restart.
+    """
+
+    reason: str
+    incarnation: int
+
+
+@frozen(kw_only=True)
+class SessionRecovered(EventBase):
+    """The session was rebuilt from its journal.
+
+    Attributes:
+        decisions: One for each thing that was open when the process stopped, in the order of the journal.
+    """
+
+    decisions: tuple[RecoveryDecision, ...]
+
+
+@frozen(kw_only=True)
+class SessionEnd(EventBase):
+    """The last event of a session.
+
+    Attributes:
+        reason: How it ended, one line.
+    """
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class SessionParked(EventBase):
+    """The session crashed too often and is not brought back; `SessionEnd` follows.
+
+    Attributes:
+        reason: The last crash, one line.
+    """
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class PromptReceived(EventBase):
+    """A prompt was accepted and starts at once.
+
+    Attributes:
+        ref: Its name in all that follows from it.
+        content: What the user said.
+    """
+
+    ref: PromptRef
+    content: tuple[UserBlock, ...]
+
+
+@frozen(kw_only=True)
+class PromptQueued(EventBase):
+    """A prompt was accepted and waits.
+
+    Attributes:
+        ref: Its name in all that follows from it.
+        content: What the user said.
+        position: 0 is next.
+    """
+
+    ref: PromptRef
+    content: tuple[UserBlock, ...]
+    position: int
+
+
+@frozen(kw_only=True)
+class PromptDropped(EventBase):
+    """A prompt that waited was thrown away: the queue was cleared, or the session ended.
+
+    Attributes:
+        ref: Its name.
+        content: What the user had said.
+    """
+
+    ref: PromptRef
+    content: tuple[UserBlock, ...]
+
+
+@frozen(kw_only=True)
+class PromptRejected(EventBase):
+    """A plugin refused a prompt; its text never enters the history.
+
+    Attributes:
+        ref: Its name.
+        reason: Why, in the plugin's words.
+    """
+
+    ref: PromptRef
+    reason: str
+
+
+@frozen(kw_only=True)
+class AgentStart(EventBase):
+    """A cycle begins. Exactly one of `AgentEnd`, `AgentAbort`, `AgentError` ends it.
+
+    Attributes:
+        ref: The prompt that it works on.
+    """
+
+    ref: PromptRef
+
+
+@frozen(kw_only=True)
+class AgentEnd(EventBase):
+    """The cycle finished.
+
+    Attributes:
+        messages: Those of this cycle, the user's first.
+        usage: Of this cycle.
+        stop_reason: Why the last response stopped, or `max_turns`.
+    """
+
+    messages: tuple[Message, ...]
+    usage: TokenUsage
+    stop_reason: StopReason | Literal["max_turns"]
+
+
+@frozen(kw_only=True)
+class AgentAbort(EventBase):
+    """The cycle was aborted; published in idle too, where there was none.
+
+    Attributes:
+        reason: What `abort` was given.
+    """
+
+    reason: str | None
+
+
+@frozen(kw_only=True)
+class AbortSettled(EventBase):
+    """The teardown behind an abort is over.
+
+    Attributes:
+        receipt: What was stopped, and what would not stop.
+    """
+
+    receipt: AbortReceipt
+
+
+@frozen(kw_only=True)
+class AgentError(EventBase):
+    """The cycle failed; the history is valid and the session takes the next prompt at once.
+
+    Attributes:
+        error: What went wrong.
+    """
+
+    error: ErrorInfo
+
+
+ResumeTrigger: TypeAlias = Literal[
+    "tool_approved", "tool_rejected", "tool_approval_timeout", "user_respond", "steering"
+]
+"""What makes a suspended cycle go on."""
+
+
+@frozen(kw_only=True)
+class AgentResumed(EventBase):
+    """A cycle that waited for a person goes on.
+
+    Attributes:
+        trigger: What made it.
+    """
+
+    trigger: ResumeTrigger
+
+
+@frozen(kw_only=True)
+class MaxTurnsReached(EventBase):
+    """The last turn of the cycle begins: tools are withheld and the model is told to answer.
+
+    Attributes:
+        turns: How many turns the cycle may have.
+    """
+
+    turns: int
+
+
+@frozen(kw_only=True)
+class SignalQuarantined(EventBase):
+    """A signal crashed the core; it was put aside and the state is as if it had never come.
+
+    Attributes:
+        signal_kind: Its type.
+        error: What it raised, text only.
+    """
+
+    signal_kind: str
+    error: ErrorInfo
+
+
+@frozen(kw_only=True)
+class EventsLost(EventBase):
+    """A subscriber asked for events that are kept no longer; a fresh snapshot follows. Only that subscriber gets it.
+
+    Attributes:
+        from_seq: The number of the first event that it will not see.
+        to_seq: The number of the last one.
+    """
+
+    from_seq: int
+    to_seq: int
+
+
+SessionEvent: TypeAlias = (
+    SessionStart
+    | SessionRestarted
+    | SessionRecovered
+    | SessionEnd
+    | SessionParked
+    | PromptReceived
+    | PromptQueued
+    | PromptDropped
+    | PromptRejected
+    | AgentStart
+    | AgentEnd
+    | AgentAbort
+    | AbortSettled
+    | AgentError
+    | AgentResumed
+    | MaxTurnsReached
+    | SignalQuarantined
+    | EventsLost
+)

@@ -1,0 +1,254 @@
+"""Events of tool calls, and of the set of tools.
+
+Every call that the model made gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, whatever becomes of
+it; what became of it stands between the two.
+"""
+
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.errors import ErrorInfo
+from agentrail.events.envelope import EventBase
+from agentrail.messages import CallId, JsonObject, ToolResult
+
+
+@frozen(kw_only=True)
+class ToolCalls(EventBase):
+    """The response asks for tools.
+
+    Attributes:
+        count: How many calls the batch has.
+    """
+
+    count: int
+
+
+@frozen(kw_only=True)
+class ToolExecutionStart(EventBase):
+    """The verdict on a call is known: it runs now, or it is refused. One `ToolExecutionEnd` follows.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        arguments: As they are when the verdict is known; empty for a call whose arguments are no JSON object.
+    """
+
+    name: str
+    call_id: CallId
+    arguments: JsonObject
+
+
+@frozen(kw_only=True)
+class ToolProgress(EventBase):
+    """A tool says how far it is. Ephemeral.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        text: What it says.
+    """
+
+    name: str
+    call_id: CallId
+    text: str
+
+
+@frozen(kw_only=True)
+class ToolExecutionEnd(EventBase):
+    """A call has its result.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        result: What the model will read, and `details` for people.
+    """
+
+    name: str
+    call_id: CallId
+    result: ToolResult
+
+
+@frozen(kw_only=True)
+class ToolExecutionMetrics(EventBase):
+    """How long a call took; only for calls that were executed.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        started_at_ms: When it began, in milliseconds since 1970.
+        ended_at_ms: When it was done.
+        duration_ms: Between the two.
+        attempts: How often it was tried.
+    """
+
+    name: str
+    call_id: CallId
+    started_at_ms: int
+    ended_at_ms: int
+    duration_ms: int
+    attempts: int = 1
+
+
+@frozen(kw_only=True)
+class ToolBlocked(EventBase):
+    """A policy said no: the call is not run, and the model reads why.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        reason: What the model reads.
+        by: The name of the plugin that said so.
+    """
+
+    name: str
+    call_id: CallId
+    reason: str
+    by: str
+
+
+@frozen(kw_only=True)
+class ToolKilled(EventBase):
+    """A running call was stopped; it has its result already.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        reason: Why.
+    """
+
+    name: str
+    call_id: CallId
+    reason: str
+
+
+@frozen(kw_only=True)
+class ToolSkippedForSteering(EventBase):
+    """A call was stopped, or never started, because the user spoke into the cycle.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        reason: What the model reads.
+    """
+
+    name: str
+    call_id: CallId
+    reason: str
+
+
+@frozen(kw_only=True)
+class ToolRetry(EventBase):
+    """A call raised and is tried once more after a pause.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        attempt: The one that failed, 1 is the first.
+        error: What it raised, text only.
+    """
+
+    name: str
+    call_id: CallId
+    attempt: int
+    error: ErrorInfo
+
+
+@frozen(kw_only=True)
+class ToolCallUnknown(EventBase):
+    """The model asked for a tool that does not exist.
+
+    Attributes:
+        name: What it wrote.
+        call_id: The call.
+    """
+
+    name: str
+    call_id: CallId
+
+
+@frozen(kw_only=True)
+class ToolAttached(EventBase):
+    """A tool was added. The next request shows it.
+
+    Attributes:
+        name: The tool.
+    """
+
+    name: str
+
+
+@frozen(kw_only=True)
+class ToolDetached(EventBase):
+    """A tool was taken away. Calls under way go on.
+
+    Attributes:
+        name: The tool.
+    """
+
+    name: str
+
+
+@frozen(kw_only=True)
+class ToolsUpdated(EventBase):
+    """A change to the set of tools is complete.
+
+    Attributes:
+        attached: The names that were added.
+        detached: The names that were taken away.
+    """
+
+    attached: tuple[str, ...] = ()
+    detached: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class LoopDetected(EventBase):
+    """The model goes round in circles.
+
+    Attributes:
+        type: The same call again and again, or a file that keeps coming back to what it was: a note to the model, or
+            the end of the cycle.
+        name: The tool.
+        count: The how manieth time it is.
+    """
+
+    type: Literal["repeat_pattern", "file_loop_warn", "file_loop_abort"]
+    name: str
+    count: int
+
+
+@frozen(kw_only=True)
+class LargeResultOffloaded(EventBase):
+    """A result was too large for the model: all of it is in a file, the model sees how it begins and how to read on.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        path: Of the file, in the workspace.
+        bytes: How large the result is.
+    """
+
+    name: str
+    call_id: CallId
+    path: str
+    bytes: int
+
+
+ToolEvent: TypeAlias = (
+    ToolCalls
+    | ToolExecutionStart
+    | ToolProgress
+    | ToolExecutionEnd
+    | ToolExecutionMetrics
+    | ToolBlocked
+    | ToolKilled
+    | ToolSkippedForSteering
+    | ToolRetry
+    | ToolCallUnknown
+    | ToolAttached
+    | ToolDetached
+    | ToolsUpdated
+    | LoopDetected
+    | LargeResultOffloaded
+)

@@ -1,0 +1,166 @@
+"""What events carry and a state holds: receipts, what waits for a person, todos, plans, decisions. Frozen values."""
+
+from typing import Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef, SessionId
+
+
+@frozen(kw_only=True)
+class AbortReceipt:
+    """What an abort found and what became of it.
+
+    Attributes:
+        settled: False when the caller did not want to wait: the rest then says nothing yet.
+        tasks_ended: How many streams and tool calls were stopped and are gone.
+        stuck: Tools that had not ended when the time for teardown was over.
+        survivors: Calls that run on by policy.
+        milliseconds: From the abort to the end of the teardown.
+    """
+
+    settled: bool = True
+    tasks_ended: int = 0
+    stuck: tuple[str, ...] = ()
+    survivors: tuple[CallId, ...] = ()
+    milliseconds: int = 0
+
+
+# --- what waits for a person
+
+
+@frozen(kw_only=True)
+class Approval:
+    """A call that waits for a person. Data, so it costs nothing while it waits and survives a restart.
+
+    Attributes:
+        id: What `approve` and `reject` are given.
+        call_id: The call.
+        tool: Its tool.
+        arguments: The final arguments, shown to the person; these run and no others.
+        arguments_hash: SHA-256 of their canonical JSON, hexadecimal; compared once more right before the call runs.
+        hint: Why a person is asked, in the words of who asks; None where nobody said why.
+        requested_at_ms: Since when it waits, in milliseconds since 1970.
+        expires_at_ms: When it is answered by the clock; None: never.
+        path: The chain of sessions from the root to the one whose call it is.
+    """
+
+    id: ApprovalId
+    call_id: CallId
+    tool: str
+    arguments: JsonObject
+    arguments_hash: str
+    hint: str | None = None
+    requested_at_ms: int
+    expires_at_ms: int | None = None
+    path: tuple[SessionId, ...]
+
+
+ApprovalStatus: TypeAlias = Literal["approved", "rejected", "timeout", "aborted", "superseded"]
+"""How an approval ended."""
+
+DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded"]
+"""Who ended it: a person, a rule that a person made, the clock, an abort, or the next prompt."""
+
+
+@frozen(kw_only=True)
+class Question:
+    """A question of the model that waits for a person.
+
+    Attributes:
+        ref: What `respond` is given.
+        call_id: The call of `ask_user` that its answer is the result of.
+        question: In the model's words.
+        options: Answers to choose from; none: any text.
+        requested_at_ms: Since when it waits, in milliseconds since 1970.
+        expires_at_ms: When the call is answered without one; None: never.
+        path: The chain of sessions from the root to the one that asks.
+    """
+
+    ref: QuestionRef
+    call_id: CallId
+    question: str
+    options: tuple[str, ...] = ()
+    requested_at_ms: int
+    expires_at_ms: int | None = None
+    path: tuple[SessionId, ...]
+
+
+# --- what the model means to do
+
+TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
+
+
+@frozen(kw_only=True)
+class Todo:
+    """One entry of the list that a model keeps of its work.
+
+    Attributes:
+        id: Unique in the list.
+        content: What is to be done.
+        status: How far it is.
+    """
+
+    id: str
+    content: str
+    status: TodoStatus = "pending"
+
+
+@frozen(kw_only=True)
+class PlanStep:
+    """One step of a plan.
+
+    Attributes:
+        index: Its place, 0 is the first.
+        content: What is to be done.
+        done: Whether the model has ticked it off.
+    """
+
+    index: int
+    content: str
+    done: bool = False
+
+
+@frozen(kw_only=True)
+class Plan:
+    """What a model wrote down before it began.
+
+    Attributes:
+        steps: In the order in which they stand there.
+    """
+
+    steps: tuple[PlanStep, ...]
+
+
+# --- what was counted, what was decided
+
+
+@frozen(kw_only=True)
+class Amount:
+    """So much of something that a budget counts.
+
+    Attributes:
+        value: How much.
+        unit: Of what.
+    """
+
+    value: float
+    unit: Literal["usd", "tokens"]
+
+
+@frozen(kw_only=True)
+class RecoveryDecision:
+    """What became of something that was open when the process stopped.
+
+    Attributes:
+        open: What it is.
+        id: The id of the effect, call, approval, question, prompt, steer or child.
+        name: The tool of a call, the model of a request; empty elsewhere.
+        decision: Sent or run again; for a call that was asked about, what its tool found; left as it was; over its
+            time; or, for a child, resumed. A call that must not be repeated is `unknown`.
+    """
+
+    open: Literal["request", "tool", "timer", "approval", "question", "prompt", "steer", "child"]
+    id: str
+    name: str = ""
+    decision: Literal["sent_again", "run_again", "done", "not_done", "unknown", "kept", "expired", "resumed"]
