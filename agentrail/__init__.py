@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from agentrail.abc import Error as Error, Ok as Ok, ToolContext as ToolContext
     from agentrail.app import open_supervisor as open_supervisor
-    from agentrail.core.cycle import PromptReceipt as PromptReceipt
     from agentrail.core.projection import Status as Status
+    from agentrail.core.receipts import PromptReceipt as PromptReceipt
     from agentrail.errors import (
         AgentrailError as AgentrailError,
         CycleAborted as CycleAborted,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "agentrail.abc": ("Error", "Ok", "ToolContext"),
     "agentrail.app": ("open_supervisor",),
-    "agentrail.core.cycle": ("PromptReceipt",),
     "agentrail.core.projection": ("Status",),
+    "agentrail.core.receipts": ("PromptReceipt",),
     "agentrail.errors": (
         "AgentrailError",
         "CycleAborted",

@@ -5,6 +5,15 @@
     │   ├── OptionError             an option of a session, provider or command
     │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
     │   ├── PromptQueueFull         as many prompts wait as are allowed
+    │   ├── SteeringQueueFull       as many steers wait as are allowed
+    │   ├── ClientIdReused          one name for two messages
+    │   ├── UnknownCall             no call of this id is open
+    │   ├── InteractionError        a decision about something that does not wait
+    │   │   ├── UnknownApproval         nothing of this id ever waited
+    │   │   ├── ApprovalExpired         its time is over
+    │   │   ├── AlreadyResolved         it is decided; carries how, and by whom
+    │   │   ├── InvalidArguments        edited arguments that the tool does not take
+    │   │   └── InvalidResponse         an empty answer, or an option that is none
     │   ├── MailboxFull             as many messages wait as are allowed
     │   ├── NotAvailable            something that this version does not do
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
@@ -82,6 +91,53 @@ class PromptError(YourMove):
 
 class PromptQueueFull(YourMove):
     """`max_prompt_queue` prompts wait already. Try again after the next terminal event of a cycle."""
+
+
+class SteeringQueueFull(YourMove):
+    """`max_steering_queue` steers wait already. Try again after the next `SteeringApplied`."""
+
+
+class ClientIdReused(YourMove):
+    """The `client_id` of a message was used for another one. Each message needs a name of its own."""
+
+
+class UnknownCall(YourMove):
+    """No call of this id is open: it has ended, or never was."""
+
+
+class InteractionError(YourMove):
+    """A decision that cannot be taken. It changed nothing."""
+
+
+class UnknownApproval(InteractionError):
+    """Nothing of this id waits, or ever did."""
+
+
+class ApprovalExpired(InteractionError):
+    """The time for a decision is over; the call was answered with a timeout."""
+
+
+class AlreadyResolved(InteractionError):
+    """It is decided. The first decision stands.
+
+    Attributes:
+        status: How it was decided.
+        by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded`.
+    """
+
+    def __init__(self, message: str, *, status: str, by: str) -> None:
+        """Keep who was faster."""
+        super().__init__(message)
+        self.status = status
+        self.by = by
+
+
+class InvalidArguments(InteractionError):
+    """The edited arguments are not as the tool takes them. The call still waits."""
+
+
+class InvalidResponse(InteractionError):
+    """An empty answer, an option that is none, or an approval of what is a question."""
 
 
 class MailboxFull(YourMove):

@@ -19,7 +19,7 @@ from agentrail import errors, events
 from agentrail.core import machine
 from agentrail.core.effects import Effect
 from agentrail.core.legality import LEGALITY, Verdict
-from agentrail.core.request import EffectId, TextDelta
+from agentrail.core.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.signals import (
     Abort,
     ChunksArrived,
@@ -216,7 +216,10 @@ def small_session() -> SessionState:
     spec = ToolSpec(name="tool", description="A tool.", parameters={"type": "object"})
     session_id = SessionId("s")
     return machine.new_session(
-        SessionConfig(session_id=session_id, path=(session_id,), model="demo:", max_turns=2), Toolbox([spec])
+        SessionConfig(
+            session_id=session_id, path=(session_id,), model=ModelFacts(model="demo:"), max_turns=2
+        ),
+        Toolbox([spec]),
     )
 
 

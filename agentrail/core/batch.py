@@ -1,46 +1,67 @@
 """The batch: every call of one response, from the gates to its result. Each function returns the phase that follows.
 
 Results enter the history in the order of the calls, all in one step, when the last one is in; events are published as
-things happen. Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, refused ones too.
+things happen. A call that waits for a person holds back no other; when nothing else is open, the session is suspended in
+idle, and goes on by a decision.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
+from agentrail.core import calls, interactions
 from agentrail.core.cycle import begin_turn, finish
-from agentrail.core.effects import RunTool
+from agentrail.core.effects import CancelTimer, RunTool, SetTimer
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
 from agentrail.core.request import EffectId
-from agentrail.core.signals import ToolFinished, ToolProgressed
-from agentrail.core.state import CallState, Phase
+from agentrail.core.retries import decide_tool_retry, tool_retries
+from agentrail.core.signals import AbortTool, TimerFired, ToolFinished, ToolProgressed
+from agentrail.core.state import CallState, Phase, Stage
+from agentrail.core.toolbox import ToolSpec
 from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo, UnknownCall
 from agentrail.events import (
+    Event,
     ToolCalls,
     ToolCallUnknown,
-    ToolExecutionEnd,
-    ToolExecutionMetrics,
-    ToolExecutionStart,
+    ToolKilled,
     ToolProgress,
+    ToolRetry,
+    ToolSkippedForSteering,
 )
-from agentrail.messages import StopReason, ToolCall, ToolResult
+from agentrail.messages import StopReason, ToolCall
+
+GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
+"""The stages in which a call needs no person."""
+
+STOPPED: Final = "[Stopped: aborted by the user]"
+SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
 def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase:
     """Take the open calls through the gates, and run those that passed."""
-    calls = work.data.history.open
-    work.publish(ToolCalls(count=len(calls)))
+    open_calls = work.data.history.open
+    work.publish(ToolCalls(count=len(open_calls)))
+    tools = work.data.tools
     batch: list[CallState] = []
-    for call in calls:
-        match judge(call, work.data.tools, stop_reason, withheld=withheld):
+    for call in open_calls:
+        spec = tools.get(call.name)
+        match judge(call, tools, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
-                batch.append(CallState(call=call, arguments=arguments, stage="waiting"))
+                state = CallState(
+                    call=call,
+                    spec=spec,
+                    generation=tools.generation_of(call.name),
+                    arguments=arguments,
+                    stage="waiting",
+                )
+                batch.append(_asked_first(work, state))
             case Refused() as refusal:
-                batch.append(_refuse(work, call, refusal))
+                batch.append(_refused(work, call, spec, refusal))
             case _ as never:
                 assert_never(never)
     work.change(batch=tuple(batch))
-    return _go_on(work, last_turn=withheld)
+    return go_on(work)
 
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
@@ -51,52 +72,151 @@ def tool_progressed(work: Work, signal: ToolProgressed) -> None:
 
 def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
-    state = _running(work, signal.effect_id)
+    state = _waits_for(work, signal.effect_id)
     if state is None:
         _survivor_finished(work, signal)
         _fill_slots(work)  # it may have been the one that the batch waits for
         return phase
-    result = _result_of(state.call, signal)
-    _publish_end(work, state.call, result, signal)
-    done = msgspec.structs.replace(state, stage="done", result=result)
-    work.change(batch=tuple(done if call is state else call for call in work.data.batch))
-    return _go_on(work, last_turn=False)
+    if (
+        state.stage == "stopping"
+    ):  # answered when it was stopped; what it gives after that is of no use to anybody
+        calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+        return go_on(work)
+    if signal.crashed and _pause(work, state, signal):
+        _fill_slots(work)  # its slot is free meanwhile
+        return phase
+    result = calls.finished_result(state, signal)
+    calls.publish_end(work, result)
+    calls.publish_metrics(work, state, signal)
+    calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
+    return go_on(work)
 
 
-def close_call(work: Work, state: CallState, text: str) -> ToolResult:
-    """Answer a call that is not going to answer itself. One that never ran gets its start event here."""
-    call = state.call
-    if state.stage == "waiting":
-        work.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
-    result = ToolResult(call_id=call.call_id, name=call.name, text=text, is_error=True)
-    work.publish(ToolExecutionEnd(name=call.name, call_id=call.call_id, result=result))
-    return result
+def pause_is_over(work: Work, signal: TimerFired) -> Phase:
+    """Let a call that raised wait for a slot again."""
+    state = _waits_for(work, signal.effect_id)
+    assert state is not None  # noqa: S101 - the caller looked
+    again = msgspec.structs.replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1)
+    calls.put(work, again)
+    return go_on(work)
 
 
-def _refuse(work: Work, call: ToolCall, refusal: Refused) -> CallState:
-    arguments = call.arguments or {}
-    work.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=arguments))
-    if refusal.unknown:
-        work.publish(ToolCallUnknown(name=call.name, call_id=call.call_id))
-    result = ToolResult(call_id=call.call_id, name=call.name, text=refusal.text, is_error=True)
-    work.publish(ToolExecutionEnd(name=call.name, call_id=call.call_id, result=result))
-    return CallState(call=call, arguments=arguments, stage="done", result=result)
+def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
+    """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
+    work.change(drains=tuple(one for one in work.data.drains if one != drain_id))
+    if work.data.drains or not any(state.stage == "stopping" for state in work.data.batch):
+        return phase  # a later drain covers what is left, and it will come
+    for state in work.data.batch:
+        if state.stage == "stopping":
+            calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+    return go_on(work)
 
 
-def _go_on(work: Work, *, last_turn: bool) -> Phase:
-    """Fill the slots that are free; when all calls are done, close the batch."""
-    batch = work.data.batch
-    results = [state.result for state in batch if state.result is not None]
-    if len(results) < len(batch):
-        _fill_slots(work)
+def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
+    """Stop one call, wherever it stands; the others of its batch go on."""
+    state = calls.find(work, signal.call_id)
+    survivor = next((one for one in work.data.survivors if one.call.call_id == signal.call_id), None)
+    reason = signal.reason or "aborted"
+    text = f"[Stopped: {signal.reason}]" if signal.reason else STOPPED
+    if survivor is not None:
+        _stop_survivor(work, survivor, text, reason)
+        work.reply(signal.signal_id, None)
+        return phase
+    if state is None or state.result is not None:
+        running = ", ".join(one.call.call_id for one in work.data.batch if one.result is None) or "none"
+        message = f"no call {signal.call_id!r} is open; open calls: {running}"
+        work.refuse(signal.signal_id, UnknownCall(message))
+        return phase
+    if state.stage == "asking":
+        interactions.close(work, interactions.of_call(work, state.call.call_id), "aborted", "abort")
+    killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason)
+    calls.drain(work, stop(work, state, text, killed))
+    work.reply(signal.signal_id, None)
+    return go_on(work)
+
+
+def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[EffectId, ...]:
+    """Answer a call that is open, wherever it stands; returns the attempt that has to be stopped, if one runs.
+
+    One that runs is `stopping` from now on, all others are done.
+    """
+    if state.stage == "pausing" and state.effect_id is not None:
+        work.ask(CancelTimer(effect_id=state.effect_id))
+    done, _ = calls.answer(work, state, text, *between)
+    if state.stage != "running" or state.effect_id is None:
+        calls.put(work, done)
+        return ()
+    calls.put(work, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
+    return (state.effect_id,)
+
+
+def go_on(work: Work) -> Phase:
+    """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
+    if all(state.stage == "done" for state in work.data.batch):
+        return _close(work)
+    _fill_slots(work)
+    if any(state.stage in GOES_ON_BY_ITSELF for state in work.data.batch):
         return Phase.EXECUTING_TOOLS
+    if work.data.steers:  # the user has spoken already, so nobody is asked any more
+        skip_for_steering(work)
+        return _close(work)
+    return Phase.IDLE
+
+
+def skip_for_steering(work: Work) -> None:
+    """Stop the calls that a steer stops; immune ones that can go on by themselves finish."""
+    attempts: list[EffectId] = []
+    for state in work.data.batch:
+        if state.stage == "asking":
+            interaction = interactions.of_call(work, state.call.call_id)
+            interactions.close(work, interaction, "superseded", "superseded")
+        elif state.result is not None or calls.is_immune(work, state):
+            continue
+        name, call_id = state.call.name, state.call.call_id
+        skipped = ToolSkippedForSteering(name=name, call_id=call_id, reason=SKIPPED)
+        attempts += stop(work, state, SKIPPED, skipped)
+    calls.drain(work, tuple(attempts))
+
+
+def into_history(work: Work) -> None:
+    """Put the results into the history, in the order of the calls; each of them has one."""
+    results = [state.result for state in work.data.batch if state.result is not None]
     work.change(history=work.data.history.answered(results), batch=())
-    return finish(work, "max_turns") if last_turn else begin_turn(work)
+
+
+def _close(work: Work) -> Phase:
+    into_history(work)
+    cycle = work.cycle
+    if (
+        cycle.turn >= work.data.config.max_turns
+    ):  # the calls were refused, because tools are withheld on the last turn
+        return finish(work, "max_turns")
+    if not cycle.resume and not work.data.steers:
+        return finish(work, "not_resumed")
+    work.change(cycle=msgspec.structs.replace(cycle, resume=True))
+    return begin_turn(work)
+
+
+def _asked_first(work: Work, state: CallState) -> CallState:
+    """Let a call that is a question wait for its answer; any other waits for a slot."""
+    spec = state.spec
+    if spec is None or spec.answered_by != "user":
+        return state
+    started = calls.publish_start(work, state)
+    seconds = spec.timeout_seconds
+    interactions.ask(work, started, round(seconds * 1000) if seconds is not None else None)
+    return msgspec.structs.replace(started, stage="asking")
+
+
+def _refused(work: Work, call: ToolCall, spec: ToolSpec | None, refusal: Refused) -> CallState:
+    state = CallState(call=call, spec=spec, arguments=call.arguments or {}, stage="waiting")
+    unknown = [ToolCallUnknown(name=call.name, call_id=call.call_id)] if refusal.unknown else []
+    return calls.answer(work, state, refusal.text, *unknown)[0]
 
 
 def _fill_slots(work: Work) -> None:
     batch = list(work.data.batch)
-    running = sum(state.stage == "running" for state in batch)
+    running = sum(state.stage in {"running", "stopping"} for state in batch)
     free = work.data.config.max_parallel_tools - running - len(work.data.survivors)
     if running == 0:
         free = max(
@@ -116,57 +236,75 @@ def _run(work: Work, state: CallState) -> CallState:
     config = work.data.config
     effect_id = work.mint("t")
     arguments_hash = hash_arguments(state.arguments)
-    work.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
+    operation_id = state.operation_id or operation_id_of(
+        config.session_id, work.data.minted, call.name, arguments_hash
+    )
+    started = calls.publish_start(work, state)
     work.ask(
         RunTool(
             effect_id=effect_id,
             call_id=call.call_id,
             name=call.name,
+            generation=state.generation,
             arguments=state.arguments,
             arguments_hash=arguments_hash,
-            operation_id=operation_id_of(config.session_id, work.data.minted, call.name, arguments_hash),
+            operation_id=operation_id,
+            attempt=state.attempt,
             turn=work.cycle.turn,
-            model=config.model,
+            model=work.data.model.model,
         )
     )
-    return msgspec.structs.replace(state, stage="running", effect_id=effect_id)
-
-
-def _running(work: Work, effect_id: EffectId) -> CallState | None:
-    return next(
-        (call for call in work.data.batch if call.effect_id == effect_id and call.stage == "running"), None
+    return msgspec.structs.replace(
+        started,
+        stage="running",
+        effect_id=effect_id,
+        operation_id=operation_id,
+        began_at_ms=work.at_ms,
     )
+
+
+def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
+    """Let a call that raised be made once more after a pause, if its tool allows that; say whether it does."""
+    spec = state.spec
+    assert spec is not None  # noqa: S101 - a call without a tool never runs
+    allowed = tool_retries(spec.effect_class, spec.max_retries, work.data.config.tool_max_retries)
+    remedy = decide_tool_retry(state.attempt, allowed, signal.jitter)
+    if remedy is None:
+        return False
+    call = state.call
+    error = ErrorInfo(code="tool_crashed", message=signal.text, retryable=True)
+    work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
+    timer = work.mint("w")
+    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + remedy.delay_ms))
+    calls.put(work, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
+    return True
+
+
+def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
+    return next((call for call in work.data.batch if call.effect_id == effect_id), None)
 
 
 def _survivor_finished(work: Work, signal: ToolFinished) -> None:
     state = next(call for call in work.data.survivors if call.effect_id == signal.effect_id)
-    result = _result_of(state.call, signal)
-    _publish_end(work, state.call, result, signal)
+    result = calls.finished_result(state, signal)
+    calls.publish_end(work, result)
+    calls.publish_metrics(work, state, signal)
     note = f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+    _survivor_left(work, state, note)
+
+
+def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:
+    work.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
+    calls.publish_end(work, calls.result_of(state, text))
+    _survivor_left(
+        work, state, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]"
+    )
+    assert state.effect_id is not None  # noqa: S101 - a survivor runs
+    calls.drain(work, (state.effect_id,))
+
+
+def _survivor_left(work: Work, state: CallState, note: str) -> None:
     work.change(
         survivors=tuple(call for call in work.data.survivors if call is not state),
         notes=(*work.data.notes, note),
-    )
-
-
-def _result_of(call: ToolCall, signal: ToolFinished) -> ToolResult:
-    return ToolResult(
-        call_id=call.call_id,
-        name=call.name,
-        text=signal.text,
-        is_error=signal.is_error,
-        details=signal.details,
-    )
-
-
-def _publish_end(work: Work, call: ToolCall, result: ToolResult, signal: ToolFinished) -> None:
-    work.publish(ToolExecutionEnd(name=call.name, call_id=call.call_id, result=result))
-    work.publish(
-        ToolExecutionMetrics(
-            name=call.name,
-            call_id=call.call_id,
-            started_at_ms=signal.started_at_ms,
-            ended_at_ms=work.at_ms,
-            duration_ms=max(work.at_ms - signal.started_at_ms, 0),
-        )
     )

@@ -47,9 +47,11 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This attempt at the call.
         call_id: The call.
         name: The tool.
+        generation: Which tool of that name: the one that the call began with, also when another took its place since.
         arguments: Validated, with defaults filled in.
         arguments_hash: SHA-256 of the canonical arguments; the runner compares it right before it runs.
         operation_id: The idempotency key: the same for all attempts at one call.
+        attempt: 1 for the first.
         turn: Which turn of the cycle, from 1.
         model: The model string of the request.
     """
@@ -57,9 +59,11 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
     call_id: CallId
     name: str
+    generation: int
     arguments: JsonObject
     arguments_hash: str
     operation_id: str
+    attempt: int = 1
     turn: int
     model: str
 
@@ -72,6 +76,30 @@ class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     effect_ids: tuple[EffectId, ...]
+
+
+class SetTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Wake the session at a time.
+
+    Owes exactly one `TimerFired` with this id, unless a `CancelTimer` comes first.
+
+    Attributes:
+        effect_id: This timer.
+        at_ms: When, on the clock of signals; at once when that has passed.
+    """
+
+    effect_id: EffectId
+    at_ms: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Forget a timer.
+
+    Attributes:
+        effect_id: Which one.
+    """
+
+    effect_id: EffectId
 
 
 class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -135,7 +163,17 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
 
 Effect: TypeAlias = (
-    StartStream | CancelStream | RunTool | KillTools | Teardown | Publish | Reply | Refuse | End
+    StartStream
+    | CancelStream
+    | RunTool
+    | KillTools
+    | SetTimer
+    | CancelTimer
+    | Teardown
+    | Publish
+    | Reply
+    | Refuse
+    | End
 )
 """Carried out in the order of the list, and only after the signal is recorded at the durability its class asks for.
 

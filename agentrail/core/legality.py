@@ -14,7 +14,9 @@ from typing import Final
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
     Approve,
+    ChangeTools,
     ChunksArrived,
     Compact,
     MessagesQuery,
@@ -27,6 +29,7 @@ from agentrail.core.signals import (
     ResponseCompleted,
     Restarted,
     Signal,
+    SnapshotQuery,
     Started,
     StatusQuery,
     Steer,
@@ -34,11 +37,13 @@ from agentrail.core.signals import (
     Stop,
     StreamFailed,
     StreamStarted,
+    SwitchModel,
     TeardownFinished,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.state import CallState, Phase, SessionData
+from agentrail.core.state import CallState, Phase, SessionData, Stage
 
 
 class Verdict(enum.Enum):
@@ -63,15 +68,19 @@ T, P, D, R = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP, Verdict.REFUSE
 LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyType({
     #                       IDLE  RUNNING  STREAMING  EXECUTING_TOOLS
     Prompt:            _row(T,    T,       T,         T),  # not postponed: whoever prompts hears the position at once
+    Steer:             _row(T,    T,       T,         T),  # in idle it is a prompt, or wakes a cycle that is suspended
     Abort:             _row(T,    T,       T,         T),  # IDLE too: that nothing was left to stop is an answer
+    AbortTool:         _row(T,    T,       T,         T),  # a survivor can be meant in any phase
     Stop:              _row(T,    T,       T,         T),
-    ReplyQuery:        _row(T,    P,       P,         P),  # answered when the cycle is over, before the next prompt
+    ReplyQuery:        _row(T,    T,       T,         T),  # answered when the cycle is over; without one, at once
     StatusQuery:       _row(T,    T,       T,         T),
     MessagesQuery:     _row(T,    T,       T,         T),
-    Steer:             _row(R,    R,       R,         R),  # until the session can be steered
-    Approve:           _row(R,    R,       R,         R),  # until calls can wait for people
-    Reject:            _row(R,    R,       R,         R),  # as Approve
-    Respond:           _row(R,    R,       R,         R),  # as Approve
+    SnapshotQuery:     _row(T,    T,       T,         T),
+    Approve:           _row(T,    T,       T,         T),  # whoever decides too late or too early hears which it was
+    Reject:            _row(T,    T,       T,         T),  # as Approve
+    Respond:           _row(T,    T,       T,         T),  # as Approve
+    SwitchModel:       _row(T,    T,       T,         T),  # a request that is out keeps its model
+    ChangeTools:       _row(T,    T,       T,         T),  # calls under way keep their tools
     Compact:           _row(R,    R,       R,         R),  # until histories can be shortened
     Started:           _row(T,    D,       D,         D),  # the first signal of a life, and there is one first
     Restarted:         _row(T,    T,       T,         T),  # whatever ran died with the old actor
@@ -83,7 +92,8 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     StreamFailed:      _row(D,    T,       T,         D),
     ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
-    TeardownFinished:  _row(T,    D,       D,         D),  # a cycle starts only when the teardown is over
+    TimerFired:        _row(T,    T,       D,         T),  # a response that streams waits for no time
+    TeardownFinished:  _row(T,    T,       T,         T),  # behind an abort in idle; of calls that were stopped, anywhere
 })
 # fmt: on
 
@@ -101,14 +111,27 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     open_id = outcome.effect_id
     match outcome:
         case ToolProgressed():
-            return _is_running(data.batch, open_id)
+            return _is_in(data.batch, open_id, _RUNNING)
         case ToolFinished():
-            return _is_running(data.batch, open_id) or _is_running(data.survivors, open_id)
+            return _is_in(data.batch, open_id, _NOT_ENDED) or _is_in(data.survivors, open_id, _RUNNING)
         case TeardownFinished():
-            return data.teardown is not None and data.teardown.effect_id == open_id
+            return open_id in data.drains or (
+                data.teardown is not None and data.teardown.effect_id == open_id
+            )
+        case TimerFired():
+            return (
+                (data.stream is not None and data.stream.pausing and data.stream.effect_id == open_id)
+                or any(interaction.timer == open_id for interaction in data.interactions)
+                or _is_in(data.batch, open_id, _PAUSING)
+            )
         case _:
-            return data.stream is not None and data.stream.effect_id == open_id
+            return data.stream is not None and not data.stream.pausing and data.stream.effect_id == open_id
 
 
-def _is_running(calls: tuple[CallState, ...], effect_id: EffectId) -> bool:
-    return any(call.effect_id == effect_id and call.stage == "running" for call in calls)
+_RUNNING: Final[frozenset[Stage]] = frozenset({"running"})
+_NOT_ENDED: Final[frozenset[Stage]] = frozenset({"running", "stopping"})
+_PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
+
+
+def _is_in(calls: tuple[CallState, ...], effect_id: EffectId, stages: frozenset[Stage]) -> bool:
+    return any(call.effect_id == effect_id and call.stage in stages for call in calls)

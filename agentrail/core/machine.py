@@ -10,14 +10,16 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 
 from typing import Any, Final, TypeAlias, assert_never, cast
 
-from agentrail.core import batch, cycle, response, teardown
+from agentrail.core import batch, cycle, decisions, prompts, response, settings, teardown
 from agentrail.core.effects import Effect, End, Refuse
 from agentrail.core.legality import Verdict, verdict
-from agentrail.core.projection import status_of
+from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
     Approve,
     Asked,
+    ChangeTools,
     ChunksArrived,
     Compact,
     MessagesQuery,
@@ -30,6 +32,7 @@ from agentrail.core.signals import (
     Restarted,
     Signal,
     SignalId,
+    SnapshotQuery,
     Started,
     StatusQuery,
     Steer,
@@ -37,7 +40,9 @@ from agentrail.core.signals import (
     Stop,
     StreamFailed,
     StreamStarted,
+    SwitchModel,
     TeardownFinished,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
 )
@@ -72,7 +77,7 @@ _GOODBYE: Final = "goodbye"
 
 def new_session(config: SessionConfig, tools: Toolbox) -> SessionState:
     """Make the state of a session that has not begun; its first signal is `Started`."""
-    data = SessionData(config=config, tools=tools)
+    data = SessionData(config=config, model=config.model, tools=tools)
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)
 
@@ -153,38 +158,68 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
         case StreamStarted():
             return response.started(work)
         case Prompt():
-            return cycle.admit(work, phase, signal)
+            return prompts.admit(work, phase, signal)
         case ToolProgressed():
             batch.tool_progressed(work, signal)
         case StreamFailed():
             return response.failed(work, phase, signal)
+        case Steer():
+            return prompts.steer(work, phase, signal)
+        case TimerFired():
+            return _time_has_come(work, phase, signal)
+        case Approve():
+            return decisions.approve(work, phase, signal)
+        case Reject():
+            return decisions.reject(work, phase, signal)
+        case Respond():
+            return decisions.respond(work, phase, signal)
+        case AbortTool():
+            return batch.abort_tool(work, phase, signal)
         case Abort():
-            return teardown.abort(work, phase, signal)
+            return teardown.abort(work, signal)
         case Stop():
-            return teardown.stop(work, phase, signal)
+            return teardown.stop(work, signal)
+        case TeardownFinished(effect_id=effect_id) if effect_id in work.data.drains:
+            return batch.drained(work, phase, effect_id)
         case TeardownFinished():
             teardown.settled(work, signal)
+        case SwitchModel():
+            settings.switch_model(work, signal)
+        case ChangeTools():
+            settings.change_tools(work, signal)
         case ReplyQuery(signal_id=to):
-            cycle.answer_last(work, to)
+            cycle.wait_for_reply(work, to)
         case StatusQuery(signal_id=to, at_ms=at_ms):
             work.reply(to, status_of(phase, work.data, at_ms))
         case MessagesQuery(signal_id=to):
             work.reply(to, work.data.history.messages[:])
+        case SnapshotQuery(signal_id=to, at_ms=at_ms):
+            work.reply(to, snapshot_of(phase, work.data, at_ms))
         case Started():
             work.change(started_at_ms=signal.at_ms)
-            work.publish(SessionStart(model=work.data.config.model, tools=work.data.tools.names))
+            work.publish(SessionStart(model=work.data.model.model, tools=work.data.tools.names))
         case Restarted():
-            return teardown.restarted(work, phase, signal)
+            return teardown.restarted(work, signal)
         case Parked():
-            return teardown.parked(work, phase, signal)
+            return teardown.parked(work, signal)
         case StepCrashed():
             return _put_aside(work, phase, signal)
-        case Steer() | Approve() | Reject() | Respond() | Compact():
+        case Compact():
             message = f"the table refuses {signal!r}"
             raise AssertionError(message)
         case _:
             assert_never(signal)
     return phase
+
+
+def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+    """Wake whoever set the timer: a request between two attempts, a call between two attempts, or what waits for people."""
+    stream = work.data.stream
+    if stream is not None and stream.effect_id == signal.effect_id:
+        return cycle.send_request(work)
+    if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
+        return decisions.time_is_up(work, phase, signal)
+    return batch.pause_is_over(work, signal)
 
 
 def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
@@ -203,7 +238,8 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
         started_at_ms=signal.at_ms,
     )
     settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
-    for stand_in in (failed, finished, settled):
+    fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
+    for stand_in in (failed, finished, settled, fired):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:
             return _take(work, phase, stand_in)
     return phase
@@ -213,7 +249,9 @@ def _transition(work: Work, before: Phase, after: Phase) -> Transition:
     """Turn what was worked out into a transition; in idle, look whether the session is over or a prompt waits."""
     actions: list[Any] = work.actions
     # Both wait for a timeout of zero, because it comes after all that was postponed: who asked first is answered first.
-    if after is Phase.IDLE and (teardown.is_over(work) or (work.data.queue and work.data.teardown is None)):
+    data = work.data
+    is_free = data.cycle is None and data.teardown is None
+    if after is Phase.IDLE and (teardown.is_over(work) or (data.queue and is_free)):
         actions.append(StateTimeout(0.0, content=work.at_ms))
     if after is before:
         return Keep(work.data, actions)

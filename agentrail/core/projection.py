@@ -6,9 +6,20 @@ from typing import Final
 
 from attrs import frozen
 
-from agentrail.core.request import EffectId, ModelRequest
+from agentrail.core.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.state import Phase, SessionData
-from agentrail.messages import CallId, Message, PromptRef, SessionId, Text, TokenUsage, UserMessage
+from agentrail.events import Approval, Question, Todo
+from agentrail.messages import (
+    CallId,
+    Message,
+    PromptRef,
+    SessionId,
+    SteerRef,
+    Text,
+    TokenUsage,
+    UserBlock,
+    UserMessage,
+)
 
 LAST_TURN_NOTE: Final = (
     "[This is the last turn of this task: no tool can be called any more. Answer now with what you have, and say what "
@@ -23,12 +34,16 @@ class RunningTool:
     Attributes:
         call_id: The call.
         name: The tool.
+        started_at_ms: When its attempt began, in milliseconds since 1970.
         survivor: Whether an abort let it run on.
+        stopping: Whether it is answered already, and its task has not ended yet.
     """
 
     call_id: CallId
     name: str
+    started_at_ms: int
     survivor: bool = False
+    stopping: bool = False
 
 
 @frozen(kw_only=True)
@@ -41,7 +56,11 @@ class Status:
         turn: Of the running cycle, from 1; 0 in idle.
         model: The model string.
         queued: The prompts that wait, in order.
+        steers: The steers that wait, in order.
         running_tools: The calls that run.
+        approvals: The calls that wait for a person.
+        questions: The questions that wait for a person.
+        suspended: Whether the cycle waits for people and for nothing else.
         tearing_down: Whether what an abort stopped is not gone yet.
         messages: How many the history holds.
         usage: Of the whole session.
@@ -57,7 +76,11 @@ class Status:
     turn: int
     model: str
     queued: tuple[PromptRef, ...]
+    steers: tuple[SteerRef, ...]
     running_tools: tuple[RunningTool, ...]
+    approvals: tuple[Approval, ...]
+    questions: tuple[Question, ...]
+    suspended: bool
     tearing_down: bool
     messages: int
     usage: TokenUsage
@@ -68,23 +91,54 @@ class Status:
     quarantined_signals: int
 
 
+@frozen(kw_only=True)
+class QueuedInput:
+    """Something that the user said and that has not had its turn yet.
+
+    Attributes:
+        ref: Its name.
+        content: What was said.
+        steer: Whether it goes into the running cycle, or starts one of its own.
+    """
+
+    ref: PromptRef | SteerRef
+    content: tuple[UserBlock, ...]
+    steer: bool = False
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """All that a client which comes late needs to draw a session.
+
+    Attributes:
+        status: How it stands; approvals, questions and running tools are in there.
+        queued: What the user said and what waits, steers first.
+        todos: The list that the model keeps of its work.
+        text: What the response that streams has said so far.
+        last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
+    """
+
+    status: Status
+    queued: tuple[QueuedInput, ...]
+    todos: tuple[Todo, ...]
+    text: str
+    last_seq: int
+
+
 def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
     """Say how a session stands at a time."""
-    running = [
-        RunningTool(call_id=call.call.call_id, name=call.call.name)
-        for call in data.batch
-        if call.stage == "running"
-    ]
-    surviving = [
-        RunningTool(call_id=call.call.call_id, name=call.call.name, survivor=True) for call in data.survivors
-    ]
+    asked = [interaction.asked for interaction in data.interactions]
     return Status(
         session_id=data.config.session_id,
         phase=phase.value,
         turn=data.cycle.turn if data.cycle else 0,
-        model=data.config.model,
+        model=model_of(data).model,
         queued=tuple(prompt.ref for prompt in data.queue),
-        running_tools=(*running, *surviving),
+        steers=tuple(steer.ref for steer in data.steers),
+        running_tools=_running_tools(data),
+        approvals=tuple(one for one in asked if isinstance(one, Approval)),
+        questions=tuple(one for one in asked if isinstance(one, Question)),
+        suspended=phase is Phase.IDLE and data.cycle is not None,
         tearing_down=data.teardown is not None,
         messages=len(data.history),
         usage=data.usage,
@@ -96,8 +150,48 @@ def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
     )
 
 
+def snapshot_of(phase: Phase, data: SessionData, at_ms: int) -> Snapshot:
+    """Draw a session as it stands at a time."""
+    steers = [
+        QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True) for steer in data.steers
+    ]
+    prompts = [QueuedInput(ref=prompt.ref, content=prompt.content) for prompt in data.queue]
+    return Snapshot(
+        status=status_of(phase, data, at_ms),
+        queued=(*steers, *prompts),
+        todos=data.todos,
+        text="".join(data.stream.text) if data.stream is not None else "",
+        last_seq=data.seq,
+    )
+
+
+def _running_tools(data: SessionData) -> tuple[RunningTool, ...]:
+    calls = ((state, False) for state in data.batch if state.stage in {"running", "stopping"})
+    survivors = ((state, True) for state in data.survivors)
+    return tuple(
+        RunningTool(
+            call_id=state.call.call_id,
+            name=state.call.name,
+            started_at_ms=state.began_at_ms,
+            survivor=survives,
+            stopping=state.stage == "stopping",
+        )
+        for state, survives in (*calls, *survivors)
+    )
+
+
+def models_of(data: SessionData) -> tuple[ModelFacts, ...]:
+    """Give the model of a session and its fallbacks, in the order in which they are asked."""
+    return (data.model, *data.config.fallbacks)
+
+
+def model_of(data: SessionData) -> ModelFacts:
+    """Give the model that the running cycle asks at this moment; without one that of the next request."""
+    return models_of(data)[data.cycle.attempts.model if data.cycle is not None else 0]
+
+
 def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> ModelRequest:
-    """Make the request for the next turn.
+    """Make the request for the next turn, or its next attempt.
 
     The history goes along as it is, shared and not copied, except on the last turn of a cycle: then a note that never
     enters the history asks for an answer, and the tools are withheld. They stay in the list, because a provider's
@@ -108,7 +202,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
         messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))
     return ModelRequest(
         attempt=attempt,
-        model=data.config.model,
+        model=model_of(data).model,
         system=data.config.system_prompt,
         messages=messages,
         tools=data.tools,

@@ -16,6 +16,22 @@ EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 
 
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a session knows of a model when it decides; the shell found it out when it found the provider.
+
+    Attributes:
+        model: The whole model string, `provider:name`.
+        context_window: Tokens.
+        window_is_assumed: Whether nobody knows the window, and this is a guess.
+        max_output_tokens: The most that one answer may have; None when nobody knows.
+    """
+
+    model: str
+    context_window: int = 128_000
+    window_is_assumed: bool = True
+    max_output_tokens: int | None = None
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request to a model, complete.
 

@@ -1,26 +1,32 @@
 """The response: its first chunk, its deltas, its end. Each function returns the phase that follows."""
 
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
 from agentrail.core.batch import begin_batch
-from agentrail.core.cycle import fail, finish
+from agentrail.core.cycle import fail, finish, send_request
+from agentrail.core.effects import SetTimer
 from agentrail.core.gates import settle_call_ids
+from agentrail.core.projection import models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
+from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed
-from agentrail.core.state import Phase
+from agentrail.core.state import Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
+    ContextOverflow,
     MessageDelta,
     MessageStart,
+    ModelSwitched,
     ResponseComplete,
+    Retry,
     StreamError,
     ThinkingDelta as ThinkingDeltaEvent,
     ThinkingStart,
 )
-from agentrail.messages import AssistantMessage, ToolCall
+from agentrail.messages import AssistantMessage, TokenUsage, ToolCall
 
 HEARD: Final = frozenset({TextDelta, ThinkingDelta})
 """The chunks that mean something before the response is complete; the shell need not deliver others."""
@@ -30,7 +36,7 @@ EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty
 
 def started(work: Work) -> Phase:
     """The first chunk is here."""
-    work.publish(MessageStart())
+    work.publish(MessageStart(attempt=work.cycle.attempts.number))
     return Phase.STREAMING
 
 
@@ -55,45 +61,77 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
         text = "".join(said)
         stream = work.stream
         work.change(stream=msgspec.structs.replace(stream, text=stream.text.appended(text)))
-        work.publish(MessageDelta(delta=text))
+        work.publish(MessageDelta(delta=text, attempt=work.cycle.attempts.number))
     return Phase.STREAMING
 
 
 def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     """Put the response into the history, then run its calls or end the cycle."""
-    cycle = work.cycle
-    work.change(
-        cycle=msgspec.structs.replace(cycle, usage=cycle.usage + signal.usage),
-        usage=work.data.usage + signal.usage,
-    )
     if not signal.message.content:
-        return _give_up(work, phase, EMPTY)
+        return _try_again(work, phase, EMPTY, usage=signal.usage, jitter=signal.jitter)
+    _count(work, signal.usage)
     stream = work.stream
     message = _with_own_ids(work, signal.message)
     work.change(history=work.data.history.with_response(message), stream=None)
-    work.publish(ResponseComplete(message=message, usage=signal.usage, stop_reason=signal.stop_reason))
+    work.publish(
+        ResponseComplete(
+            message=message,
+            usage=signal.usage,
+            stop_reason=signal.stop_reason,
+            attempt=work.cycle.attempts.number,
+        )
+    )
     if work.data.history.open:
         return begin_batch(work, signal.stop_reason, withheld=stream.last_turn)
     return finish(work, signal.stop_reason)
 
 
 def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
-    """Give the cycle up, since there will be no response."""
-    return _give_up(work, phase, signal.error)
+    """There is no response: try again, ask another model, or give the cycle up."""
+    return _try_again(work, phase, signal.error, usage=signal.usage, jitter=signal.jitter)
 
 
-def _give_up(work: Work, phase: Phase, error: ErrorInfo) -> Phase:
-    """End the cycle; what was streamed so far is withdrawn, the history has no trace of it."""
+def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float) -> Phase:
+    """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
+    _count(work, usage)
+    cycle = work.cycle
     if phase is Phase.STREAMING:
-        work.publish(StreamError(error=error, discarded=True))
-    return fail(work, error)
+        work.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
+    names = tuple(facts.model for facts in models_of(work.data))
+    options = RetryOptions(models=names, max_retries=work.data.config.max_retries)
+    attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
+    work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
+    match remedy:
+        case RetryAfter(delay_ms):
+            work.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
+            timer = work.mint("w")
+            last_turn = work.stream.last_turn
+            work.change(stream=Stream(effect_id=timer, pausing=True, last_turn=last_turn))
+            work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms))
+            return Phase.RUNNING
+        case NextModel(model):
+            before = names[cycle.attempts.model]
+            work.publish(ModelSwitched(from_model=before, to_model=model, by="fallback"))
+            return send_request(work)
+        case CompactFirst():
+            work.publish(ContextOverflow(error=error))
+            return fail(work, error)
+        case GiveUp(final):
+            return fail(work, final)
+        case _ as never:
+            assert_never(never)
+
+
+def _count(work: Work, usage: TokenUsage) -> None:
+    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
+    work.change(cycle=cycle, usage=work.data.usage + usage)
 
 
 def _publish_thinking(work: Work, text: str) -> None:
     if not work.stream.thinking:
         work.change(stream=msgspec.structs.replace(work.stream, thinking=True))
-        work.publish(ThinkingStart())
-    work.publish(ThinkingDeltaEvent(delta=text))
+        work.publish(ThinkingStart(attempt=work.cycle.attempts.number))
+    work.publish(ThinkingDeltaEvent(delta=text, attempt=work.cycle.attempts.number))
 
 
 def _with_own_ids(work: Work, message: AssistantMessage) -> AssistantMessage:

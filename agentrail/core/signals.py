@@ -12,10 +12,23 @@ from typing import Literal, NewType, TypeAlias
 
 import msgspec
 
-from agentrail.core.request import Chunk, EffectId
+from agentrail.core.request import Chunk, EffectId, ModelFacts
+from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt
-from agentrail.messages import AssistantMessage, JsonValue, PromptRef, StopReason, TokenUsage, UserBlock
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    JsonValue,
+    PromptRef,
+    QuestionRef,
+    SteerRef,
+    StopReason,
+    TokenUsage,
+    UserBlock,
+)
 
 SignalId = NewType("SignalId", str)
 KillTools: TypeAlias = Literal["killable", "all", "none"]
@@ -61,11 +74,27 @@ class Prompt(Asked, frozen=True, kw_only=True, gc=False):
         ref: Its name in all that follows from it.
         content: What was said; at least one block, within the limits (the shell checked).
         reply: Whether the caller wants the receipt, or waits for the text of this prompt's own cycle.
+        client_id: The caller's own name of this message: sent again, it gives the first receipt again.
     """
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
     reply: Literal["receipt", "text"] = "receipt"
+    client_id: str | None = None
+
+
+class Steer(Asked, frozen=True, kw_only=True, gc=False):
+    """The user speaks into a running cycle.
+
+    Attributes:
+        ref: Its name; that of the prompt which it becomes when nothing runs.
+        text: What was said; not empty, within the limits (the shell checked).
+        client_id: As of `Prompt`.
+    """
+
+    ref: SteerRef
+    text: str
+    client_id: str | None = None
 
 
 class Abort(Asked, frozen=True, kw_only=True, gc=False):
@@ -82,6 +111,18 @@ class Abort(Asked, frozen=True, kw_only=True, gc=False):
     kill_tools: KillTools = "killable"
     clear_queue: bool = False
     wait: bool = True
+
+
+class AbortTool(Asked, frozen=True, kw_only=True, gc=False):
+    """Stop one call; the others of its batch go on.
+
+    Attributes:
+        call_id: Which one.
+        reason: For people, and for the model.
+    """
+
+    call_id: CallId
+    reason: str | None = None
 
 
 class Stop(Asked, frozen=True, kw_only=True, gc=False):
@@ -106,34 +147,86 @@ class MessagesQuery(Asked, frozen=True, kw_only=True, gc=False):
     """Somebody wants the conversation."""
 
 
-class Steer(Asked, frozen=True, kw_only=True, gc=False):
-    """The user speaks into a running cycle. Refused until steering is there."""
-
-    text: str
+class SnapshotQuery(Asked, frozen=True, kw_only=True, gc=False):
+    """Somebody wants all that a late client needs to draw the session."""
 
 
 class Approve(Asked, frozen=True, kw_only=True, gc=False):
-    """A person lets a call run. Refused until calls can wait for people."""
+    """A person lets a call run.
 
-    approval_id: str
+    Attributes:
+        approval_id: Which call.
+        kind: `once` for this very call; `always` for all calls of its tool and command family too.
+        arguments: What shall run instead; None for what was shown.
+        auto_resume: Whether the model gets a turn to read the result.
+    """
+
+    approval_id: ApprovalId
+    kind: Literal["once", "always"] = "once"
+    arguments: JsonObject | None = None
+    auto_resume: bool = True
 
 
 class Reject(Asked, frozen=True, kw_only=True, gc=False):
-    """A person refuses a call. Refused until calls can wait for people."""
+    """A person refuses a call.
 
-    approval_id: str
+    Attributes:
+        approval_id: Which call.
+        reason: Guidance for the model.
+        auto_resume: Whether the model gets a turn to react; else the cycle ends.
+    """
+
+    approval_id: ApprovalId
     reason: str | None = None
+    auto_resume: bool = False
 
 
 class Respond(Asked, frozen=True, kw_only=True, gc=False):
-    """A person answers a question. Refused until tools can ask."""
+    """A person answers a question, or gives the result of a call in place of its tool.
 
-    ref: str
-    response: str
+    Attributes:
+        ref: The question, or the approval.
+        response: The answer in words, or which of the options, from 0.
+    """
+
+    ref: QuestionRef | ApprovalId
+    response: str | int
+
+
+class SwitchModel(Asked, frozen=True, kw_only=True, gc=False):
+    """Another model from now on; a request that is out keeps its own.
+
+    Attributes:
+        model: What is known of it; the shell has found its provider.
+        opts_changed: Whether other provider options came along; they hold keys, so they stay in the shell.
+    """
+
+    model: ModelFacts
+    opts_changed: bool = False
+
+
+class ChangeTools(Asked, frozen=True, kw_only=True, gc=False):
+    """Other tools from now on, all at once; calls that are under way keep the tool they began with.
+
+    Attributes:
+        attach: New ones; one of a name that is there takes its place.
+        detach: Names; those that are not there are listed in the answer.
+        replace: Whether all that are not attached go.
+        generation: Which change this is; tells two tools of one name apart.
+    """
+
+    attach: tuple[ToolSpec, ...] = ()
+    detach: tuple[str, ...] = ()
+    replace: bool = False
+    generation: int
 
 
 class Compact(Asked, frozen=True, kw_only=True, gc=False):
-    """Somebody wants the history shortened. Refused until compaction is there."""
+    """Somebody wants the history shortened: now in idle, else before the next request.
+
+    Attributes:
+        reason: For people.
+    """
 
     reason: str | None = None
 
@@ -211,11 +304,13 @@ class ResponseCompleted(Final, frozen=True, kw_only=True, gc=False):
         message: All of it.
         usage: What it cost.
         stop_reason: Why the model stopped.
+        jitter: As of `StreamFailed`: an empty response is a failure too.
     """
 
     message: AssistantMessage
     usage: TokenUsage
     stop_reason: StopReason
+    jitter: float = 0.0
 
 
 class StreamFailed(Final, frozen=True, kw_only=True, gc=False):
@@ -223,9 +318,13 @@ class StreamFailed(Final, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         error: Why.
+        usage: What the server says it cost all the same.
+        jitter: A random number from 0 to below 1, for the pause before the next attempt.
     """
 
     error: ErrorInfo
+    usage: TokenUsage = TokenUsage()
+    jitter: float = 0.0
 
 
 class ToolProgressed(Outcome, frozen=True, kw_only=True, gc=False):
@@ -245,13 +344,27 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
         text: What the model may read.
         is_error: Whether it failed.
         details: JSON for people.
-        started_at_ms: When it began.
+        started_at_ms: When this attempt began.
+        crashed: Whether it raised, and the same attempt may be made once more.
+        jitter: A random number from 0 to below 1, for the pause before that.
     """
 
     text: str
     is_error: bool = False
     details: JsonValue = None
     started_at_ms: int
+    crashed: bool = False
+    jitter: float = 0.0
+
+
+class TimerFired(Final, frozen=True, kw_only=True, gc=False):
+    """The time that a `SetTimer` named has come.
+
+    Attributes:
+        jitter: A random number from 0 to below 1, for whoever must not come back with all the others.
+    """
+
+    jitter: float = 0.0
 
 
 class TeardownFinished(Final, frozen=True, kw_only=True, gc=False):
@@ -266,15 +379,19 @@ class TeardownFinished(Final, frozen=True, kw_only=True, gc=False):
 
 Signal: TypeAlias = (
     Prompt
+    | Steer
     | Abort
+    | AbortTool
     | Stop
     | ReplyQuery
     | StatusQuery
     | MessagesQuery
-    | Steer
+    | SnapshotQuery
     | Approve
     | Reject
     | Respond
+    | SwitchModel
+    | ChangeTools
     | Compact
     | Started
     | Restarted
@@ -286,5 +403,6 @@ Signal: TypeAlias = (
     | StreamFailed
     | ToolProgressed
     | ToolFinished
+    | TimerFired
     | TeardownFinished
 )

@@ -5,21 +5,26 @@
 """
 
 import enum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.history import History
-from agentrail.core.request import EffectId
+from agentrail.core.request import EffectId, ModelFacts
+from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
+from agentrail.events import Approval, ApprovalStatus, DecidedBy, Question, Todo
 from agentrail.messages import (
+    ApprovalId,
     CallId,
     JsonObject,
     PromptRef,
+    QuestionRef,
     SessionId,
+    SteerRef,
     TokenUsage,
     ToolCall,
     ToolResult,
@@ -32,9 +37,9 @@ class Phase(enum.Enum):
     """Where a session stands."""
 
     IDLE = "idle"
-    """Waiting for a prompt, or tearing down what an abort stopped."""
+    """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
     RUNNING = "running"
-    """A request was sent and has not answered yet."""
+    """A request is being prepared, or was sent and has not answered yet, or waits for its next attempt."""
     STREAMING = "streaming"
     """Chunks of a response arrive."""
     EXECUTING_TOOLS = "executing_tools"
@@ -47,24 +52,34 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         session_id: Its name.
         path: The chain of sessions from the root, this one included.
-        model: The model string.
+        model: What it begins with; `SessionData.model` is what it has by now.
         system_prompt: Or None.
         max_turns: Model calls in one cycle.
         max_output_tokens: Per response, or None.
         max_prompt_queue: How many prompts may wait.
+        max_steering_queue: How many steers may wait.
         max_parallel_tools: How many calls of a batch run at a time.
-        immune_tools: Names that a default abort does not stop.
+        immune_tools: Names that a steer or a default abort does not stop.
+        tool_max_retries: How often a call that raised is made again, where its tool promises that this does no harm.
+        approval_timeout_ms: How long an approval waits; None for ever.
+        fallbacks: Models that are asked when the one before them has failed for good.
+        max_retries: How often a request is sent again to one model.
     """
 
     session_id: SessionId
     path: tuple[SessionId, ...]
-    model: str
+    model: ModelFacts
     system_prompt: str | None = None
     max_turns: int = 100
     max_output_tokens: int | None = None
     max_prompt_queue: int = 100
+    max_steering_queue: int = 3
     max_parallel_tools: int = 8
     immune_tools: frozenset[str] = frozenset()
+    tool_max_retries: int = 2
+    approval_timeout_ms: int | None = 120_000
+    fallbacks: tuple[ModelFacts, ...] = ()
+    max_retries: int = 3
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -81,6 +96,18 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asker: SignalId | None
 
 
+class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A steer that waits for the gap between two turns.
+
+    Attributes:
+        ref: Its name.
+        text: What the user said.
+    """
+
+    ref: SteerRef
+    text: str
+
+
 class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """From a prompt to the return to idle.
 
@@ -89,30 +116,41 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first_message: Where its messages begin in the history.
         turn: The turn it is in, from 1.
         usage: What it used so far.
-        asker: Whoever waits for its text.
+        attempts: What the requests of this turn have been through.
+        askers: Whoever waits for its text.
+        resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
     """
 
     ref: PromptRef
     first_message: int
     turn: int = 0
     usage: TokenUsage = TokenUsage()
-    asker: SignalId | None = None
+    attempts: Attempts = Attempts()
+    askers: tuple[SignalId, ...] = ()
+    resume: bool = True
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The request that is out.
+    """The request that is out, or is about to go out once more.
 
     Attributes:
-        effect_id: Its id; what carries another is late.
+        effect_id: Its id; what carries another is late. During a pause that of the timer.
+        pausing: Whether nothing is out, because the next attempt waits for its time.
         text: The visible text so far, in pieces; an abort keeps it.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
     """
 
     effect_id: EffectId
+    pausing: bool = False
     text: Log[str] = Log()
     thinking: bool = False
     last_turn: bool = False
+
+
+Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
+"""Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
+when it is answered already but its task has not ended yet; `done`."""
 
 
 class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -120,17 +158,88 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         call: As it stands in the history.
+        spec: The tool that it began with, also when another took its name since; None when there was no such tool.
+        generation: Of that tool.
         arguments: What will run: validated, defaults filled in. Of a call that was refused, what the model sent.
-        stage: `waiting` for a slot, `running`, or `done`.
-        effect_id: Of the attempt that runs or ran; None before the first.
-        result: Set exactly when done.
+        stage: Where it stands.
+        started: Whether its start event is out.
+        edited: Whether a person changed the arguments.
+        attempt: 1 for the first.
+        operation_id: The same for all attempts; empty before the first.
+        began_at_ms: When its last attempt was started; 0 before the first.
+        effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
+        result: Set exactly when it is stopping or done.
     """
 
     call: ToolCall
+    spec: ToolSpec | None = None
+    generation: int = 0
     arguments: JsonObject
-    stage: Literal["waiting", "running", "done"]
+    stage: Stage
+    started: bool = False
+    edited: bool = False
+    attempt: int = 1
+    operation_id: str = ""
+    began_at_ms: int = 0
     effect_id: EffectId | None = None
     result: ToolResult | None = None
+
+
+class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What waits for a person: a call that wants an approval, or a question that is one.
+
+    Attributes:
+        asked: As it was published.
+        timer: What ends it when nobody answers; None: it waits for ever.
+    """
+
+    asked: Approval | Question
+    timer: EffectId | None
+
+    @property
+    def id(self) -> ApprovalId | QuestionRef:
+        """What people answer to; unique in the session, and no other session has the same."""
+        return self.asked.id if isinstance(self.asked, Approval) else self.asked.ref
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An interaction that is decided, kept for a while for those who come late.
+
+    Attributes:
+        id: Which one.
+        status: How it ended.
+        by: Who decided.
+    """
+
+    id: str
+    status: ApprovalStatus
+    by: DecidedBy
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a person always allows.
+
+    Attributes:
+        tool: The tool.
+        family: The command family; None for all calls of the tool.
+    """
+
+    tool: str
+    family: str | None
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A message with a name of its sender's, so that sending it again gives the same answer.
+
+    Attributes:
+        client_id: The name.
+        digest: Of what was said.
+        receipt: What was answered.
+    """
+
+    client_id: str
+    digest: str
+    receipt: object
 
 
 class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -165,18 +274,32 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a session knows, besides its phase. Each line names what binds its field."""
 
     config: SessionConfig
+    model: ModelFacts  # of the next request
     tools: Toolbox
-    history: History = History()  # has open calls in EXECUTING_TOOLS and in no other phase
-    queue: tuple[QueuedPrompt, ...] = ()  # oldest first; empty in IDLE, unless a teardown is going on
-    cycle: Cycle | None = None  # None in IDLE, and only there
+    history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, else none
+    queue: tuple[
+        QueuedPrompt, ...
+    ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
+    steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
+    cycle: Cycle | None = None  # None in IDLE, unless it is suspended, and only there
     stream: Stream | None = None  # set in RUNNING and STREAMING, and only there
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
+    interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first
+    resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
+    rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
+    drains: tuple[
+        EffectId, ...
+    ] = ()  # teardowns that bound how long stopped calls may take, while the rest goes on
     survivors: tuple[CallState, ...] = ()  # running calls that an abort spared; the history answered each
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
-    teardown: TeardownState | None = None  # only in IDLE
-    stopping: str | None = None  # why it ends; set only while a teardown is going on, and when it has ended
+    teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
+    stopping: str | None = (
+        None  # why it ends; set only while a teardown or drain goes on, and when it has ended
+    )
     stoppers: tuple[SignalId, ...] = ()  # whoever waits for the end; empty unless stopping
     last: Ended | None = None  # how the last cycle ended; None before the first
+    todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
+    remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
@@ -210,3 +333,8 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
     def ended(self) -> bool:
         """Whether it is over: no signal does anything any more."""
         return self.engine.stopped is not None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether its cycle waits for a person and for nothing else."""
+        return self.phase is Phase.IDLE and self.data.cycle is not None

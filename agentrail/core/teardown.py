@@ -7,9 +7,13 @@ never work at the same time.
 
 from typing import Final
 
-from agentrail.core.batch import close_call
-from agentrail.core.cycle import close_aborted, drop_queue, fail
-from agentrail.core.effects import CancelStream, KillTools, Teardown
+import msgspec
+
+from agentrail.core import calls, interactions
+from agentrail.core.batch import STOPPED, go_on, into_history, stop as stop_call
+from agentrail.core.cycle import close, drop_queue, fail, requeue_steers
+from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
+from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
@@ -30,19 +34,19 @@ from agentrail.events import (
     SessionEnd,
     SessionParked,
     SessionRestarted,
-    ToolExecutionEnd,
     ToolKilled,
 )
-from agentrail.messages import AssistantMessage, Text, ToolResult
+from agentrail.messages import AssistantMessage, Text
 
 STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
 UNKNOWN: Final = "[Outcome unknown: the session crashed while this ran]"
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 
-def abort(work: Work, phase: Phase, signal: Abort) -> Phase:
+def abort(work: Work, signal: Abort) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    _break_off(work, phase, signal.reason, signal.kill_tools)
+    _break_off(work, signal.reason, signal.kill_tools)
+    requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
     survivors = tuple(state.call.call_id for state in work.data.survivors)
@@ -57,12 +61,13 @@ def abort(work: Work, phase: Phase, signal: Abort) -> Phase:
     return Phase.IDLE
 
 
-def stop(work: Work, phase: Phase, signal: Stop) -> Phase:
+def stop(work: Work, signal: Stop) -> Phase:
     """Abort what runs, survivors too, and end the session when all of it is gone."""
     data = work.data
     work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
-    if phase is not Phase.IDLE:
-        _break_off(work, phase, signal.reason, "all")
+    if work.data.cycle is not None:
+        _break_off(work, signal.reason, "all")
+    requeue_steers(work)
     drop_queue(work, SessionDown(data.config.session_id, signal.reason))
     if work.data.teardown is None:
         _stop_survivors(work)
@@ -83,7 +88,8 @@ def settled(work: Work, signal: TeardownFinished) -> None:
 
 def is_over(work: Work) -> bool:
     """Say whether nothing keeps the session any more."""
-    return work.data.stopping is not None and work.data.teardown is None
+    data = work.data
+    return data.stopping is not None and data.teardown is None and not data.drains
 
 
 def say_goodbye(work: Work) -> None:
@@ -96,97 +102,130 @@ def say_goodbye(work: Work) -> None:
     work.change(stoppers=())
 
 
-def restarted(work: Work, phase: Phase, signal: Restarted) -> Phase:
-    """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for."""
+def restarted(work: Work, signal: Restarted) -> Phase:
+    """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
+
+    What waits for a person goes on waiting; a cycle that waited for anything else has failed.
+    """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     work.change(incarnation=signal.incarnation)
+    interactions.rearm(work)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
-    _give_up_what_ran(work, phase, error)
+    _forget_what_ran(work)
+    if work.data.interactions:
+        _answer_what_ran(work)
+        return go_on(work)
+    _fail_cycle(work, error)
     return Phase.IDLE
 
 
-def parked(work: Work, phase: Phase, signal: Parked) -> Phase:
+def parked(work: Work, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
     work.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
-    _give_up_what_ran(work, phase, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+    _forget_what_ran(work)
+    for interaction in work.data.interactions:
+        interactions.close(work, interaction, "aborted", "abort")
+    _fail_cycle(work, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
     drop_queue(work, SessionDown(work.data.config.session_id, reason))
     work.change(stopping=reason)
     return Phase.IDLE
 
 
-def _give_up_what_ran(work: Work, phase: Phase, error: ErrorInfo) -> None:
-    """End the cycle, the survivors and the teardown of an actor that is gone, as nobody will hear of them again."""
+def _forget_what_ran(work: Work) -> None:
+    """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
     for state in work.data.survivors:
-        close_call(work, state, UNKNOWN)
-    work.change(survivors=())
+        calls.publish_end(work, calls.result_of(state, UNKNOWN))
+    work.change(survivors=(), drains=())
     teardown = work.data.teardown
     if teardown is not None:
         settled(
             work, TeardownFinished(at_ms=work.at_ms, effect_id=teardown.effect_id, receipt=AbortReceipt())
         )
-    if phase is Phase.EXECUTING_TOOLS:
-        texts = (NEVER_RAN if state.stage == "waiting" else UNKNOWN for state in work.data.batch)
-        _answer_all(work, [_closed(work, *pair) for pair in zip(work.data.batch, texts, strict=True)])
-    if phase is not Phase.IDLE:
-        fail(work, error)
 
 
-def _break_off(work: Work, phase: Phase, reason: str | None, kill: KillPolicy) -> None:
+def _answer_what_ran(work: Work) -> None:
+    """Answer the calls that died with the actor; those that wait for a person go on waiting."""
+    for state in work.data.batch:
+        if state.result is not None:
+            calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+        elif state.stage != "asking":
+            text = NEVER_RAN if state.stage == "waiting" else UNKNOWN
+            calls.put(work, calls.answer(work, state, text)[0])
+
+
+def _fail_cycle(work: Work, error: ErrorInfo) -> None:
+    if work.data.cycle is None:
+        return
+    if work.data.batch:
+        for state in work.data.batch:
+            if state.stage == "asking":
+                calls.put(work, calls.answer(work, state, STOPPED)[0])
+        _answer_what_ran(work)
+        into_history(work)
+    fail(work, error)
+
+
+def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
-    stopped: list[EffectId] = []
-    if phase in {Phase.RUNNING, Phase.STREAMING}:
-        stopped.append(work.stream.effect_id)
-        work.ask(CancelStream(effect_id=work.stream.effect_id))
-        _keep_text(work)
-    elif phase is Phase.EXECUTING_TOOLS:
-        stopped += _stop_batch(work, reason, kill)
-    asker = close_aborted(work, reason) if work.data.cycle is not None else None
+    stopped: tuple[EffectId, ...] = ()
+    if work.data.stream is not None:
+        stopped = _stop_stream(work)
+    elif work.data.batch:
+        stopped = _stop_batch(work, reason, kill)
+    askers = work.data.cycle.askers if work.data.cycle is not None else ()
+    if work.data.cycle is not None:
+        close(work, "aborted", reason=reason)
     work.publish(AgentAbort(reason=reason))
-    work.refuse(asker, CycleAborted(reason))
+    for asker in askers:
+        work.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, tuple(stopped))
+        _begin_teardown(work, stopped)
 
 
-def _keep_text(work: Work) -> None:
+def _stop_stream(work: Work) -> tuple[EffectId, ...]:
+    stream = work.stream
+    if stream.pausing:
+        work.ask(CancelTimer(effect_id=stream.effect_id))
+        return ()
+    work.ask(CancelStream(effect_id=stream.effect_id))
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
-    text = "".join(work.stream.text)
+    text = "".join(stream.text)
     if text:
-        message = AssistantMessage(content=(Text(text=text),), model=work.data.config.model, cut=True)
+        message = AssistantMessage(content=(Text(text=text),), model=model_of(work.data).model, cut=True)
         work.change(history=work.data.history.with_response(message))
+    return (stream.effect_id,)
 
 
-def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> list[EffectId]:
-    """Answer every open call, and stop those that the policy does not spare."""
-    text = f"[Stopped: {reason}]" if reason else "[Stopped: aborted by the user]"
+def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> tuple[EffectId, ...]:
+    """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
+    text = f"[Stopped: {reason}]" if reason else STOPPED
     killed: list[EffectId] = []
     spared: list[CallState] = []
-    closed: list[ToolResult] = []
+    for interaction in work.data.interactions:
+        interactions.close(work, interaction, "aborted", "abort")
     for state in work.data.batch:
+        if state.result is not None:
+            continue
         if state.stage == "running" and _is_spared(work, state, kill):
             spared.append(state)
-            closed.append(_synthetic(state, STILL_RUNNING))
+            calls.put(work, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
             continue
-        if state.stage == "running" and state.effect_id is not None:
-            killed.append(state.effect_id)
-            work.publish(
-                ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason or "aborted")
-            )
-        closed.append(_closed(work, state, text))
+        call = state.call
+        happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
+        killed += stop_call(work, state, text, *(happened if state.stage == "running" else ()))
+    stopping = [state.effect_id for state in work.data.batch if state.stage == "stopping"]
     if killed:
         work.ask(KillTools(effect_ids=tuple(killed)))
     work.change(survivors=(*work.data.survivors, *spared))
-    _answer_all(work, closed)
-    return killed
+    into_history(work)
+    return tuple(effect_id for effect_id in stopping if effect_id is not None)
 
 
 def _is_spared(work: Work, state: CallState, kill: KillPolicy) -> bool:
-    if kill != "killable":
-        return kill == "none"
-    spec = work.data.tools.get(state.call.name)
-    return state.call.name in work.data.config.immune_tools or (spec is not None and not spec.killable)
+    return kill == "none" or (kill == "killable" and calls.is_immune(work, state))
 
 
 def _stop_survivors(work: Work) -> None:
@@ -197,8 +236,7 @@ def _stop_survivors(work: Work) -> None:
     for state in survivors:
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
-        result = _synthetic(state, "[Stopped: the session ended]")
-        work.publish(ToolExecutionEnd(name=call.name, call_id=call.call_id, result=result))
+        calls.publish_end(work, calls.result_of(state, "[Stopped: the session ended]"))
     work.change(survivors=())
     work.ask(KillTools(effect_ids=ids))
     _begin_teardown(work, ids)
@@ -215,15 +253,3 @@ def _wait_for_teardown(work: Work, caller: SignalId) -> None:
     teardown = work.data.teardown
     assert teardown is not None  # noqa: S101 - the caller looked
     work.change(teardown=TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller)))
-
-
-def _closed(work: Work, state: CallState, text: str) -> ToolResult:
-    return state.result if state.result is not None else close_call(work, state, text)
-
-
-def _synthetic(state: CallState, text: str) -> ToolResult:
-    return ToolResult(call_id=state.call.call_id, name=state.call.name, text=text, is_error=True)
-
-
-def _answer_all(work: Work, results: list[ToolResult]) -> None:
-    work.change(history=work.data.history.answered(results))

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
@@ -62,7 +63,10 @@ class ToolSpec:
         parameters: JSON Schema, draft 2020-12, of an object.
         killable: Whether a steer or a default abort stops it.
         effect_class: What it promises about being run twice.
-        timeout_seconds: Per attempt; None for the session's own.
+        timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
+        max_retries: How often a call that raised is made again; None for what its effect class and the session say.
+        polling: Whether repeats are its nature, so that nobody looks for loops.
+        answered_by: What gives the result: its code, or the user, whom the call is a question to.
     """
 
     name: str
@@ -71,6 +75,9 @@ class ToolSpec:
     killable: bool = True
     effect_class: EffectClass = "once"
     timeout_seconds: float | None = None
+    max_retries: int | None = None
+    polling: bool = False
+    answered_by: Literal["code", "user"] = "code"
     _validator: Any = field(default=None, init=False, eq=False, repr=False)
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
@@ -151,14 +158,27 @@ class ToolSpec:
 class Toolbox:
     """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
 
-    __slots__ = ("_by_name", "encoded", "specs")
+    __slots__ = ("_by_name", "_generations", "encoded", "generation", "specs")
 
-    def __init__(self, specs: Iterable[ToolSpec] = ()) -> None:
+    def __init__(
+        self,
+        specs: Iterable[ToolSpec] = (),
+        generations: Mapping[str, int] = MappingProxyType({}),
+        generation: int = 0,
+    ) -> None:
         """Take specs in any order.
+
+        Args:
+            specs: The tools.
+            generations: The change of the session's tools that brought a tool, by name; 0 for those of the start.
+            generation: The last change.
 
         Raises:
             ToolDefinitionError: Your move: two tools of one name.
         """
+        self._generations = generations
+        self.generation = generation
+        """Which change of a session's tools made this box; 0: none."""
         self.specs = tuple(sorted(specs, key=lambda spec: spec.name))
         self._by_name = {spec.name: spec for spec in self.specs}
         if len(self._by_name) != len(self.specs):
@@ -172,6 +192,27 @@ class Toolbox:
     def get(self, name: str) -> ToolSpec | None:
         """Look a tool up by the name that the model wrote."""
         return self._by_name.get(name)
+
+    def generation_of(self, name: str) -> int:
+        """Say which change brought the tool of a name; tells it from others that had the name before."""
+        return self._generations.get(name, 0)
+
+    def changed(
+        self, attach: Iterable[ToolSpec], detach: Iterable[str], generation: int, *, replace: bool
+    ) -> "Toolbox":
+        """Return a box with other tools.
+
+        Args:
+            attach: New ones; one of a name that is there takes its place.
+            detach: Names that go; a name among those that are attached too stays.
+            generation: Of the new ones.
+            replace: Whether only the new ones stay.
+        """
+        new = {spec.name: spec for spec in attach}
+        gone = set(self._by_name) if replace else set(detach)
+        kept = [spec for spec in self.specs if spec.name not in gone and spec.name not in new]
+        generations = {spec.name: self.generation_of(spec.name) for spec in kept}
+        return Toolbox([*kept, *new.values()], generations | dict.fromkeys(new, generation), generation)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,8 +228,12 @@ class Toolbox:
         return len(self.specs)
 
     def __eq__(self, other: object) -> bool:
-        """Two boxes are equal when they hold equal specs."""
-        return isinstance(other, Toolbox) and self.specs == other.specs
+        """Two boxes are equal when they hold equal specs, from the same changes."""
+        return (
+            isinstance(other, Toolbox)
+            and self.specs == other.specs
+            and all(self.generation_of(name) == other.generation_of(name) for name in self.names)
+        )
 
     def __hash__(self) -> int:
         """Hash by names: schemas are mappings and have no hash."""

@@ -61,6 +61,7 @@ from agentrail.events.session import (
     AgentError as AgentError,
     AgentResumed as AgentResumed,
     AgentStart as AgentStart,
+    EndReason as EndReason,
     EventsLost as EventsLost,
     MaxTurnsReached as MaxTurnsReached,
     PromptDropped as PromptDropped,

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import Approval, ApprovalStatus, DecidedBy
-from agentrail.messages import QuestionRef, SteerRef
+from agentrail.messages import ApprovalId, QuestionRef, SteerRef
 
 # --- approvals and questions
 
@@ -67,14 +67,14 @@ class AskUser(EventBase):
 
 @frozen(kw_only=True)
 class UserResponded(EventBase):
-    """The user answered a question.
+    """The user answered a question, or gave the result of a call in place of its tool.
 
     Attributes:
-        ref: The question.
+        ref: The question, or the approval of the call.
         response: The answer; of an option its text, not its index.
     """
 
-    ref: QuestionRef
+    ref: QuestionRef | ApprovalId
     response: str
 
 

@@ -136,6 +136,9 @@ class AgentStart(EventBase):
     ref: PromptRef
 
 
+EndReason: TypeAlias = StopReason | Literal["max_turns", "not_resumed", "superseded"]
+
+
 @frozen(kw_only=True)
 class AgentEnd(EventBase):
     """The cycle finished.
@@ -143,12 +146,13 @@ class AgentEnd(EventBase):
     Attributes:
         messages: Those of this cycle, the user's first.
         usage: Of this cycle.
-        stop_reason: Why the last response stopped, or `max_turns`.
+        stop_reason: Why the last response stopped; or why the model was not asked again: `max_turns`; a person decided
+            and did not want it to go on (`not_resumed`); or a prompt came while a person was waited for (`superseded`).
     """
 
     messages: tuple[Message, ...]
     usage: TokenUsage
-    stop_reason: StopReason | Literal["max_turns"]
+    stop_reason: EndReason
 
 
 @frozen(kw_only=True)

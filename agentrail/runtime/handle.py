@@ -1,40 +1,50 @@
 """The handle that one holds to a session. Its methods send one message and wait for the reply."""
 
-from collections.abc import Iterable
-from typing import TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import trio
 
-from agentrail.core.cycle import PromptReceipt
-from agentrail.core.projection import Status
+from agentrail.abc import Provider, Tool
+from agentrail.core.projection import Snapshot, Status
+from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
+    Approve,
     Asked,
+    ChangeTools,
     KillTools,
     MessagesQuery,
     Prompt,
+    Reject,
     ReplyQuery,
+    Respond,
+    SnapshotQuery,
     StatusQuery,
+    Steer,
     Stop,
+    SwitchModel,
 )
-from agentrail.errors import OptionError, PromptError, ReplyTimeout
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
-    MAX_PROMPT_BYTES,
+    ApprovalId,
+    CallId,
     Content,
-    FileRef,
-    Image,
+    JsonObject,
     Message,
     PromptRef,
+    QuestionRef,
     SessionId,
-    Text,
-    UserBlock,
+    SteerRef,
 )
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
 from agentrail.runtime.event_bus import Subscription
-from agentrail.runtime.interpreter import now_ms
+from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.session import SessionCell
-
-Blocks: TypeAlias = tuple[UserBlock, ...]
 
 
 class Session:
@@ -56,24 +66,29 @@ class Session:
         phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
         return f"<Session {self.session_id} {phase}>"
 
-    async def prompt(self, content: Content) -> PromptReceipt:
+    async def prompt(self, content: Content, *, client_id: str | None = None) -> PromptReceipt:
         """Put a prompt at the end of the session's queue; in idle it starts at once.
 
         Args:
             content: Text, or content blocks; 1 byte to 1 MB of UTF-8 in all.
+            client_id: Your own name of this message. Sent again with the same content, after an answer was lost, it gives
+                the first receipt again; a session remembers the last 256 of them.
 
         Returns:
-            `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next.
+            `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next; `seq`, the number of the
+            event that says so.
 
         Raises:
             PromptError: Your move: empty, too long, or a block of unknown type. The message names the limit.
             PromptQueueFull: Your move: `max_prompt_queue` wait already. Try again after the next end of a cycle.
+            ClientIdReused: Your move: the name was used for other content.
             MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
             SessionDown: The session has ended; `reason` says how.
 
         Cancellation: Always a checkpoint. Once the message is on its way, only the receipt is lost.
         """
-        return cast("PromptReceipt", await self._ask(self._prompt(decide_blocks(content), reply="receipt")))
+        blocks, name = decide_blocks(content), decide_client_id(client_id)
+        return cast("PromptReceipt", await self._ask(self._prompt(blocks, reply="receipt", client_id=name)))
 
     async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str:
         """Prompt, wait for the cycle of this very prompt, and return all that the model said aloud in it.
@@ -194,6 +209,205 @@ class Session:
             raise OptionError([f"buffer is {buffer!r}: expected a whole number from 1"])
         return self._cell.bus.subscribe(kinds=kinds, deltas=deltas, buffer=buffer)
 
+    async def steer(self, text: str, *, client_id: str | None = None) -> SteerReceipt:
+        """Speak into the running cycle: the model hears it at the next gap between two turns.
+
+        Tools that may be stopped are stopped at once and answered as skipped; the stream of the model never is. Without a
+        running cycle it is a prompt. A cycle that waits for a person goes on, and what it waited for is superseded.
+
+        Args:
+            text: What to say; 1 byte to 1 MB of UTF-8.
+            client_id: As of `prompt`.
+
+        Returns:
+            `ref`; `status`: `queued` or `became_prompt`.
+
+        Raises:
+            PromptError: Your move: empty, or too long.
+            SteeringQueueFull: Your move: `max_steering_queue` wait already.
+            PromptQueueFull: Your move: it would be a prompt, and as many wait as may.
+            ClientIdReused, MailboxFull, SessionDown: As of `prompt`.
+
+        Cancellation: Once the message is on its way, only the receipt is lost.
+        """
+        said, name = decide_text(text), decide_client_id(client_id)
+        signal_id = self._cell.slots.mint()
+        signal = Steer(
+            at_ms=now_ms(), signal_id=signal_id, ref=SteerRef(signal_id), text=said, client_id=name
+        )
+        return cast("SteerReceipt", await self._ask(signal))
+
+    async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
+        """Stop one call, running or waiting; its result says so, and the others of its batch go on.
+
+        Args:
+            call_id: As in `ToolExecutionStart`, `ApprovalRequired` or `status()`.
+            reason: For people, and for the model.
+
+        Raises:
+            UnknownCall: Your move: no call of this id is open.
+            SessionDown: The session has ended.
+
+        Cancellation: The call is stopped all the same. Returns when it is answered; its task ends behind that, bounded.
+        """
+        signal = AbortTool(
+            at_ms=now_ms(), signal_id=self._cell.slots.mint(), call_id=CallId(call_id), reason=reason
+        )
+        await self._ask(signal)
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        kind: str = "once",
+        arguments: JsonObject | None = None,
+        auto_resume: bool = True,
+    ) -> None:
+        """Let the very call run that `ApprovalRequired` showed.
+
+        Args:
+            approval_id: `approval.id` of the event.
+            kind: `once`, or `always`: then calls of the same tool and command family need no approval any more, and those
+                that wait already run too.
+            arguments: What shall run instead; held against the tool's schema, and the model is told.
+            auto_resume: Whether the model reads the result; else the cycle ends when the call has.
+
+        Raises:
+            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
+            InvalidArguments: Your move: the tool does not take these; the call still waits.
+            OptionError: Your move: `kind` is neither of the two.
+            SessionDown: The session has ended.
+
+        Cancellation: The decision stands.
+        """
+        if kind not in ("once", "always"):
+            raise OptionError([f"kind is {kind!r}: expected 'once' or 'always'"])
+        signal = Approve(
+            at_ms=now_ms(),
+            signal_id=self._cell.slots.mint(),
+            approval_id=ApprovalId(approval_id),
+            kind="always" if kind == "always" else "once",
+            arguments=arguments,
+            auto_resume=auto_resume,
+        )
+        await self._ask(signal)
+
+    async def reject(self, approval_id: str, reason: str | None = None, *, auto_resume: bool = False) -> None:
+        """Refuse a call; the model reads the reason as its result.
+
+        Args:
+            approval_id: `approval.id` of `ApprovalRequired`.
+            reason: Guidance for the model.
+            auto_resume: Whether the model gets a turn to react; else the cycle ends as finished.
+
+        Raises:
+            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
+            SessionDown: The session has ended.
+
+        Cancellation: The decision stands.
+        """
+        signal = Reject(
+            at_ms=now_ms(),
+            signal_id=self._cell.slots.mint(),
+            approval_id=ApprovalId(approval_id),
+            reason=reason,
+            auto_resume=auto_resume,
+        )
+        await self._ask(signal)
+
+    async def respond(self, ref: str, response: str | int) -> None:
+        """Answer a question of the model, or a call that waits for an approval in place of its tool.
+
+        Args:
+            ref: Of `AskUser`, or `approval.id`.
+            response: The answer in words, or which of the options, from 0.
+
+        Raises:
+            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
+            InvalidResponse: Your move: empty, or an option that is none.
+            SessionDown: The session has ended.
+
+        Cancellation: The answer stands.
+        """
+        signal = Respond(
+            at_ms=now_ms(), signal_id=self._cell.slots.mint(), ref=QuestionRef(ref), response=response
+        )
+        await self._ask(signal)
+
+    async def switch_model(
+        self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Ask another model from the next request on; one that is out keeps its own.
+
+        Args:
+            model: A model string, or a provider object.
+            provider_opts: As of `start_session`; None for none.
+
+        Raises:
+            ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
+            SessionDown: The session has ended.
+
+        Cancellation: The switch stands.
+        """
+        ports = self._cell.ports
+        name, provider = find_provider(model, provider_opts or {}, ports.find_provider)
+        ports.providers[name] = provider
+        signal = SwitchModel(
+            at_ms=now_ms(),
+            signal_id=self._cell.slots.mint(),
+            model=facts_of(name, provider),
+            opts_changed=bool(provider_opts),
+        )
+        await self._ask(signal)
+
+    async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Give the model more tools, all at once; one of a name that is there takes its place.
+
+        The next request shows them. Calls that are under way keep the tools they began with.
+
+        Args:
+            *tools: What the model may call from now on.
+
+        Returns:
+            The names that are there now.
+
+        Raises:
+            ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands.
+        """
+        return await self._change_tools(tools, (), replace=False)
+
+    async def detach_tools(self, *names: str) -> ToolsReceipt:
+        """Take tools away, all at once. Calls that are under way keep theirs.
+
+        Args:
+            *names: Which; those that are not there are listed in the receipt, and are no error.
+
+        Raises:
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands.
+        """
+        return await self._change_tools((), names, replace=False)
+
+    async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Give the model these tools and no others, all at once.
+
+        Args, Returns, Raises, Cancellation: As of `attach_tools`.
+        """
+        return await self._change_tools(tools, (), replace=True)
+
+    async def snapshot(self) -> Snapshot:
+        """Give all that a client which comes late needs to draw the session.
+
+        Raises:
+            SessionDown: The session has ended.
+        """
+        signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        return cast("Snapshot", await self._ask(signal))
+
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
         """Abort what runs, survivors of earlier aborts too, and end the session.
 
@@ -212,7 +426,25 @@ class Session:
         signal = Stop(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds)
 
-    def _prompt(self, blocks: Blocks, *, reply: str) -> Prompt:
+    async def _change_tools(
+        self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
+    ) -> ToolsReceipt:
+        specs = tuple(self._cell.ports.spec_of(tool) for tool in tools)
+        Toolbox(specs)  # two of one name are found before anything is changed
+        signal = ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self._cell.slots.mint(),
+            attach=specs,
+            detach=names,
+            replace=replace,
+            generation=self._cell.add_tools(tools),
+        )
+        try:
+            return cast("ToolsReceipt", await self._ask(signal))
+        finally:
+            self._cell.forget_tools()
+
+    def _prompt(self, blocks: Blocks, *, reply: str, client_id: str | None = None) -> Prompt:
         signal_id = self._cell.slots.mint()
         # One name for both: a prompt is known by the call that brought it.
         ref = PromptRef(signal_id)
@@ -222,6 +454,7 @@ class Session:
             ref=ref,
             content=blocks,
             reply="text" if reply == "text" else "receipt",
+            client_id=client_id,
         )
 
     async def _ask(self, signal: Asked) -> object:
@@ -242,37 +475,3 @@ class Session:
 
     def _send(self, signal: Asked) -> None:
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-
-
-def decide_blocks(content: Content) -> Blocks:
-    """Make blocks of what a user gave.
-
-    Raises:
-        PromptError: Your move: empty, over 1 MB, or with a block of unknown type.
-    """
-    given: tuple[object, ...] = (Text(text=content),) if isinstance(content, str) else tuple(content)
-    blocks = tuple(block for block in given if isinstance(block, Text | Image | FileRef))
-    if len(blocks) < len(given):
-        strange = next(block for block in given if not isinstance(block, Text | Image | FileRef))
-        message = f"a prompt has {strange!r}: expected text, or Text, Image and FileRef blocks"
-        raise PromptError(message)
-    size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
-    if not any(_words(block).strip() for block in blocks):
-        message = "the prompt is empty: say something, 1 byte to 1 MB of text"
-        raise PromptError(message)
-    if size > MAX_PROMPT_BYTES:
-        message = (
-            f"the prompt has {size} bytes, at most {MAX_PROMPT_BYTES} are taken: put the rest into a file"
-        )
-        raise PromptError(message)
-    return blocks
-
-
-def _words(block: UserBlock) -> str:
-    match block:
-        case Text(text=text):
-            return text
-        case Image(data=data):
-            return data
-        case FileRef(path=path):
-            return path

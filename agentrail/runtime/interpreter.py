@@ -4,7 +4,6 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -12,9 +11,10 @@ from typing import Final, TypeAlias
 import trio
 from attrs import define, field, frozen
 
-from agentrail.abc import Error, Provider, Sandbox, Tool, ToolContext, ToolOutcome
+from agentrail.abc import Error, Provider, ResolveProvider, Sandbox, Tool, ToolContext, ToolOutcome
 from agentrail.core.effects import (
     CancelStream,
+    CancelTimer,
     Effect,
     End,
     KillTools,
@@ -22,6 +22,7 @@ from agentrail.core.effects import (
     Refuse,
     Reply,
     RunTool,
+    SetTimer,
     StartStream,
     Teardown,
 )
@@ -37,20 +38,17 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolProgressed,
 )
+from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonValue, SessionId
+from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, decide_what_travels, describe_crash, run_tool
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
-
-
-def now_ms() -> int:
-    """Read the clock of signals: milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class ChunkBuffer:
@@ -85,7 +83,9 @@ class Ports:
     Attributes:
         session_id: Whose they are.
         providers: By model string.
-        tools: By name.
+        tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
+        find_provider: Turns a model string and provider options into a provider.
+        spec_of: Says what a tool tells of itself, checked.
         open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data.
@@ -94,7 +94,9 @@ class Ports:
 
     session_id: SessionId
     providers: dict[str, Provider]
-    tools: dict[str, Tool]
+    tools: dict[tuple[str, int], Tool]
+    find_provider: ResolveProvider
+    spec_of: Callable[[Tool], ToolSpec]
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
@@ -133,6 +135,8 @@ class Interpreter:
         self._slots = slots
         self._deliver = deliver
         self._open: dict[EffectId, _Open] = {}
+        self.timers = Timers()
+        """What the actor's loop looks at while it waits."""
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out one effect, or start to. Frequent ones stand first."""
@@ -153,6 +157,10 @@ class Interpreter:
             case KillTools(effect_ids=effect_ids):
                 for effect_id in effect_ids:
                     self._stop(effect_id, "killed by the session")
+            case SetTimer(effect_id=effect_id, at_ms=at_ms):
+                self.timers.set(effect_id, at_ms)
+            case CancelTimer(effect_id=effect_id):
+                self.timers.cancel(effect_id)
             case Teardown():
                 self._nursery.start_soon(self._tear_down, effect)
             case End():
@@ -205,7 +213,7 @@ class Interpreter:
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
         started_at_ms = now_ms()
-        outcome = await self._tool_outcome(effect, opened.scope)
+        outcome, crashed = await self._tool_outcome(effect, opened.scope)
         self._closed(effect.effect_id, opened)
         self._deliver(
             ToolFinished(
@@ -215,17 +223,20 @@ class Interpreter:
                 is_error=isinstance(outcome, Error),
                 details=outcome.details,
                 started_at_ms=started_at_ms,
+                crashed=crashed,
+                jitter=jitter() if crashed else 0.0,
             )
         )
 
-    async def _tool_outcome(self, effect: RunTool, scope: trio.CancelScope) -> ToolOutcome:
-        tool = self._ports.tools[effect.name]
+    async def _tool_outcome(self, effect: RunTool, scope: trio.CancelScope) -> tuple[ToolOutcome, bool]:
+        tool = self._ports.tools[effect.name, effect.generation]
         timeout_seconds = tool.timeout_seconds or self._ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
         context = ToolContext(
             session_id=self._ports.session_id,
             call_id=effect.call_id,
             operation_id=effect.operation_id,
+            attempt=effect.attempt,
             working_dir=self._ports.working_dir,
             open_sandbox=self._ports.open_sandbox,
             model=effect.model,
@@ -242,11 +253,10 @@ class Interpreter:
     def _progressed(self, effect_id: EffectId, token: trio.lowlevel.TrioToken, text: str) -> None:
         if effect_id not in self._open:
             return
-        signal = ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text)
         if trio.lowlevel.in_trio_run():
-            self._deliver(signal)
+            self._deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
         else:  # a tool in a worker thread
-            token.run_sync_soon(self._deliver, signal)
+            token.run_sync_soon(self._progressed, effect_id, token, text)
 
     # --- stopping
 
@@ -301,8 +311,9 @@ def _completed(attempt: EffectId, chunk: Completed) -> ResponseCompleted:
         message=chunk.message,
         usage=chunk.usage,
         stop_reason=chunk.stop_reason,
+        jitter=0.0 if chunk.message.content else jitter(),
     )
 
 
 def _failed(attempt: EffectId, error: ErrorInfo) -> StreamFailed:
-    return StreamFailed(at_ms=now_ms(), effect_id=attempt, error=error)
+    return StreamFailed(at_ms=now_ms(), effect_id=attempt, error=error, jitter=jitter())

@@ -32,6 +32,11 @@ class SessionOptions:
         max_turns: Model calls in one cycle; on the last one tools are withheld.
         max_output_tokens: Per response; None for the model's own bound.
         max_prompt_queue: How many prompts may wait.
+        max_steering_queue: How many steers may wait.
+        fallback_models: Model strings that are asked in order when the model has failed for good.
+        max_retries: How often a request is sent again to one model, after errors that may pass.
+        tool_max_retries: How often a call that raised is made again, where its tool is `pure` or `idempotent`.
+        approval_timeout_seconds: How long an approval waits for a person; 0: for ever.
         immune_tools: Names that a default abort does not stop.
         max_parallel_tools: How many calls of a batch run at a time.
         tool_timeout_seconds: For tools that name no timeout of their own.
@@ -48,6 +53,11 @@ class SessionOptions:
     max_turns: int = 100
     max_output_tokens: int | None = None
     max_prompt_queue: int = 100
+    max_steering_queue: int = 3
+    fallback_models: Sequence[str] = ()
+    max_retries: int = 3
+    tool_max_retries: int = 2
+    approval_timeout_seconds: float = 120.0
     immune_tools: Sequence[str] = ()
     max_parallel_tools: int = 8
     tool_timeout_seconds: float = 300.0
@@ -123,10 +133,8 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     for name in ("user_data", "provider_opts"):
         if not isinstance(values[name], Mapping):
             faults.append(f"{name} is {values[name]!r}: expected a mapping")
-    immune = values["immune_tools"]
-    # A text is a sequence of texts too, and would make tools of one letter immune.
-    if isinstance(immune, str) or not _is_sequence(immune) or not all(isinstance(one, str) for one in immune):
-        faults.append(f"immune_tools is {immune!r}: expected a sequence of tool names")
+    faults += _names("immune_tools", values["immune_tools"], "tool names")
+    faults += _names("fallback_models", values["fallback_models"], "model strings")
     session_id, system_prompt, working_dir = (
         values["session_id"],
         values["system_prompt"],
@@ -140,13 +148,27 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
     for name in ("max_turns", "max_parallel_tools"):
         faults += _whole(name, values[name], least=1)
-    faults += _whole("max_prompt_queue", values["max_prompt_queue"], least=0)
+    for name in ("max_prompt_queue", "max_steering_queue", "max_retries", "tool_max_retries"):
+        faults += _whole(name, values[name], least=0)
     if values["max_output_tokens"] is not None:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
-    seconds = values["tool_timeout_seconds"]
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        faults.append(f"tool_timeout_seconds is {seconds!r}: expected a finite number above 0")
+    faults += _seconds("tool_timeout_seconds", values["tool_timeout_seconds"], zero=False)
+    faults += _seconds("approval_timeout_seconds", values["approval_timeout_seconds"], zero=True)
     return faults
+
+
+def _names(name: str, value: object, what: str) -> list[str]:
+    # A text is a sequence of texts too, and each of its letters would be taken for a name.
+    if isinstance(value, str) or not _is_sequence(value) or not all(isinstance(one, str) for one in value):
+        return [f"{name} is {value!r}: expected a sequence of {what}"]
+    return []
+
+
+def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value < float("inf") or (zero and value == 0)):  # type: ignore[operator]  # it is a number
+        return []
+    return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
 
 
 def _whole(name: str, value: object, *, least: int) -> list[str]:

@@ -1,18 +1,21 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import cast
 
 import trio
 
+from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
 from agentrail.core.signals import Asked, Final, Signal, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
+from agentrail.runtime.clock import now_ms
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports, now_ms
+from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports
 from agentrail.runtime.slots import Slots
 
 MAILBOX_CAPACITY = 1000
@@ -38,6 +41,28 @@ class SessionCell:
         self.bus = EventBus(ports.session_id)
         self.slots = Slots(ports.session_id)
         self.undone: deque[Effect] = deque()
+        self._tool_changes = 0
+
+    def add_tools(self, tools: Iterable[Tool]) -> int:
+        """Keep new tools, beside older ones of the same names that calls may be running with.
+
+        Returns:
+            The change that they came with; the core is told of it, and names them by it.
+        """
+        self._tool_changes += 1
+        self.ports.tools.update({(tool.name, self._tool_changes): tool for tool in tools})
+        return self._tool_changes
+
+    def forget_tools(self) -> None:
+        """Let go of tools that no call and no list has any more."""
+        data = self.state.data
+        used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
+        used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
+        for key in list(self.ports.tools):
+            if (
+                key not in used and key[1] <= data.tools.generation
+            ):  # newer ones are on their way in the mailbox
+                del self.ports.tools[key]
 
     async def run(self, first: Signal) -> None:
         """Be the actor, from its first signal until the session has ended.
@@ -50,7 +75,9 @@ class SessionCell:
             interpreter = Interpreter(nursery, self.ports, self.bus, self.slots, self.mailbox.put_notice)
             self._advance(first, interpreter)
             while not self.state.ended:
-                letter = cast("Letter", await self.mailbox.get())  # nobody puts anything else there
+                letter = cast(
+                    "Letter", await interpreter.timers.next_letter(self.mailbox)
+                )  # nobody puts anything else there
                 self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
             # Before the nursery is left and not after: a tool that will not stop may not keep callers waiting.
             self.close(self.state.data.stopping or "ended")

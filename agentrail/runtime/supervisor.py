@@ -15,15 +15,17 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from attrs import define, field
 
-from agentrail.abc import Provider, ResolveProvider, Sandbox, Tool
+from agentrail.abc import ResolveProvider, Sandbox, Tool
 from agentrail.core.machine import new_session
 from agentrail.core.signals import Parked, Restarted, Signal, Started
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AlreadyStarted, MailboxFull, SessionDown
 from agentrail.messages import SessionId
+from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
-from agentrail.runtime.interpreter import Ports, now_ms
+from agentrail.runtime.interpreter import Ports
+from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import describe_crash
@@ -200,39 +202,44 @@ class SessionSupervisor:
         return None if entry is None or entry.cell.state.ended else entry
 
     def _make_entry(self, session_id: SessionId, options: SessionOptions) -> _Entry:
-        tools: dict[str, Tool] = {tool.name: tool for tool in options.tools}
+        tools = {(tool.name, 0): tool for tool in options.tools}
         toolbox = Toolbox(
             self._specs.of(tool) for tool in options.tools
         )  # before the model is looked at: two tools of one name are found first
-        model, provider = self._find_provider(options)
+        model, provider = find_provider(options.model, options.provider_opts, self._resolve_provider)
+        providers = {model: provider}
+        for name in options.fallback_models:
+            providers.setdefault(name, self._resolve_provider(name, {}))
         working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
         config = SessionConfig(
             session_id=session_id,
             path=(session_id,),
-            model=model,
+            model=facts_of(model, provider),
             system_prompt=options.system_prompt,
             max_turns=options.max_turns,
             max_output_tokens=options.max_output_tokens,
             max_prompt_queue=options.max_prompt_queue,
+            max_steering_queue=options.max_steering_queue,
             max_parallel_tools=options.max_parallel_tools,
             immune_tools=frozenset(options.immune_tools),
+            tool_max_retries=options.tool_max_retries,
+            approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
+            fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
+            max_retries=options.max_retries,
         )
         given, workspace = options.sandbox, _Workspace(self._make_sandbox, working_dir)
         ports = Ports(
             session_id=session_id,
-            providers={model: provider},
+            providers=providers,
             tools=tools,
+            find_provider=self._resolve_provider,
+            spec_of=self._specs.of,
             open_sandbox=workspace.open if given is None else lambda: given,
             working_dir=str(working_dir),
             user_data=dict(options.user_data),
             tool_timeout_seconds=options.tool_timeout_seconds,
         )
         return _Entry(SessionCell(new_session(config, toolbox), ports), workspace)
-
-    def _find_provider(self, options: SessionOptions) -> tuple[str, Provider]:
-        if isinstance(options.model, str):
-            return options.model, self._resolve_provider(options.model, options.provider_opts)
-        return f"{options.model.name}:object", options.model
 
     async def _supervise(self, entry: _Entry) -> None:
         """Keep a session until it has ended, then free all that it held."""
@@ -308,4 +315,7 @@ def _spec_of(tool: Tool) -> ToolSpec:
         killable=tool.killable,
         effect_class=tool.effect_class,
         timeout_seconds=tool.timeout_seconds,
+        max_retries=getattr(tool, "max_retries", None),
+        polling=getattr(tool, "polling", False),
+        answered_by=getattr(tool, "answered_by", "code"),
     )

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from agentrail.abc import Error, Ok, Tool, ToolContext, ToolOutcome
 from agentrail.core.effects import RunTool
+from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 from agentrail.otp.exits import leaves
 
@@ -39,8 +40,8 @@ class Attempt:
     timeout_seconds: float
 
 
-async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> ToolOutcome:
-    """Run one attempt and return its outcome, whatever the tool does.
+async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> tuple[ToolOutcome, bool]:
+    """Run one attempt and return its outcome, whatever the tool does, and whether it raised: that may be tried again.
 
     Args:
         effect: The call.
@@ -52,15 +53,15 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     """
     arguments = decide_arguments(effect)
     if arguments is None:
-        return Error(text=CHANGED)
+        return Error(text=CHANGED), False
     try:
         with scope:
-            return decide_outcome(attempt.tool, await attempt.tool.execute(arguments, attempt.context))
+            return decide_outcome(attempt.tool, await attempt.tool.execute(arguments, attempt.context)), False
     except Exception as error:  # noqa: BLE001 - the edge of a tool: its crash is a result, and no sibling notices
-        return decide_crash(attempt.tool, error)
+        return decide_crash(attempt.tool, error), not isinstance(error, ToolContractError)
     except BaseExceptionGroup as group:
         raise decide_what_travels(group) from None
-    return decide_timeout(attempt)
+    return decide_timeout(attempt), False
 
 
 def decide_arguments(effect: RunTool) -> JsonObject | None:

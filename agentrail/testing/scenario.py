@@ -30,7 +30,7 @@ from attrs import frozen
 
 from agentrail.core import machine
 from agentrail.core.effects import Effect, RunTool
-from agentrail.core.request import EffectId
+from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec
@@ -134,7 +134,7 @@ def read_scenario(text: str) -> Scenario:
                     pass
                 case ("session", _, options):  # session max_turns=2 immune_tools=watch show=cycle,tools
                     config, show = _read_options(options)
-                case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable
+                case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable class=pure
                     specs.append(_read_tool(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = decode_signal(command.strip(), int(time[1:]))
@@ -197,12 +197,22 @@ def write_scenario(
 
 # --- the head of a file
 
-_NUMBERS: Final = ("max_turns", "max_output_tokens", "max_prompt_queue", "max_parallel_tools")
+_NUMBERS: Final = (
+    "max_turns",
+    "max_output_tokens",
+    "max_prompt_queue",
+    "max_steering_queue",
+    "max_parallel_tools",
+    "max_retries",
+    "tool_max_retries",
+    "approval_timeout_ms",
+)
 
 
 def _config_of(options: dict[str, Any]) -> SessionConfig:
     session_id = SessionId("scenario")
-    return SessionConfig(session_id=session_id, path=(session_id,), model=SCRIPTED_MODEL, **options)
+    model = ModelFacts(model=SCRIPTED_MODEL)
+    return SessionConfig(session_id=session_id, path=(session_id,), model=model, **options)
 
 
 def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
@@ -216,10 +226,14 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = frozenset(map(Group, groups.split(",")))
             case Pair("immune_tools", names):
                 options["immune_tools"] = frozenset(names.split(","))
+            case Pair("fallbacks", names):
+                options["fallbacks"] = tuple(ModelFacts(model=name) for name in names.split(","))
             case Pair(key, number) if key in _NUMBERS:
                 options[key] = int(number)
             case _:
-                known = ", ".join((*_NUMBERS, "immune_tools", f"show={'|'.join(sorted(GROUPS))}|all"))
+                known = ", ".join(
+                    (*_NUMBERS, "immune_tools", "fallbacks", f"show={'|'.join(sorted(GROUPS))}|all")
+                )
                 message = f"session takes {known}; got {word!r}"
                 raise ScenarioError(message)
     return options, show
@@ -233,6 +247,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
     ]
     if config.immune_tools:
         words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
+    if config.fallbacks:
+        words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))
 
 
@@ -240,26 +256,44 @@ def _read_tool(text: str) -> ToolSpec:
     name, *words = split_words(text)
     properties: dict[str, JsonValue] = {}
     required: list[JsonValue] = []
+    options: dict[str, Any] = {}
     for word in words:
         match word:
+            case Pair("class", effect_class):
+                options["effect_class"] = effect_class
+            case Pair("retries", number):
+                options["max_retries"] = int(number)
+            case Pair("timeout", seconds):
+                options["timeout_seconds"] = float(seconds)
             case Pair(key, kind):
                 properties[key] = {"type": kind.rstrip("?")}
                 if not kind.endswith("?"):
                     required.append(key)
             case "unkillable":
-                pass
+                options["killable"] = False
+            case "question":
+                options["answered_by"] = "user"
+            case "polling":
+                options["polling"] = True
             case _:
-                message = f"a tool takes its parameters and `unkillable`; got {word!r}"
+                known = "class=, retries=, timeout=, `unkillable`, `polling` and `question`"
+                message = f"a tool takes its parameters, {known}; got {word!r}"
                 raise ScenarioError(message)
     schema: dict[str, JsonValue] = {"type": "object", "properties": properties, "required": required}
-    return ToolSpec(name=str(name), description="", parameters=schema, killable="unkillable" not in words)
+    return ToolSpec(name=str(name), description="", parameters=schema, **options)
 
 
 def _print_tool(spec: ToolSpec) -> str:
     properties: Any = spec.parameters.get("properties", {})
     required: Any = spec.parameters.get("required", ())
     words = [f"{key}={schema['type']}{'' if key in required else '?'}" for key, schema in properties.items()]
-    return " ".join(("tool", spec.name, *words, *(() if spec.killable else ("unkillable",))))
+    words += [f"class={spec.effect_class}"] * (spec.effect_class != "once")
+    words += [f"retries={spec.max_retries}"] * (spec.max_retries is not None)
+    words += [f"timeout={spec.timeout_seconds}"] * (spec.timeout_seconds is not None)
+    words += ["unkillable"] * (not spec.killable)
+    words += ["polling"] * spec.polling
+    words += ["question"] * (spec.answered_by == "user")
+    return " ".join(("tool", spec.name, *words))
 
 
 # --- what came out

@@ -12,10 +12,12 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from attrs import field, frozen
 
-from agentrail.core.request import Chunk, EffectId, TextDelta, ThinkingDelta
+from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
     Approve,
+    ChangeTools,
     ChunksArrived,
     Compact,
     MessagesQuery,
@@ -28,6 +30,7 @@ from agentrail.core.signals import (
     Restarted,
     Signal,
     SignalId,
+    SnapshotQuery,
     Started,
     StatusQuery,
     Steer,
@@ -35,18 +38,23 @@ from agentrail.core.signals import (
     Stop,
     StreamFailed,
     StreamStarted,
+    SwitchModel,
     TeardownFinished,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.toolbox import read_call
+from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt
 from agentrail.messages import (
+    ApprovalId,
     AssistantBlock,
     AssistantMessage,
     CallId,
     PromptRef,
+    QuestionRef,
+    SteerRef,
     Text,
     Thinking,
     TokenUsage,
@@ -216,9 +224,25 @@ def _call_of(command: _Command, at_ms: int) -> Signal | None:
         case ["Prompt", name]:  # Prompt p1 "What is in here?" reply=text
             content = tuple(Text(text=text) for text in command.texts)
             command.texts.clear()
-            reply = command.option("reply", "receipt", ("receipt", "text"))
             return Prompt(
-                at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=content, reply=reply
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                ref=PromptRef(name),
+                content=content,
+                reply=command.option("reply", "receipt", ("receipt", "text")),
+                client_id=command.option("client_id", "") or None,
+            )
+        case ["Steer", name]:  # Steer s1 "rather in French" client_id=x
+            return Steer(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                ref=SteerRef(name),
+                text=command.said() or "",
+                client_id=command.option("client_id", "") or None,
+            )
+        case ["AbortTool", name, call]:  # AbortTool k1 c2 "it takes too long"
+            return AbortTool(
+                at_ms=at_ms, signal_id=SignalId(name), call_id=CallId(call), reason=command.said()
             )
         case ["Abort", name]:  # Abort a1 "changed my mind" kill=none clear_queue=yes wait=no
             return Abort(
@@ -237,14 +261,54 @@ def _call_of(command: _Command, at_ms: int) -> Signal | None:
             return StatusQuery(at_ms=at_ms, signal_id=SignalId(name))
         case ["MessagesQuery", name]:  # MessagesQuery q1
             return MessagesQuery(at_ms=at_ms, signal_id=SignalId(name))
-        case ["Steer", name]:  # Steer s1 "rather in French"
-            return Steer(at_ms=at_ms, signal_id=SignalId(name), text=command.said() or "")
-        case ["Approve", name, approval]:  # Approve a1 c1
-            return Approve(at_ms=at_ms, signal_id=SignalId(name), approval_id=approval)
-        case ["Reject", name, approval]:  # Reject a1 c1 "not this file"
-            return Reject(at_ms=at_ms, signal_id=SignalId(name), approval_id=approval, reason=command.said())
-        case ["Respond", name, ref]:  # Respond a1 q1 "the second one"
-            return Respond(at_ms=at_ms, signal_id=SignalId(name), ref=ref, response=command.said() or "")
+        case ["SnapshotQuery", name]:  # SnapshotQuery q1
+            return SnapshotQuery(at_ms=at_ms, signal_id=SignalId(name))
+        case [
+            "Approve",
+            name,
+            approval,
+        ]:  # Approve y1 scenario/a4 kind=always arguments={"path": "b"} resume=no
+            return Approve(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                approval_id=ApprovalId(approval),
+                kind=command.option("kind", "once", ("once", "always")),
+                arguments=command.option("arguments", "") or None,
+                auto_resume=command.is_on("resume", default=True),
+            )
+        case ["Reject", name, approval]:  # Reject n1 scenario/a4 "not this file" resume=yes
+            return Reject(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                approval_id=ApprovalId(approval),
+                reason=command.said(),
+                auto_resume=command.is_on("resume", default=False),
+            )
+        case [
+            "Respond",
+            name,
+            ref,
+        ]:  # Respond y1 scenario/a4 "the second one" · Respond y1 scenario/a4 option=1
+            said, option = command.said(), command.option("option", "")
+            return Respond(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                ref=QuestionRef(ref),
+                response=int(option) if option else said or "",
+            )
+        case ["SwitchModel", name, model]:  # SwitchModel m1 scripted:other opts_changed=yes
+            facts = ModelFacts(model=model)
+            changed = command.is_on("opts_changed", default=False)
+            return SwitchModel(at_ms=at_ms, signal_id=SignalId(name), model=facts, opts_changed=changed)
+        case ["ChangeTools", name]:  # ChangeTools k1 attach=grep,glob detach=shell replace=yes generation=1
+            return ChangeTools(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                attach=tuple(map(_plain_tool, command.names_in("attach"))),
+                detach=command.names_in("detach"),
+                replace=command.is_on("replace", default=False),
+                generation=command.number("generation", 1),
+            )
         case ["Compact", name]:  # Compact k1 "it grows long"
             return Compact(at_ms=at_ms, signal_id=SignalId(name), reason=command.said())
         case _:
@@ -262,7 +326,6 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
         case ["ResponseCompleted", effect, *calls] if all(map(_is_call, calls)):
             # ResponseCompleted r1 thinking="Hm." "Let me look." c1:list_dir={"path": "."} stop=tool_use usage=9/4
             stop = command.option("stop", "tool_use" if any(map(_is_call, command.words)) else "end")
-            read, written = command.option("usage", "0/0").split("/")
             message = AssistantMessage(
                 content=tuple(_blocks_of(command)), model=SCRIPTED_MODEL, stop_reason=stop
             )
@@ -270,24 +333,40 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
                 message=message,
-                usage=TokenUsage(input=int(read), output=int(written)),
+                usage=_usage_of(command),
                 stop_reason=stop,
             )
         case ["StreamFailed", effect, code, *flags] if set(flags) <= {"retryable"}:
-            # StreamFailed r1 overloaded "try later" retryable
-            error = ErrorInfo(code=code, message=command.said() or "", retryable=bool(flags))
-            return StreamFailed(at_ms=at_ms, effect_id=EffectId(effect), error=error)
+            # StreamFailed r1 overloaded "try later" retryable after=20 jitter=0.5 usage=9/0
+            error = ErrorInfo(
+                code=code,
+                message=command.said() or "",
+                retryable=bool(flags),
+                retry_after_seconds=float(command.option("after", "0")) or None,
+            )
+            return StreamFailed(
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                error=error,
+                usage=_usage_of(command),
+                jitter=float(command.option("jitter", "0")),
+            )
+        case ["TimerFired", effect]:  # TimerFired w3
+            return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
             return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
         case ["ToolFinished", effect, *flags] if set(flags) <= {
-            "error"
-        }:  # ToolFinished t2 "no such file" error
+            "error",
+            "crashed",
+        }:  # ToolFinished t2 "no such file" error · ToolFinished t2 "ValueError: no" error crashed jitter=0.5
             return ToolFinished(
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
                 text=command.said() or "",
-                is_error=bool(flags),
+                is_error="error" in flags,
                 started_at_ms=at_ms,
+                crashed="crashed" in flags,
+                jitter=float(command.option("jitter", "0")),
             )
         case ["TeardownFinished", effect]:  # TeardownFinished d3 ended=2 stuck=shell survivors=c1 ms=40
             receipt = AbortReceipt(
@@ -299,6 +378,15 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return TeardownFinished(at_ms=at_ms, effect_id=EffectId(effect), receipt=receipt)
         case _:
             return None
+
+
+def _usage_of(command: _Command) -> TokenUsage:
+    read, written = command.option("usage", "0/0").split("/")
+    return TokenUsage(input=int(read), output=int(written))
+
+
+def _plain_tool(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description="", parameters={"type": "object"})
 
 
 def _notice_of(command: _Command, at_ms: int) -> Signal | None:
@@ -372,10 +460,19 @@ def encode_signal(signal: Signal) -> str:
 
 def _words_of(signal: Signal) -> Iterator[str]:
     match signal:
-        case Prompt(ref=ref, content=content, reply=reply):
+        case Prompt(ref=ref, content=content, reply=reply, client_id=client_id):
             yield ref
             yield from (quote(block.text) for block in content if isinstance(block, Text))
             yield from unless(reply == "receipt", f"reply={reply}")
+            yield from unless(client_id is None, f"client_id={client_id}")
+        case Steer(ref=ref, text=text, client_id=client_id):
+            yield ref
+            yield quote(text)
+            yield from unless(client_id is None, f"client_id={client_id}")
+        case AbortTool(signal_id=name, call_id=call, reason=reason):
+            yield name
+            yield call
+            yield from _texts(reason)
         case Abort(signal_id=name, reason=reason):
             yield name
             yield from _texts(reason)
@@ -385,22 +482,33 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case Stop(signal_id=name, reason=reason):
             yield name
             yield quote(reason)
-        case ReplyQuery(signal_id=name) | StatusQuery(signal_id=name) | MessagesQuery(signal_id=name):
-            yield name
-        case Steer(signal_id=name, text=text):
-            yield name
-            yield quote(text)
-        case Approve(signal_id=name, approval_id=approval):
+        case ReplyQuery() | StatusQuery() | MessagesQuery() | SnapshotQuery():
+            yield signal.signal_id
+        case Approve(signal_id=name, approval_id=approval, arguments=arguments):
             yield name
             yield approval
+            yield from unless(signal.kind == "once", "kind=always")
+            yield from unless(arguments is None, f"arguments={json.dumps(arguments)}")
+            yield from unless(signal.auto_resume, "resume=no")
         case Reject(signal_id=name, approval_id=approval, reason=reason):
             yield name
             yield approval
             yield from _texts(reason)
+            yield from unless(not signal.auto_resume, "resume=yes")
         case Respond(signal_id=name, ref=ref, response=response):
             yield name
             yield ref
-            yield quote(response)
+            yield quote(response) if isinstance(response, str) else f"option={response}"
+        case SwitchModel(signal_id=name, model=model):
+            yield name
+            yield model.model
+            yield from unless(not signal.opts_changed, "opts_changed=yes")
+        case ChangeTools(signal_id=name, attach=attach, detach=detach):
+            yield name
+            yield from unless(not attach, f"attach={','.join(spec.name for spec in attach)}")
+            yield from unless(not detach, f"detach={','.join(detach)}")
+            yield from unless(not signal.replace, "replace=yes")
+            yield f"generation={signal.generation}"
         case Compact(signal_id=name, reason=reason):
             yield name
             yield from _texts(reason)
@@ -426,11 +534,16 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from map(block_word, message.content)
             yield f"stop={signal.stop_reason}"
             yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
-        case StreamFailed(effect_id=effect, error=error):
+        case StreamFailed(effect_id=effect, error=error, usage=usage, jitter=jitter):
             yield effect
             yield error.code
             yield quote(error.message)
             yield from unless(not error.retryable, "retryable")
+            yield from unless(error.retry_after_seconds is None, f"after={error.retry_after_seconds}")
+            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+            yield from unless(not jitter, f"jitter={jitter}")
+        case TimerFired(effect_id=effect):
+            yield effect
         case ToolProgressed(effect_id=effect, text=text):
             yield effect
             yield quote(text)
@@ -438,6 +551,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield effect
             yield quote(text)
             yield from unless(not is_error, "error")
+            yield from unless(not signal.crashed, "crashed")
+            yield from unless(not signal.jitter, f"jitter={signal.jitter}")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect
             yield from receipt_words(receipt)

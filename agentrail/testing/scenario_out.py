@@ -7,14 +7,15 @@ from typing import Final, NewType, assert_never, get_args
 import attrs
 
 from agentrail.core import effects as asked
-from agentrail.core.cycle import PromptReceipt
 from agentrail.core.effects import Effect
-from agentrail.core.projection import Status
+from agentrail.core.projection import Snapshot, Status
+from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     EPHEMERAL,
     SECTIONS,
     AbortReceipt,
+    Approval,
     Event,
     SessionEnd,
     SessionParked,
@@ -91,6 +92,10 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"RunTool {effect_id} {block_word(call)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
+        case asked.SetTimer(effect_id=effect_id, at_ms=at_ms):
+            return f"SetTimer {effect_id} at={at_ms}"
+        case asked.CancelTimer(effect_id=effect_id):
+            return f"CancelTimer {effect_id}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):
             kept = f" survivors={','.join(survivors)}" if survivors else ""
             return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}"
@@ -125,10 +130,18 @@ def _answer_words(value: object) -> str:
     match value:
         case PromptReceipt(queued=queued, position=position):
             return f"queued {position}" if queued else "started"
+        case SteerReceipt(status=status):
+            return status
+        case ToolsReceipt(attached=attached, detached=detached, missing=missing):
+            lists = (("attached", attached), ("detached", detached), ("missing", missing))
+            return " ".join(f"{name}={','.join(names)}" for name, names in lists if names) or "unchanged"
         case AbortReceipt(settled=settled):
             return " ".join(("settled" if settled else "unsettled", *receipt_words(value)))
         case Status():
-            return f"{value.phase} turn={value.turn} queued={','.join(value.queued)} dropped={value.dropped_signals}"
+            return _status_words(value)
+        case Snapshot(status=status, queued=queued, text=text):
+            waiting = ",".join(one.ref for one in queued)
+            return f"{_status_words(status)} inputs={waiting} text={quote(text)} seq={value.last_seq}"
         case str():
             return quote(value)
         case tuple():
@@ -137,7 +150,23 @@ def _answer_words(value: object) -> str:
             return "ok"
 
 
-_SAID: Final = frozenset({"text", "reason", "delta"})
+def _status_words(status: Status) -> str:
+    words = [
+        f"{status.phase} turn={status.turn} queued={','.join(status.queued)} dropped={status.dropped_signals}"
+    ]
+    words += unless(not status.suspended, "suspended")
+    words += unless(not status.steers, f"steers={','.join(status.steers)}")
+    waiting = [*(one.id for one in status.approvals), *(one.ref for one in status.questions)]
+    words += unless(not waiting, f"waiting={','.join(waiting)}")
+    running = [
+        f"{one.name}{'(survivor)' if one.survivor else '(stopping)' if one.stopping else ''}"
+        for one in status.running_tools
+    ]
+    words += unless(not running, f"running={','.join(running)}")
+    return " ".join(words)
+
+
+_SAID: Final = frozenset({"text", "reason", "delta", "question", "response", "prompt", "title"})
 
 
 def _fields_of(event: Event) -> str:
@@ -173,6 +202,9 @@ def _value_word(value: object) -> str:
             return " ".join(receipt_words(value))
         case Text(text=text):
             return quote(text)
+        case Approval(id=id, call_id=call_id, tool=tool, arguments=arguments, hint=hint):
+            call = block_word(ToolCall(call_id=call_id, name=tool, arguments=arguments))
+            return f"{id} {call}" + (f" {quote(hint)}" if hint else "")
         case tuple() as several:
             return _several(several)
         case dict() as arguments:

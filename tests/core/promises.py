@@ -12,8 +12,10 @@ import msgspec
 from attrs import frozen
 
 from agentrail.core import machine
+from agentrail.core.batch import GOES_ON_BY_ITSELF
 from agentrail.core.effects import (
     CancelStream,
+    CancelTimer,
     Effect,
     End,
     KillTools,
@@ -21,10 +23,13 @@ from agentrail.core.effects import (
     Refuse,
     Reply,
     RunTool,
+    SetTimer,
     StartStream,
     Teardown,
 )
+from agentrail.core.interactions import MAX_RESOLVED
 from agentrail.core.legality import LEGALITY, Verdict
+from agentrail.core.receipts import MAX_REMEMBERED
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
@@ -36,6 +41,7 @@ from agentrail.core.signals import (
     Restarted,
     Signal,
     SignalId,
+    Steer,
     StepCrashed,
     Stop,
     ToolFinished,
@@ -48,7 +54,11 @@ from agentrail.events import (
     AgentStart,
     Event,
     PromptDropped,
+    PromptQueued,
+    PromptReceived,
     SessionEnd,
+    SteeringApplied,
+    SteeringReceived,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolKilled,
@@ -82,14 +92,21 @@ class Seen:
 def state_is_as_written(seen: Seen) -> None:
     """Each line of `SessionData` that names what binds its field."""
     state, data, was = seen.after, seen.after.data, seen.before.data
-    assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS)
-    assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None
-    assert len(data.queue) <= data.config.max_prompt_queue
-    assert (data.cycle is None) == (state.phase is Phase.IDLE)
+    assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS or state.suspended)
+    assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None or state.suspended
+    # Steers that met the end of their cycle come on top of a queue that is full.
+    assert len(data.queue) <= data.config.max_prompt_queue + data.config.max_steering_queue
+    assert len(data.steers) <= data.config.max_steering_queue
+    assert not data.steers or (data.cycle is not None and not state.suspended)
+    assert data.cycle is None or state.phase is not Phase.IDLE or data.batch
+    assert data.cycle is not None or state.phase is Phase.IDLE
     assert (data.stream is not None) == (state.phase in {Phase.RUNNING, Phase.STREAMING})
     assert tuple(call.call for call in data.batch) == data.history.open
-    assert data.teardown is None or state.phase is Phase.IDLE
-    assert data.stopping is None or data.teardown is not None or state.ended
+    assert data.teardown is None or (state.phase is Phase.IDLE and not state.suspended)
+    assert len(data.resolved) <= MAX_RESOLVED
+    assert len(data.remembered) <= MAX_REMEMBERED
+    assert data.rules >= was.rules
+    assert data.stopping is None or data.teardown is not None or data.drains or state.ended
     assert not data.stoppers or data.stopping is not None
     assert data.last is not None or was.last is None
     assert data.usage.input >= was.usage.input
@@ -106,14 +123,20 @@ def calls_are_as_written(seen: Seen) -> None:
     """Each line of `CallState`, of `batch` and of `survivors`, and how many may run."""
     data = seen.after.data
     for call in (*data.batch, *data.survivors):
-        assert (call.result is not None) == (call.stage == "done")
+        assert (call.result is not None) == (call.stage in {"stopping", "done"})
         assert call.result is None or call.result.call_id == call.call.call_id
-        assert call.stage != "running" or call.effect_id is not None
-        assert call.stage != "waiting" or call.effect_id is None
+        assert (call.effect_id is not None) == (call.stage in {"pausing", "running", "stopping"})
+        assert call.started or call.stage in {"asking", "waiting"}
     assert not data.batch or any(call.stage != "done" for call in data.batch)
+    asking = [call.call.call_id for call in data.batch if call.stage == "asking"]
+    assert Counter(one.asked.call_id for one in data.interactions) == Counter(asking)
+    if seen.after.suspended:
+        assert {call.stage for call in data.batch} <= {"asking", "done"}
+    elif data.batch:
+        assert any(call.stage in GOES_ON_BY_ITSELF for call in data.batch)
     assert all(call.stage == "running" for call in data.survivors)
     assert {call.call.call_id for call in data.survivors} <= set(_answered_calls(seen.after))
-    running = sum(call.stage == "running" for call in data.batch)
+    running = sum(call.stage in {"running", "stopping"} for call in data.batch)
     taken = running + len(data.survivors)
     limit = data.config.max_parallel_tools
     assert taken <= limit or running <= 1 or not seen.of(RunTool)
@@ -132,9 +155,11 @@ def cycle_is_as_written(seen: Seen) -> None:
             data.cycle.ref
         ]
         assert data.cycle.usage.total <= data.usage.total
+        assert data.cycle.resume or data.batch
         if data.stream is not None:
             assert data.stream.last_turn == (data.cycle.turn == data.config.max_turns)
             assert seen.after.phase is Phase.STREAMING or not data.stream.text
+            assert seen.after.phase is Phase.RUNNING or not data.stream.pausing
 
 
 # --- the conversation
@@ -248,7 +273,7 @@ def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
         assert state.stage == "running"
         assert state.call.call_id == run.call_id
         assert (state.call.name, state.arguments) == (run.name, run.arguments)
-        assert run.call_id in waited or isinstance(seen.signal, ResponseCompleted)
+        assert run.call_id in waited or isinstance(seen.signal, ResponseCompleted) or run.attempt > 1
         assert seen.after.data.cycle is not None
         assert run.turn == seen.after.data.cycle.turn < seen.after.data.config.max_turns
 
@@ -256,25 +281,42 @@ def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
 def effect_ids_are_new(seen: Seen) -> None:
     """No effect is asked for under an id that was given out before."""
     numbers = [int(effect_id[1:]) for effect_id in _started(seen)]
-    assert numbers == list(range(seen.before.data.minted + 1, seen.after.data.minted + 1))
+    # Approvals and questions are numbered along with them.
+    was = {str(interaction.id) for interaction in seen.before.data.interactions}
+    now = {str(interaction.id) for interaction in seen.after.data.interactions}
+    now |= {resolved.id for resolved in seen.after.data.resolved}
+    numbers += [int(one.rpartition("/a")[2]) for one in now - was]
+    new = range(seen.before.data.minted + 1, seen.after.data.minted + 1)
+    assert sorted(number for number in numbers if number in new) == list(new)
+    assert all(int(effect_id[1:]) in new for effect_id in _started(seen))
 
 
 def nothing_started_is_forgotten(seen: Seen) -> None:
     """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
     came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
-    stopped |= {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
+    killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
+    stopped |= killed | {effect.effect_id for effect in seen.of(CancelTimer)}
     was, now = _open(seen.before), _open(seen.after)
-    assert stopped <= was
+    assert stopped <= was | set(
+        _started(seen)
+    )  # what is asked and superseded in one step is set and cancelled in it
     assert now <= was | set(_started(seen))
     if isinstance(seen.signal, Restarted | Parked):
         assert not (was & now) or seen.before.ended
     else:
-        assert was - now <= came | stopped
-        assert now.isdisjoint(stopped)
+        # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
+        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        assert was - now <= came | stopped | told
+        stopping = {call.effect_id for call in seen.after.data.batch if call.stage == "stopping"}
+        assert now.isdisjoint(stopped - stopping)
         assert now.isdisjoint(came) or not _ends_its_effect(seen)
-    for teardown in seen.of(Teardown):  # it waits for all that was stopped, and for nothing else
-        assert set(teardown.stopped) == stopped
+    for teardown in seen.of(
+        Teardown
+    ):  # it waits for all that was stopped, and for what had been told to stop before
+        streams = {effect.effect_id for effect in seen.of(CancelStream)}
+        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 
 
 def late_outcomes_change_nothing(seen: Seen) -> None:
@@ -302,7 +344,9 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
         assert not seen.after.data.batch
         assert not seen.of(RunTool)
         if seen.after.data.cycle is not None:
-            assert seen.after.data.cycle.ref in {prompt.ref for prompt in seen.before.data.queue}
+            waited = {str(prompt.ref) for prompt in seen.before.data.queue}
+            waited |= {str(steer.ref) for steer in seen.before.data.steers}
+            assert seen.after.data.cycle.ref in waited
         else:
             assert seen.after.phase is Phase.IDLE
         if not seen.before.data.survivors and seen.signal.kill_tools == "all":
@@ -314,9 +358,7 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
 
 def prompts_are_never_lost(seen: Seen) -> None:
     """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped aloud."""
-    came = [prompt.ref for prompt in seen.before.data.queue]
-    if isinstance(seen.signal, Prompt) and _is_accepted(seen):
-        came.append(seen.signal.ref)
+    came = [*_requeued(seen), *(prompt.ref for prompt in seen.before.data.queue), *_new_prompts(seen)]
     grown = seen.after.data.history.since(len(seen.before.data.history))
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
@@ -330,6 +372,33 @@ def prompts_are_never_lost(seen: Seen) -> None:
         )
 
 
+def steers_are_never_lost(seen: Seen) -> None:
+    """A steer that was accepted waits, or enters the history in the step in which it leaves, or becomes a prompt aloud."""
+    came = [str(steer.ref) for steer in seen.before.data.steers]
+    received = [event for event in seen.events if isinstance(event, SteeringReceived)]
+    came += [str(event.ref) for event in received if event.status == "queued"]
+    applied = [str(ref) for event in seen.events if isinstance(event, SteeringApplied) for ref in event.refs]
+    waiting = [str(steer.ref) for steer in seen.after.data.steers]
+    assert came == [*applied, *_requeued(seen), *waiting]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    said = [message for message in grown if isinstance(message, UserMessage) and message.origin == "steer"]
+    assert len(said) == bool(applied)
+
+
+def _requeued(seen: Seen) -> list[str]:
+    """The steers that met the end of their cycle, and are prompts now."""
+    steers = {str(steer.ref) for steer in seen.before.data.steers}
+    queued = (event.ref for event in seen.events if isinstance(event, PromptQueued))
+    return [ref for ref in queued if ref in steers]
+
+
+def _new_prompts(seen: Seen) -> list[str]:
+    if isinstance(seen.signal, Prompt | Steer) and _is_accepted(seen):
+        said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
+        return [ref for ref in said if ref == seen.signal.ref]
+    return []
+
+
 def callers_are_answered_once(seen: Seen) -> None:
     """Who asks is answered once: now, or later by what the state holds; nobody is left when a session is quiet."""
     owed = Counter(_owed(seen.before))
@@ -341,7 +410,8 @@ def callers_are_answered_once(seen: Seen) -> None:
     assert owed - answered == Counter(_owed(seen.after))
     assert not answered - owed
     data = seen.after.data
-    if seen.after.ended or (seen.after.phase is Phase.IDLE and data.teardown is None):
+    rests = data.cycle is None and data.teardown is None and not data.drains
+    if seen.after.ended or (seen.after.phase is Phase.IDLE and rests):
         assert not list(_owed(seen.after))
 
 
@@ -387,6 +457,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     refused_signals_change_nothing,
     an_abort_leaves_nothing_open,
     prompts_are_never_lost,
+    steers_are_never_lost,
     callers_are_answered_once,
     the_same_again_gives_the_same,
     the_end_is_the_end,
@@ -414,7 +485,8 @@ def _open(state: SessionState) -> set[EffectId]:
         ids.add(data.stream.effect_id)
     if data.teardown is not None:
         ids.add(data.teardown.effect_id)
-    return ids
+    ids |= {interaction.timer for interaction in data.interactions if interaction.timer is not None}
+    return ids | set(data.drains)
 
 
 def _started(seen: Seen) -> Iterator[EffectId]:
@@ -422,7 +494,7 @@ def _started(seen: Seen) -> Iterator[EffectId]:
         match effect:
             case StartStream(request=request):
                 yield request.attempt
-            case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id):
+            case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
@@ -434,6 +506,7 @@ def _ends_its_effect(seen: Seen) -> bool:
         "StreamFailed",
         "ToolFinished",
         "TeardownFinished",
+        "TimerFired",
     } and (isinstance(seen.signal, ToolFinished) or seen.after.data.dropped == seen.before.data.dropped)
 
 
@@ -441,7 +514,7 @@ def _owed(state: SessionState) -> Iterator[SignalId]:
     """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
     data = state.data
     askers = [prompt.asker for prompt in data.queue]
-    askers += [data.cycle.asker] if data.cycle else []
+    askers += data.cycle.askers if data.cycle else []
     askers += data.teardown.waiting if data.teardown else []
     yield from (asker for asker in (*askers, *data.stoppers) if asker is not None)
     for event in (*state.engine.postponed, *state.engine.queue):
@@ -457,15 +530,18 @@ def _is_accepted(seen: Seen) -> bool:
 
 
 def _running(state: SessionState) -> Iterator[CallState]:
-    return (call for call in (*state.data.batch, *state.data.survivors) if call.stage == "running")
+    """The calls that have an effect: one that runs, one that is being stopped, one that pauses."""
+    return (call for call in (*state.data.batch, *state.data.survivors) if call.effect_id is not None)
 
 
 def _running_calls(state: SessionState) -> set[CallId]:
-    return {call.call.call_id for call in _running(state)}
+    """The calls whose start is out and whose end is not."""
+    calls = (*state.data.batch, *state.data.survivors)
+    return {call.call.call_id for call in calls if call.started and call.result is None}
 
 
 def _unstarted(state: SessionState) -> set[CallId]:
-    return {call.call.call_id for call in state.data.batch if call.stage == "waiting"}
+    return {call.call.call_id for call in state.data.batch if not call.started}
 
 
 def _answered_calls(state: SessionState) -> Iterator[CallId]:

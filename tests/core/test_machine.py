@@ -59,7 +59,7 @@ def test_a_new_session_is_idle_and_says_what_it_has():
     state, effects = machine.step(new_session(), Started(at_ms=7))
     assert state.phase is Phase.IDLE
     assert state.data.started_at_ms == 7
-    expected = SessionStart(model="scripted:model", tools=("deploy", "read", "watch"))
+    expected = SessionStart(model="scripted:model", tools=("ask", "deploy", "read", "watch"))
     assert effects == (Publish(expected),)
     assert expected != SessionStart(model="scripted:model", tools=())
     assert effects[0].event.meta.seq == 1

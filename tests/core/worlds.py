@@ -6,9 +6,10 @@ from itertools import count
 from typing import Any
 
 from agentrail.core import machine
-from agentrail.core.request import EffectId, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
     Approve,
     ChunksArrived,
     Compact,
@@ -22,6 +23,7 @@ from agentrail.core.signals import (
     Restarted,
     Signal,
     SignalId,
+    SnapshotQuery,
     Started,
     StatusQuery,
     Steer,
@@ -29,7 +31,9 @@ from agentrail.core.signals import (
     Stop,
     StreamFailed,
     StreamStarted,
+    SwitchModel,
     TeardownFinished,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
 )
@@ -37,15 +41,36 @@ from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt
-from agentrail.messages import AssistantMessage, JsonObject, PromptRef, SessionId, Text, TokenUsage
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    PromptRef,
+    SessionId,
+    SteerRef,
+    Text,
+    TokenUsage,
+)
 from tests.core.promises import Seen
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
+QUESTION: JsonObject = {
+    "type": "object",
+    "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
+}
 TOOLS = Toolbox(
     [
-        ToolSpec(name="read", description="Killable.", parameters=PATH),
+        ToolSpec(name="read", description="Killable.", parameters=PATH, effect_class="pure"),
         ToolSpec(name="watch", description="Never killed by default.", parameters=PATH, killable=False),
         ToolSpec(name="deploy", description="Immune by option.", parameters=PATH),
+        ToolSpec(
+            name="ask",
+            description="A question.",
+            parameters=QUESTION,
+            answered_by="user",
+            timeout_seconds=1.0,
+        ),
     ]
 )
 
@@ -57,10 +82,16 @@ def config(**options) -> SessionConfig:
         "max_turns": 3,
         "max_prompt_queue": 2,
         "max_parallel_tools": 2,
+        "max_steering_queue": 2,
+        "max_retries": 1,
+        "tool_max_retries": 1,
         "immune_tools": frozenset({"deploy"}),
     }
     return SessionConfig(
-        session_id=session_id, path=(session_id,), model="scripted:model", **(small | options)
+        session_id=session_id,
+        path=(session_id,),
+        model=ModelFacts(model="scripted:model"),
+        **(small | options),
     )
 
 
@@ -87,7 +118,14 @@ def run(script: Iterable[Signal], state: SessionState | None = None) -> SessionS
 
 # --- the small world: one prompt may wait, a cycle has two turns, a batch two calls that run one after the other
 
-SMALL: dict[str, Any] = {"max_turns": 2, "max_prompt_queue": 1, "max_parallel_tools": 1}
+SMALL: dict[str, Any] = {
+    "max_turns": 2,
+    "max_prompt_queue": 1,
+    "max_steering_queue": 1,
+    "max_parallel_tools": 1,
+    "max_retries": 0,
+    "tool_max_retries": 0,
+}
 
 
 @functools.cache
@@ -110,6 +148,7 @@ def small_world() -> tuple[Seen, ...]:
 def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     """Every kind of signal, for every effect that is open in this state, and for one that is not."""
     yield from _calls(numbers)
+    yield from _decisions(state, numbers)
     stream = state.data.stream.effect_id if state.data.stream else EffectId("r0")
     for effect_id in {stream, EffectId("r0")}:
         yield from _stream_outcomes(effect_id)
@@ -117,8 +156,12 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
-    teardown = state.data.teardown.effect_id if state.data.teardown else EffectId("d0")
-    for effect_id in {teardown, EffectId("d0")}:
+        yield ToolFinished(
+            at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
+        )
+    for effect_id in (*timers_of(state), EffectId("w0")):
+        yield TimerFired(at_ms=1, effect_id=effect_id)
+    for effect_id in (*teardowns_of(state), EffectId("d0")):
         yield TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
     error = ErrorInfo(code="internal", message="a bug")
     yield Started(at_ms=1)
@@ -126,6 +169,22 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield Parked(at_ms=1, reason="crash")
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=SignalId(f"s{next(numbers)}"))
+
+
+def timers_of(state: SessionState) -> list[EffectId]:
+    """The timers that are set."""
+    data = state.data
+    timers = [one.timer for one in data.interactions if one.timer is not None]
+    timers += [
+        call.effect_id for call in data.batch if call.stage == "pausing" and call.effect_id is not None
+    ]
+    return [*timers, *([data.stream.effect_id] if data.stream is not None and data.stream.pausing else [])]
+
+
+def teardowns_of(state: SessionState) -> list[EffectId]:
+    """The teardowns that are open."""
+    teardown = state.data.teardown
+    return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
 
 
 def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
@@ -139,19 +198,43 @@ def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
     yield Abort(**by(), reason="why", clear_queue=True, wait=False)
     yield Stop(**by())
     yield from (kind(**by()) for kind in (ReplyQuery, StatusQuery, MessagesQuery))
-    yield Steer(**by(), text="left")
-    yield from (kind(**by(), approval_id="c1") for kind in (Approve, Reject))
-    yield Respond(**by(), ref="q1", response="yes")
-    yield Compact(**by())
+    yield from (kind(**by()) for kind in (SnapshotQuery, Compact))
+    yield Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
+    yield AbortTool(**by(), call_id=CallId("c9"))
+    yield SwitchModel(**by(), model=ModelFacts(model="scripted:other"))
+
+
+def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
+    """What people decide: about what waits first, and about what does not."""
+
+    def by() -> dict[str, Any]:
+        return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
+
+    ids = [str(interaction.id) for interaction in state.data.interactions[:1]] or ["a0"]
+    for wanted in map(ApprovalId, ids):
+        yield Approve(**by(), approval_id=wanted)
+        yield Approve(**by(), approval_id=wanted, kind="always", auto_resume=False)
+        yield Approve(**by(), approval_id=wanted, arguments={"path": 3})
+        yield Reject(**by(), approval_id=wanted)
+        yield Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
+        yield Respond(**by(), ref=wanted, response="yes")
+        yield Respond(**by(), ref=wanted, response=7)
+    for call in state.data.batch[:1]:
+        yield AbortTool(**by(), call_id=call.call.call_id)
 
 
 def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
     yield StreamStarted(at_ms=1, effect_id=effect_id)
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ThinkingDelta("hm")))
-    yield StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
-    for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy")):
-        calls = tuple(read_call(f"c{position}", name, "{}") for position, name in enumerate(names))
+    for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
+        error = ErrorInfo(code=code, message="cut", retryable=retryable)
+        yield StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=TokenUsage(input=1))
+    for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy"), ("ask",), ("ask", "read")):
+        calls = tuple(
+            read_call(f"c{position}", name, '{"question": "?"}' if name == "ask" else "{}")
+            for position, name in enumerate(names)
+        )
         yield completed(effect_id, Text(text="a"), *calls)
     yield completed(effect_id)
 
@@ -169,7 +252,9 @@ def is_small(state: SessionState) -> bool:
     """Whether the small world goes on from here."""
     data = state.data
     waiting = len(data.teardown.waiting) if data.teardown else 0
-    return max(len(state.engine.postponed), waiting, len(data.stoppers), len(data.survivors)) <= 1
+    askers = len(data.cycle.askers) if data.cycle else 0
+    queues = (data.stoppers, data.survivors, data.drains, data.notes, data.queue)
+    return max(waiting, askers, *map(len, queues)) <= 1
 
 
 def shape(state: SessionState) -> object:
@@ -178,10 +263,12 @@ def shape(state: SessionState) -> object:
     return (
         state.phase,
         state.ended,
-        len(state.engine.postponed),
         tuple(prompt.asker is None for prompt in data.queue),
-        data.cycle and (data.cycle.turn, data.cycle.asker is None),
-        data.stream and (bool(data.stream.text), data.stream.thinking),
+        len(data.steers),
+        data.cycle and (data.cycle.turn, data.cycle.resume),
+        data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),
+        data.stream and (bool(data.stream.text), data.stream.thinking, data.stream.pausing),
+        len(data.drains),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple(call.call.name for call in data.survivors),
         bool(data.notes),
@@ -201,9 +288,13 @@ MANY = 200
 def answer(state: SessionState) -> Signal | None:
     """The outcome of one effect that is open, a good one; None when nothing is."""
     data = state.data
-    running = [call.effect_id for call in (*data.batch, *data.survivors) if call.stage == "running"]
-    if data.teardown is not None:
-        return TeardownFinished(at_ms=LATER_MS, effect_id=data.teardown.effect_id, receipt=AbortReceipt())
+    running = [
+        call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
+    ]
+    if teardowns_of(state):
+        return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
+    if timers_of(state) and not running:
+        return TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
     if data.stream is not None:
         return completed(data.stream.effect_id, Text(text="all right"), at_ms=LATER_MS)
     if running:

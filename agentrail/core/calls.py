@@ -1,0 +1,112 @@
+"""One call of a batch: how it is answered, by its tool or in place of it, and what stops it.
+
+Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, refused and stopped ones too; what
+happened to it is said between the two.
+"""
+
+import msgspec
+
+from agentrail.core.effects import KillTools, Teardown
+from agentrail.core.request import EffectId
+from agentrail.core.signals import ToolFinished
+from agentrail.core.state import CallState
+from agentrail.core.work import Work
+from agentrail.events import Event, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
+from agentrail.messages import CallId, ToolResult
+
+
+def result_of(state: CallState, text: str, *, is_error: bool = True) -> ToolResult:
+    """Make the result of a call that its tool does not answer."""
+    return ToolResult(call_id=state.call.call_id, name=state.call.name, text=text, is_error=is_error)
+
+
+def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
+    """Make the result of a call from what its tool gave; it says so when a person had changed the arguments."""
+    text = signal.text
+    if state.edited:
+        ran = msgspec.json.encode(state.arguments, order="deterministic").decode()
+        text = f"[The user changed the arguments. What ran: {ran}]\n{text}"
+    return ToolResult(
+        call_id=state.call.call_id,
+        name=state.call.name,
+        text=text,
+        is_error=signal.is_error,
+        details=signal.details,
+    )
+
+
+def publish_start(work: Work, state: CallState) -> CallState:
+    """Publish the start of a call, unless that is out already."""
+    if state.started:
+        return state
+    call = state.call
+    work.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
+    return msgspec.structs.replace(state, started=True)
+
+
+def publish_end(work: Work, result: ToolResult) -> None:
+    """Publish the end of a call."""
+    work.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
+
+
+def publish_metrics(work: Work, state: CallState, signal: ToolFinished) -> None:
+    """Publish how long the last attempt of a call took."""
+    work.publish(
+        ToolExecutionMetrics(
+            name=state.call.name,
+            call_id=state.call.call_id,
+            started_at_ms=signal.started_at_ms,
+            ended_at_ms=work.at_ms,
+            duration_ms=max(work.at_ms - signal.started_at_ms, 0),
+            attempts=state.attempt,
+        )
+    )
+
+
+def answer(
+    work: Work, state: CallState, text: str, *between: Event, is_error: bool = True
+) -> tuple[CallState, ToolResult]:
+    """Answer a call that is not going to answer itself. One that never began gets its start event here.
+
+    Args:
+        work: The step.
+        state: The call; it has no result yet.
+        text: What the model reads.
+        between: What happened to it, published between start and end.
+        is_error: Whether the model should take it as a failure.
+
+    Returns:
+        The call as done, and its result.
+    """
+    started = publish_start(work, state)
+    for event in between:
+        work.publish(event)
+    result = result_of(state, text, is_error=is_error)
+    publish_end(work, result)
+    return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
+
+
+def put(work: Work, state: CallState) -> None:
+    """Put a call into the batch, in the place of the one with its id."""
+    call_id = state.call.call_id
+    work.change(batch=tuple(state if call.call.call_id == call_id else call for call in work.data.batch))
+
+
+def find(work: Work, call_id: CallId) -> CallState | None:
+    """Find an open call of the batch."""
+    return next((call for call in work.data.batch if call.call.call_id == call_id), None)
+
+
+def is_immune(work: Work, state: CallState) -> bool:
+    """Say whether a steer or a default abort leaves a call alone."""
+    name = state.call.name
+    return name in work.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
+
+
+def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
+    """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
+    if effect_ids:
+        work.ask(KillTools(effect_ids=effect_ids))
+        drain_id = work.mint("d")
+        work.change(drains=(*work.data.drains, drain_id))
+        work.ask(Teardown(effect_id=drain_id, stopped=effect_ids))

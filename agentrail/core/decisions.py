@@ -1,0 +1,186 @@
+"""What people decide: an approval, a rejection, an answer. And what stands in for them: a rule, the clock, the next prompt.
+
+Each function returns the phase that follows. A suspended cycle goes on in the step that decides the last thing it waited
+for, and says so with `AgentResumed`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core import batch, calls, cycle, interactions
+from agentrail.core.gates import hash_arguments
+from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
+from agentrail.core.state import CallState, Interaction, Phase, Rule
+from agentrail.core.work import Work
+from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse
+from agentrail.events import (
+    AgentResumed,
+    Approval,
+    Question,
+    ResumeTrigger,
+    ToolApprovedAlways,
+    UserResponded,
+)
+from agentrail.messages import JsonObject
+
+SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of deciding]"
+
+
+def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
+    """Let the very call run that was shown, or what a person made of it."""
+    try:
+        interaction = _approval(work, signal.approval_id)
+        state = _call_of(work, interaction)
+        arguments = _edited(state, signal.arguments)
+    except AgentrailError as error:
+        return _refuse(work, phase, signal, error)
+    interactions.close(work, interaction, "approved", "user")
+    if arguments is not None:
+        state = msgspec.structs.replace(state, arguments=arguments, edited=True)
+    calls.put(work, msgspec.structs.replace(state, stage="waiting"))
+    if signal.kind == "always":
+        _always(work, state)
+    work.reply(signal.signal_id, None)
+    return _continue(work, phase, "tool_approved", resume=signal.auto_resume)
+
+
+def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
+    """Answer a call with a person's no."""
+    try:
+        interaction = _approval(work, signal.approval_id)
+    except AgentrailError as error:
+        return _refuse(work, phase, signal, error)
+    interactions.close(work, interaction, "rejected", "user")
+    text = f"Rejected by the user: {signal.reason}" if signal.reason else "Rejected by the user."
+    _answer(work, interaction, text)
+    work.reply(signal.signal_id, None)
+    return _continue(work, phase, "tool_rejected", resume=signal.auto_resume)
+
+
+def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
+    """Answer a question; or a call that waits for an approval, in place of its tool."""
+    try:
+        interaction = interactions.find(work, signal.ref)
+        response = _response(interaction, signal.response)
+    except AgentrailError as error:
+        return _refuse(work, phase, signal, error)
+    is_question = isinstance(interaction.asked, Question)
+    interactions.close(work, interaction, "approved" if is_question else "rejected", "user")
+    responded = UserResponded(ref=signal.ref, response=response)
+    _answer(work, interaction, response, responded, is_error=False)
+    work.reply(signal.signal_id, None)
+    return _continue(work, phase, "user_respond", resume=True)
+
+
+def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+    """Answer a call for which nobody came."""
+    interaction = next(one for one in work.data.interactions if one.timer == signal.effect_id)
+    interactions.close(work, interaction, "timeout", "timeout")
+    asked = interaction.asked
+    assert asked.expires_at_ms is not None  # noqa: S101 - it has a timer
+    seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"
+    if isinstance(asked, Question):
+        text = f"The user did not answer within {seconds}. Go on with your best assumption and say which one it is."
+        _answer(work, interaction, text, is_error=False)
+    else:
+        _answer(work, interaction, f"Not run: nobody approved this call within {seconds}.")
+    return _continue(work, phase, "tool_approval_timeout", resume=True)
+
+
+def supersede(work: Work) -> None:
+    """End a suspended cycle because the user said something else; the calls that waited are answered."""
+    for interaction in work.data.interactions:
+        interactions.close(work, interaction, "superseded", "superseded")
+        _answer(work, interaction, SUPERSEDED)
+    batch.into_history(work)
+    cycle.finish(work, "superseded")
+
+
+def hear_steer(work: Work, phase: Phase) -> Phase:
+    """Stop what a steer stops, so that the model hears of it soon."""
+    batch.skip_for_steering(work)
+    return _continue(work, phase, "steering", resume=True)
+
+
+def _approval(work: Work, wanted: str) -> Interaction:
+    interaction = interactions.find(work, wanted)
+    if isinstance(interaction.asked, Question):
+        message = f"{wanted!r} is a question: answer it with respond"
+        raise InvalidResponse(message)
+    return interaction
+
+
+def _call_of(work: Work, interaction: Interaction) -> CallState:
+    state = calls.find(work, interaction.asked.call_id)
+    assert state is not None  # noqa: S101 - each interaction belongs to a call that is asking
+    return state
+
+
+def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None:
+    """Hold edited arguments against the schema; None when nothing was changed."""
+    spec = state.spec
+    assert spec is not None  # noqa: S101 - a call without a tool is never asked about
+    if arguments is None:
+        return None
+    completed = spec.with_defaults(arguments)
+    faults = spec.faults(completed)
+    if faults:
+        message = (
+            f"these arguments are not as {spec.name!r} takes them: {'; '.join(faults)}; the call still waits"
+        )
+        raise InvalidArguments(message)
+    return None if hash_arguments(completed) == hash_arguments(state.arguments) else completed
+
+
+def _response(interaction: Interaction, given: str | int) -> str:
+    if isinstance(given, str):
+        if not given.strip():
+            message = "the response is empty: say something, or choose an option by its index"
+            raise InvalidResponse(message)
+        return given
+    options = interaction.asked.options if isinstance(interaction.asked, Question) else ()
+    if not 0 <= given < len(options):
+        message = (
+            f"there is no option {given}: expected 0 to {len(options) - 1}, or a text"
+            if options
+            else (f"option {given} was chosen and there are no options: answer with a text")
+        )
+        raise InvalidResponse(message)
+    return options[given]
+
+
+def _answer(
+    work: Work, interaction: Interaction, text: str, *between: UserResponded, is_error: bool = True
+) -> None:
+    done, _ = calls.answer(work, _call_of(work, interaction), text, *between, is_error=is_error)
+    calls.put(work, done)
+
+
+def _always(work: Work, approved: CallState) -> None:
+    """Make a rule of an approval, and judge by it all that waits already."""
+    rule = Rule(tool=approved.call.name, family=interactions.family_of(approved.arguments))
+    work.change(rules=work.data.rules | {rule})
+    work.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
+    for interaction in work.data.interactions:
+        asked = interaction.asked
+        if isinstance(asked, Approval) and interactions.is_allowed(
+            work.data.rules, asked.tool, asked.arguments
+        ):
+            interactions.close(work, interaction, "approved", "rule")
+            calls.put(work, msgspec.structs.replace(_call_of(work, interaction), stage="waiting"))
+
+
+def _continue(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Phase:
+    """Go on as far as the decision allows; say so when the cycle was suspended."""
+    work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
+    stages = {state.stage for state in work.data.batch}
+    goes_on = stages & batch.GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or work.data.steers))
+    if phase is Phase.IDLE and goes_on:
+        work.publish(AgentResumed(trigger=trigger))
+    return batch.go_on(work)
+
+
+def _refuse(work: Work, phase: Phase, signal: Asked, error: AgentrailError) -> Phase:
+    work.refuse(signal.signal_id, error)
+    return phase

@@ -1,0 +1,191 @@
+"""What waits for a person: approvals and questions. Data in the state, so waiting costs nothing and survives a restart.
+
+Here they are opened and closed; what a decision means for the call stands in `decisions`. An interaction is decided once,
+whoever decides: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
+"""
+
+import re
+import shlex
+from typing import Final
+
+from agentrail.core.effects import CancelTimer, SetTimer
+from agentrail.core.gates import hash_arguments
+from agentrail.core.request import EffectId
+from agentrail.core.state import CallState, Interaction, Resolved, Rule
+from agentrail.core.work import Work
+from agentrail.errors import AlreadyResolved, ApprovalExpired, UnknownApproval
+from agentrail.events import (
+    Approval,
+    ApprovalRequired,
+    ApprovalResolved,
+    ApprovalStatus,
+    AskUser,
+    DecidedBy,
+    Question,
+)
+from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef
+
+MAX_RESOLVED: Final = 256
+"""How many decided interactions a session remembers, to tell late deciders from wrong ids."""
+
+# fmt: off
+_HAS_COMMANDS: Final = frozenset({
+    "apt", "brew", "bundle", "cargo", "docker", "gh", "git", "go", "helm", "kubectl", "make", "npm", "pip", "pnpm", "podman",
+    "poetry", "terraform", "uv", "yarn",
+})
+_RUNS_ANYTHING: Final = frozenset({
+    "awk", "bash", "dash", "doas", "env", "eval", "exec", "find", "fish", "ksh", "node", "nohup", "perl", "php", "python",
+    "python3", "ruby", "sh", "ssh", "sudo", "time", "timeout", "watch", "xargs", "zsh",
+})
+# fmt: on
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
+
+
+def family_of(arguments: JsonObject) -> str | None:
+    """Name the commands that are like this one; None for a call that runs no command.
+
+    The family of a simple command is its program, and the command of the program where it has those: `git status`, `ls`.
+    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: nobody who allows
+    one such line has allowed another.
+    """
+    command = arguments.get("command")
+    if not isinstance(command, str):
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    if not words or _SHELL_SYNTAX.search(command):
+        return command
+    program = words[0]
+    if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(
+        program
+    ):  # a path or an assignment is no plain word
+        return command
+    if program not in _HAS_COMMANDS:
+        return program
+    # An option in front of the command may change what it does: then only the very line is alike.
+    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command
+
+
+def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
+    """Say whether a person has always allowed this."""
+    return Rule(tool=tool, family=family_of(arguments)) in rules
+
+
+def require_approval(work: Work, state: CallState, hint: str | None, timeout_ms: int | None) -> None:
+    """Let a call wait for a person.
+
+    Args:
+        work: The step.
+        state: The call, with its final arguments.
+        hint: Why a person is asked.
+        timeout_ms: How long it waits; None for ever.
+    """
+    config = work.data.config
+    expires_at_ms = work.at_ms + timeout_ms if timeout_ms is not None else None
+    approval = Approval(
+        id=ApprovalId(_name(work)),
+        call_id=state.call.call_id,
+        tool=state.call.name,
+        arguments=state.arguments,
+        arguments_hash=hash_arguments(state.arguments),
+        hint=hint,
+        requested_at_ms=work.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=config.path,
+    )
+    _open(work, approval, expires_at_ms)
+    work.publish(ApprovalRequired(approval=approval))
+
+
+def ask(work: Work, state: CallState, timeout_ms: int | None) -> None:
+    """Let a call wait for the answer to the question that it is.
+
+    Args:
+        work: The step.
+        state: The call; `question` and perhaps `options` are among its arguments.
+        timeout_ms: How long it waits; None for ever.
+    """
+    listed = state.arguments.get("options")
+    options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
+    expires_at_ms = work.at_ms + timeout_ms if timeout_ms is not None else None
+    question = Question(
+        ref=QuestionRef(_name(work)),
+        call_id=state.call.call_id,
+        question=str(state.arguments.get("question", "")),
+        options=options,
+        requested_at_ms=work.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=work.data.config.path,
+    )
+    _open(work, question, expires_at_ms)
+    work.publish(AskUser(ref=question.ref, question=question.question, options=options))
+
+
+def find(work: Work, wanted: str) -> Interaction:
+    """Find what a person decides.
+
+    Raises:
+        AlreadyResolved: It is decided; the error says how, and by whom.
+        ApprovalExpired: Its time is over.
+        UnknownApproval: There never was one of this id, or it was decided long ago.
+    """
+    for interaction in work.data.interactions:
+        if interaction.id == wanted:
+            return interaction
+    resolved = next((one for one in work.data.resolved if one.id == wanted), None)
+    if resolved is None:
+        ids = ", ".join(one.id for one in work.data.interactions) or "none"
+        message = f"nothing waits under {wanted!r}; waiting: {ids}"
+        raise UnknownApproval(message)
+    if resolved.status == "timeout":
+        message = f"{wanted!r} has expired: its call was answered with a timeout"
+        raise ApprovalExpired(message)
+    message = f"{wanted!r} is decided already: {resolved.status}, by {resolved.by}"
+    raise AlreadyResolved(message, status=resolved.status, by=resolved.by)
+
+
+def of_call(work: Work, call_id: CallId) -> Interaction:
+    """Find what a call that is asking waits for."""
+    return next(one for one in work.data.interactions if one.asked.call_id == call_id)
+
+
+def close(work: Work, interaction: Interaction, status: ApprovalStatus, by: DecidedBy) -> None:
+    """Decide an interaction; its timer is forgotten, and everybody hears."""
+    work.change(
+        interactions=tuple(one for one in work.data.interactions if one is not interaction),
+        resolved=(*work.data.resolved, Resolved(id=interaction.id, status=status, by=by))[-MAX_RESOLVED:],
+    )
+    if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
+        work.ask(CancelTimer(effect_id=interaction.timer))
+    if isinstance(interaction.asked, Approval):
+        work.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
+
+
+def rearm(work: Work) -> None:
+    """Set the timers anew after a restart: those of the old actor died with it."""
+    renewed: list[Interaction] = []
+    for interaction in work.data.interactions:
+        timer = _set_timer(work, interaction.asked.expires_at_ms)
+        renewed.append(Interaction(asked=interaction.asked, timer=timer))
+    work.change(interactions=tuple(renewed))
+
+
+def _open(work: Work, asked: Approval | Question, expires_at_ms: int | None) -> None:
+    timer = _set_timer(work, expires_at_ms)
+    work.change(interactions=(*work.data.interactions, Interaction(asked=asked, timer=timer)))
+
+
+def _set_timer(work: Work, at_ms: int | None) -> EffectId | None:
+    if at_ms is None:
+        return None
+    timer = work.mint("w")
+    work.ask(SetTimer(effect_id=timer, at_ms=at_ms))
+    return timer
+
+
+def _name(work: Work) -> str:
+    # The session is part of it, so that an answer given through a parent finds the one child that it is meant for.
+    return f"{work.data.config.session_id}/{work.mint('a')}"

@@ -1,0 +1,118 @@
+"""What the user says: a prompt starts a cycle or waits for one, a steer goes into the cycle that runs.
+
+Each function returns the phase that follows. A message that was accepted leaves its queue only in the step that puts it
+into the history, or is thrown away aloud.
+"""
+
+from agentrail.core import cycle
+from agentrail.core.decisions import hear_steer, supersede
+from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
+from agentrail.core.signals import Prompt, Steer
+from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer
+from agentrail.core.work import Work
+from agentrail.errors import ClientIdReused, PromptQueueFull, SessionDown, SteeringQueueFull
+from agentrail.events import PromptQueued, PromptReceived, SteeringReceived, SteerStatus
+from agentrail.messages import PromptRef, Text
+
+
+def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
+    """Start a prompt at once, or put it at the end of the queue, or say that there is no room.
+
+    A prompt that comes while a cycle waits for a person supersedes what it waits for.
+    """
+    data = work.data
+    if data.stopping is not None:
+        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        return phase
+    try:
+        known = recall(work, signal.client_id, signal.content, PromptReceipt)
+    except ClientIdReused as error:
+        work.refuse(signal.signal_id, error)
+        return phase
+    if known is not None:
+        work.reply(signal.signal_id, known)
+        return phase
+    position = len(data.queue)
+    is_free = phase is Phase.IDLE and data.teardown is None and not position
+    if not is_free and position >= data.config.max_prompt_queue:
+        message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
+        work.refuse(signal.signal_id, PromptQueueFull(message))
+        return phase
+    if data.cycle is not None and phase is Phase.IDLE:
+        supersede(work)
+    asker = signal.signal_id if signal.reply == "text" else None
+    prompt = QueuedPrompt(ref=signal.ref, content=signal.content, asker=asker)
+    if is_free:
+        work.publish(PromptReceived(ref=signal.ref, content=signal.content))
+        _give_receipt(work, signal, PromptReceipt(ref=signal.ref, queued=False, seq=work.data.seq))
+        return cycle.start(work, prompt)
+    work.change(queue=(*work.data.queue, prompt))
+    work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
+    _give_receipt(
+        work, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=work.data.seq)
+    )
+    return phase
+
+
+def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
+    """Let the running cycle hear something at its next gap; without a cycle it is a prompt."""
+    data = work.data
+    if data.stopping is not None:
+        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        return phase
+    try:
+        known = recall(work, signal.client_id, signal.text, SteerReceipt)
+    except ClientIdReused as error:
+        work.refuse(signal.signal_id, error)
+        return phase
+    if known is not None:
+        work.reply(signal.signal_id, known)
+        return phase
+    if data.cycle is None:
+        return _steer_becomes_prompt(work, phase, signal)
+    waiting = len(data.steers)
+    if waiting >= data.config.max_steering_queue:
+        _say(work, signal, "rejected_full")
+        message = f"{waiting} steers wait already, at most {data.config.max_steering_queue} may: wait for SteeringApplied"
+        work.refuse(signal.signal_id, SteeringQueueFull(message))
+        return phase
+    work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))
+    _say(work, signal, "queued")
+    _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="queued", seq=work.data.seq))
+    return hear_steer(work, phase) if work.data.batch else phase
+
+
+def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
+    data = work.data
+    position = len(data.queue)
+    is_free = data.teardown is None and not position
+    if not is_free and position >= data.config.max_prompt_queue:
+        _say(work, signal, "rejected_full")
+        message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
+        work.refuse(signal.signal_id, PromptQueueFull(message))
+        return phase
+    _say(work, signal, "became_prompt")
+    _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="became_prompt", seq=work.data.seq))
+    ref, content = PromptRef(signal.ref), (Text(text=signal.text),)
+    prompt = QueuedPrompt(ref=ref, content=content, asker=None)
+    if is_free:
+        work.publish(PromptReceived(ref=ref, content=content))
+        return cycle.start(work, prompt)
+    work.change(queue=(*data.queue, prompt))
+    work.publish(PromptQueued(ref=ref, content=content, position=position))
+    return phase
+
+
+def _say(work: Work, signal: Steer, status: SteerStatus) -> None:
+    work.publish(SteeringReceived(ref=signal.ref, text=signal.text, queued_at_ms=signal.at_ms, status=status))
+
+
+def _give_receipt(work: Work, signal: Prompt, receipt: PromptReceipt) -> None:
+    remember(work, signal.client_id, signal.content, receipt)
+    if signal.reply == "receipt":
+        work.reply(signal.signal_id, receipt)
+
+
+def _give_steer_receipt(work: Work, signal: Steer, receipt: SteerReceipt) -> None:
+    remember(work, signal.client_id, signal.text, receipt)
+    work.reply(signal.signal_id, receipt)

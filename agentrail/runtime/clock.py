@@ -1,0 +1,68 @@
+"""The two clocks of the shell: that of signals, which people read, and Trio's, by which everything waits."""
+
+import random
+import time
+from typing import Final, TypeVar, cast
+
+import trio
+
+from agentrail.actors.mailbox import Mailbox
+from agentrail.core.request import EffectId
+from agentrail.core.signals import TimerFired
+
+L = TypeVar("L")
+
+_WALL_AT_ZERO: Final[trio.lowlevel.RunVar[float]] = trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
+
+
+def now_ms() -> int:
+    """Read the clock of signals: milliseconds since 1970.
+
+    It is Trio's clock with the date put in front: it never goes back, and a test with virtual time has virtual dates.
+    """
+    trio_now = trio.current_time()
+    try:
+        wall_at_zero = _WALL_AT_ZERO.get()
+    except LookupError:
+        wall_at_zero = time.time() - trio_now
+        _WALL_AT_ZERO.set(wall_at_zero)
+    return int((wall_at_zero + trio_now) * 1000)
+
+
+def jitter() -> float:
+    """Draw the random number that a failure brings along, so that the core need not."""
+    return random.random()  # noqa: S311 - spreads retries over time; no secret
+
+
+class Timers:
+    """The timers of one session: deadlines that its loop looks at, and no tasks."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._deadlines: dict[EffectId, float] = {}
+
+    def set(self, effect_id: EffectId, at_ms: int) -> None:
+        """Set a timer on the clock of signals; one whose time has passed fires at once."""
+        self._deadlines[effect_id] = trio.current_time() + max(at_ms - now_ms(), 0) / 1000
+
+    def cancel(self, effect_id: EffectId) -> None:
+        """Forget a timer; fine if it has fired."""
+        self._deadlines.pop(effect_id, None)
+
+    async def next_letter(self, mailbox: Mailbox[L]) -> L | TimerFired:
+        """Wait for the next message, or for the next timer, which is one too.
+
+        Timers that are due come first: whoever sent after that time came later.
+
+        Cancellation: Nothing is lost: the message stays where it is, and the timer set.
+        """
+        if not self._deadlines:
+            return cast("L", await mailbox.get())
+        effect_id, deadline = min(self._deadlines.items(), key=lambda timer: timer[1])
+        if deadline > trio.current_time():
+            with trio.CancelScope(deadline=deadline):
+                return cast("L", await mailbox.get())
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        del self._deadlines[effect_id]
+        return TimerFired(at_ms=now_ms(), effect_id=effect_id, jitter=jitter())

@@ -1,0 +1,72 @@
+"""What people may say to a session: blocks of the right types, not empty, within the limits."""
+
+from typing import Final, TypeAlias
+
+from agentrail.errors import OptionError, PromptError
+from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
+
+Blocks: TypeAlias = tuple[UserBlock, ...]
+
+MAX_CLIENT_ID_CHARACTERS: Final = 256
+
+
+def decide_blocks(content: Content) -> Blocks:
+    """Make blocks of what a user gave.
+
+    Raises:
+        PromptError: Your move: empty, over 1 MB, or with a block of unknown type.
+    """
+    given: tuple[object, ...] = (Text(text=content),) if isinstance(content, str) else tuple(content)
+    blocks = tuple(block for block in given if isinstance(block, Text | Image | FileRef))
+    if len(blocks) < len(given):
+        strange = next(block for block in given if not isinstance(block, Text | Image | FileRef))
+        message = f"a prompt has {strange!r}: expected text, or Text, Image and FileRef blocks"
+        raise PromptError(message)
+    size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
+    if not any(_words(block).strip() for block in blocks):
+        message = "the prompt is empty: say something, 1 byte to 1 MB of text"
+        raise PromptError(message)
+    if size > MAX_PROMPT_BYTES:
+        message = (
+            f"the prompt has {size} bytes, at most {MAX_PROMPT_BYTES} are taken: put the rest into a file"
+        )
+        raise PromptError(message)
+    return blocks
+
+
+def _words(block: UserBlock) -> str:
+    match block:
+        case Text(text=text):
+            return text
+        case Image(data=data):
+            return data
+        case FileRef(path=path):
+            return path
+
+
+def decide_text(text: object) -> str:
+    """Take the text of a steer or an answer.
+
+    Raises:
+        PromptError: Your move: no text, empty, or over 1 MB.
+    """
+    if not isinstance(text, str):
+        message = f"expected text, got {text!r}"
+        raise PromptError(message)
+    decide_blocks(text)
+    return text
+
+
+def decide_client_id(client_id: object) -> str | None:
+    """Take the name that a sender gives its message.
+
+    Raises:
+        OptionError: Your move: no text, empty, or over 256 characters.
+    """
+    if client_id is None:
+        return None
+    if not isinstance(client_id, str) or not 1 <= len(client_id) <= MAX_CLIENT_ID_CHARACTERS:
+        raise OptionError(
+            [f"client_id is {client_id!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"]
+        )
+    return client_id
