@@ -101,12 +101,11 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
         CodecError: Your move: this is no JSON, or no event.
     """
     try:
-        twin: Struct = _events.decode(text)
-    except msgspec.DecodeError as error:
+        return _event_of(_events.decode(text))
+    except _FAULTS as error:
         if not _is_news(error):
             raise _refusal(error, of="event") from error
-        return _unknown(text)
-    return _event_of(twin)
+    return _unknown(text)
 
 
 def event_schema() -> dict[str, Any]:
@@ -188,10 +187,10 @@ _outlines: Final = msgspec.json.Decoder(_Outline)
 def _unknown(text: bytes | str) -> UnknownEvent:
     try:
         outline = _outlines.decode(text)
-    except msgspec.DecodeError as error:
+        # Not the values that Python would make of it: 1.0 and 1e0 are one number to Python, two texts to the next reader.
+        document = msgspec.json.format(text.encode() if isinstance(text, str) else text, indent=-1)
+    except _FAULTS as error:
         raise _refusal(error, of="event") from error
-    # Not the values that Python would make of it: 1.0 and 1e0 are one number to Python and two texts to the next reader.
-    document = msgspec.json.format(text.encode() if isinstance(text, str) else text, indent=-1)
     return UnknownEvent(meta=_envelope_of(outline), kind=outline.kind, document=document)
 
 
@@ -221,7 +220,7 @@ def decode_signal(text: bytes | str) -> Signal:
     """
     try:
         twin: Struct = _signals.decode(text)
-    except msgspec.DecodeError as error:
+    except _FAULTS as error:
         raise _refusal(error, of="signal") from error
     signal: Signal = _SIGNAL_OF_TWIN[type(twin)].read(twin)
     return signal
@@ -270,17 +269,22 @@ def _mended(value: object) -> object:
             return value
 
 
+_FAULTS: Final = (
+    msgspec.DecodeError,
+    RecursionError,
+)  # the second for what is nested more deeply than Python may go
+
 # How msgspec begins to say that a name is new: of a field, of a member of a union, of a word in a closed set. All else
 # that it says is about a value of the wrong type, or one that is missing.
 _NEWS: Final = ("Object contains unknown field", "Invalid value", "Invalid enum value")
 _PLACE: Final = re.compile(r"(?P<fault>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
 
 
-def _is_news(error: msgspec.DecodeError) -> bool:
+def _is_news(error: Exception) -> bool:
     return str(error).startswith(_NEWS)
 
 
-def _refusal(error: msgspec.DecodeError, *, of: Literal["event", "signal"]) -> CodecError:
+def _refusal(error: Exception, *, of: Literal["event", "signal"]) -> CodecError:
     found = _PLACE.fullmatch(str(error))
     assert found is not None  # noqa: S101 - the pattern takes every text
     path = found["path"] or "$"

@@ -18,6 +18,7 @@ from agentrail.core.codec import (
     decode_signal,
     encode_event,
     encode_signal,
+    event_schema,
 )
 from agentrail.core.signals import Started
 from agentrail.core.wire_form import Forms
@@ -361,6 +362,23 @@ def test_nothing_else_than_a_codec_error_comes_out_of_rubbish(line):
     for decode in (decode_event, decode_signal):
         with contextlib.suppress(CodecError):
             decode(line)
+
+
+@pytest.mark.parametrize("kind", ["plugin_event", "dreamt"])
+def test_what_is_nested_too_deeply_is_refused(kind):
+    """A text that would take more of the stack than there is ends with the same error, and the process goes on."""
+    payload = "[" * 100_000 + "]" * 100_000
+    deep = f'{{"kind":"{kind}","name":"x","payload":{payload}}}'
+    with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
+        decode_event(deep)
+    children = '{"kind":"subagent_event","call_id":"c","child_id":"k","depth":1,"event":' * 5_000
+    with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
+        decode_event(children)
+
+
+def test_the_schema_describes_every_kind():
+    """No kind is missing from what clients generate their types from, and no other is in it."""
+    assert set(event_schema()["discriminator"]["mapping"]) == set(KINDS.values())
 
 
 def test_a_union_of_what_cannot_be_told_apart_has_no_form():
