@@ -145,7 +145,7 @@ def events_page() -> str:
         ]
         for event in get_args(union):
             lines += [f"**`{event.__name__}`**", "", *field_lines(event)]
-    lines += ["## What events carry", ""]
+    lines += ["## What events and snapshots carry", ""]
     for value in CARRIED:
         lines += [f"### `{value.__name__}`", "", summary(value), "", *field_lines(value)]
     return "\n".join(lines)

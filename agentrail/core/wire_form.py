@@ -46,7 +46,7 @@ class Form:
         self._writers = tuple(
             (name, shape.write) for name, shape in shapes.items() if shape.write is not None
         )
-        self._readers = {name: shape.read for name, shape in shapes.items() if shape.read is not None}
+        self._readers = tuple((name, shape.read) for name, shape in shapes.items())
 
     @property
     def converts(self) -> bool:
@@ -67,13 +67,12 @@ class Form:
 
     def values_of(self, twin: msgspec.Struct) -> dict[str, Any]:
         """Give the arguments of the class; one that the text left out is left to the class."""
-        found = ((name, getattr(twin, name)) for name in self._names)
-        readers = self._readers
-        return {
-            name: readers[name](value) if name in readers else value
-            for name, value in found
-            if value is not UNSET
-        }
+        values: dict[str, Any] = {}
+        for name, read in self._readers:
+            value = getattr(twin, name)
+            if value is not UNSET:
+                values[name] = value if read is None else read(value)
+        return values
 
     def read(self, twin: msgspec.Struct) -> Any:
         """Make a value again."""
