@@ -37,6 +37,7 @@
     │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
     │   ├── ToolDefinitionError     a function that cannot be made a tool
     │   ├── SandboxError            a root that is missing, or no directory
+    │   ├── CodecError              a text that is no event or no signal; says where it is wrong
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
     ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
@@ -276,6 +277,19 @@ class ToolDefinitionError(YourMove):
 
 class SandboxError(YourMove):
     """A sandbox that cannot be made: its root is missing, is no directory, or is too wide."""
+
+
+class CodecError(YourMove):
+    """A text that cannot be decoded: it is no JSON, no event or signal, or a signal of a newer version.
+
+    Attributes:
+        path: Where in the document, such as `$.content[0].text`; `$` is all of it.
+    """
+
+    def __init__(self, message: str, *, path: str) -> None:
+        """Keep the place."""
+        super().__init__(message)
+        self.path = path
 
 
 class SubscriberTooSlow(YourMove):

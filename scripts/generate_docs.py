@@ -7,6 +7,7 @@ the arrows.
 
 import enum
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,8 @@ from typing import Any, Final, get_args
 
 import attrs
 
-from agentrail import errors, events
-from agentrail.core import machine
+from agentrail import errors, events, messages
+from agentrail.core import codec, machine
 from agentrail.core.effects import Effect
 from agentrail.core.legality import LEGALITY, Verdict
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
@@ -39,10 +40,14 @@ from agentrail.core.state import Phase, SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
 from agentrail.runtime.options import SessionOptions
+from agentrail.testing.scenario import play, read_scenario
+from agentrail.testing.scenario_out import GROUPS
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 DEPTH: Final = 7
+MAX_EVENT_WIDTH: Final = 110
 
 
 # --- pages
@@ -107,25 +112,114 @@ def plain(default: Any) -> str:
 
 
 def events_page() -> str:
-    """Every event, its fields, and whether it is committed."""
+    """The events by section, what they carry, and what they look like in a row."""
     lines = [
         "# Events",
         "",
         DRAWN,
         "",
         "All are attrs classes in `agentrail.events`, one closed union `Event`. *Committed* events have a number of their",
-        "own, dense and rising per session; *ephemeral* ones carry the number of the committed event before them and are",
-        "never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
+        "own, dense and rising per session; *ephemeral* ones, marked with \\*, carry the number of the committed event before",
+        "them and are never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
+        "",
+        "As JSON an event is one object: `kind`, which is its name in snake_case, then `seq`, `session_id` and `at_ms`, then",
+        "its own fields. `ephemeral` is there, and true, for ephemeral ones, `session_path` for those of a session that another",
+        "one started. [events.json](events.json) is the JSON Schema of this version. `encode_event` and `decode_event` in",
+        "`agentrail.core.codec` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
+        "",
+        "## In a row",
+        "",
+        "At the margin stands what a session hears, below it what it publishes. Each is a file in `tests/scenarios`.",
         "",
     ]
-    for event in get_args(events.Event):
-        kind = "ephemeral" if event in events.EPHEMERAL else "committed"
-        lines += [f"## `{event.__name__}`", "", f"`{events.KINDS[event]}`, {kind}. {summary(event)}", ""]
-        lines += field_lines(event)
-    lines += ["# What events carry", ""]
-    for value in (events.Envelope, events.AbortReceipt, errors.ErrorInfo):
-        lines += [f"## `{value.__name__}`", "", summary(value), "", *field_lines(value)]
+    for title, scenario in SEQUENCES:
+        lines += [f"### {title}", "", "```text", *sequence_lines(scenario), "```", ""]
+    for title, union in events.SECTIONS.items():
+        lines += [
+            f"## {title}",
+            "",
+            "| event | fields | when |",
+            "|---|---|---|",
+            *map(event_row, get_args(union)),
+            "",
+        ]
+        for event in get_args(union):
+            lines += [f"**`{event.__name__}`**", "", *field_lines(event)]
+    lines += ["## What events and snapshots carry", ""]
+    for value in CARRIED:
+        lines += [f"### `{value.__name__}`", "", summary(value), "", *field_lines(value)]
     return "\n".join(lines)
+
+
+SEQUENCES: Final = (
+    ("A plain cycle", "plain_cycle"),
+    ("Two tools at once", "parallel_tools_in_call_order"),
+    ("An abort while the model speaks", "abort_while_streaming"),
+    ("A stream that breaks off", "stream_breaks_off"),
+    ("A crash, and the session comes back", "restart_in_a_batch"),
+)
+"""What the page of events shows in a row: a title, and the scenario that is played for it."""
+
+CARRIED: Final = (
+    events.Envelope,
+    errors.ErrorInfo,
+    events.AbortReceipt,
+    events.RecoveryDecision,
+    events.Approval,
+    events.Question,
+    events.Todo,
+    events.Plan,
+    events.PlanStep,
+    events.Amount,
+    events.UnknownEvent,
+)
+
+
+def sequence_lines(scenario: str) -> Iterator[str]:
+    """Play a scenario and give what went in, and below each the events that came out."""
+    read = read_scenario((SCENARIOS / f"{scenario}.txt").read_text(encoding="utf-8"))
+    text = play(attrs.evolve(read, show=GROUPS))
+    for step in re.split(r"^(?=@)", text, flags=re.MULTILINE)[1:]:
+        heard, *came = step.splitlines()
+        signal = heard.partition(" ")[2].strip()
+        if signal.partition(" ")[0].endswith("Query"):
+            continue  # asked by the test that the scenario is, and answered without an event
+        yield signal
+        for event in re.findall(r'Publish ((?:"(?:[^"\\]|\\.)*"|[^";])*)', " ".join(map(str.strip, came))):
+            yield f"    {event}" if len(event) <= MAX_EVENT_WIDTH else f"    {event[:MAX_EVENT_WIDTH]} …"
+
+
+def event_row(event: type) -> str:
+    """One event as the row of a table: its name, its fields, and the first sentence about it."""
+    star = "\\*" if event in events.EPHEMERAL else ""
+    fields = ", ".join(f"`{name}`" for name, _ in fields_in(event))
+    when = summary(event).removesuffix(" Ephemeral.").replace("\n", " ").replace("|", "\\|")
+    return f"| `{event.__name__}`{star} | {fields} | {when} |"
+
+
+def events_schema() -> str:
+    """The JSON Schema of all events, with the words of their docstrings."""
+    schema = codec.event_schema()
+    definitions = schema["$defs"]
+    definitions["SubagentEvent"]["properties"]["event"] = {
+        "$ref": "#"
+    }  # itself, in place of all members once more
+    envelope = dict(fields_in(events.Envelope))
+    envelope["session_path"] = envelope.pop("path")
+    homes = vars(errors) | vars(messages) | vars(events)
+    for name, definition in definitions.items():
+        of = homes[name]
+        definition["description"] = " ".join(summary(of).split())
+        said = envelope | dict(fields_in(of)) if of in events.KINDS else dict(fields_in(of))
+        for field, rules in definition["properties"].items():
+            if field in said:
+                rules["description"] = said[field]
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Event",
+        "description": "What a session of agentrail publishes, as one JSON object. Drawn from the code by `make docs`.",
+    }
+    return json.dumps(about | schema, indent=1, ensure_ascii=False)
 
 
 def signals_page() -> str:
@@ -151,6 +245,7 @@ def errors_page() -> str:
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "session.md": session_page,
     "events.md": events_page,
+    "events.json": events_schema,
     "signals.md": signals_page,
     "errors.md": errors_page,
 }

@@ -42,7 +42,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.PromptRejected(reason=reason):
             return f"the prompt was refused: {reason}"
         case events.Retry(delay_ms=delay_ms, error=error):
-            return f"{describe_failure(error)}; trying again in {show_milliseconds(delay_ms)}"
+            return f"{error.message.rstrip('.')}; trying again in {show_milliseconds(delay_ms)}"
         case events.ContextOverflow():
             return "the conversation is longer than the model's window"
         case events.ModelSwitched(to_model=model, by=by):

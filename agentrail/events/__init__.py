@@ -102,6 +102,8 @@ from agentrail.events.union import (
     SubagentEnd as SubagentEnd,
     SubagentEvent as SubagentEvent,
     SubagentStart as SubagentStart,
+    UnknownEvent as UnknownEvent,
+    kind_of as kind_of,
 )
 from agentrail.events.values import (
     AbortReceipt as AbortReceipt,

@@ -100,7 +100,27 @@ EPHEMERAL: Final[frozenset[type[Event]]] = frozenset(
 )
 TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, AgentError})
 
-KINDS: Final[dict[type[Event], str]] = {
-    event: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.__name__).lower() for event in get_args(Event)
-}
-"""The name of each kind on the wire: the class name in snake_case."""
+
+def kind_of(kind: type) -> str:
+    """Give the name of a class on the wire: its own in snake_case."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_args(Event)}
+"""The name of each kind on the wire."""
+
+
+@frozen(kw_only=True)
+class UnknownEvent(EventBase):
+    """An event of a newer version: of a kind that is not known here, or with something in it that is not.
+
+    No session publishes it, so it is no member of `Event`; it is what the codec makes of such a text, so that whoever
+    passes it on loses nothing.
+
+    Attributes:
+        kind: As it came.
+        document: The whole JSON object, as it came but for the white space between its parts.
+    """
+
+    kind: str
+    document: bytes

@@ -15,14 +15,19 @@ from agentrail.events import (
     EPHEMERAL,
     SECTIONS,
     AbortReceipt,
+    Amount,
     Approval,
-    Event,
+    EventBase,
+    Plan,
+    PlanStep,
+    RecoveryDecision,
     SessionEnd,
     SessionParked,
     SessionRecovered,
     SessionRestarted,
     SessionStart,
     SignalQuarantined,
+    Todo,
 )
 from agentrail.messages import (
     AssistantMessage,
@@ -166,10 +171,12 @@ def _status_words(status: Status) -> str:
     return " ".join(words)
 
 
-_SAID: Final = frozenset({"text", "reason", "delta", "question", "response", "prompt", "title"})
+_SAID: Final = frozenset(
+    "text reason delta title description question response prompt summary".split()  # noqa: SIM905 - as in GROUPS
+)
 
 
-def _fields_of(event: Event) -> str:
+def _fields_of(event: EventBase) -> str:
     # Generic and not one arm per kind, so that a new event is shown the day it exists. What has its default is left out.
     words: list[str] = []
     for attribute in attrs.fields(type(event)):
@@ -179,7 +186,7 @@ def _fields_of(event: Event) -> str:
         match value:
             case str() if attribute.name in _SAID:
                 words.append(quote(value))
-            case bool() | int():
+            case bool() | int() | float():
                 words.append(f"{attribute.name}={value}")
             case TokenUsage():
                 words += unless(value == TokenUsage(), f"usage={value.input}/{value.output}")
@@ -211,6 +218,25 @@ def _value_word(value: object) -> str:
             return json.dumps(arguments)
         case None:
             return ""
+        case _:
+            return _carried_word(value)
+
+
+def _carried_word(value: object) -> str:
+    """Write what only a few events carry; of what nobody looks at only the kind."""
+    match value:
+        case Todo(id=todo_id, status=status):
+            return f"{todo_id}={status}"
+        case Plan(steps=steps):
+            return f"done={sum(step.done for step in steps)}/{len(steps)}"
+        case PlanStep(index=index, content=content):
+            return f"{index} {quote(content)}"
+        case Amount(value=number, unit=unit):
+            return f"{number:g} {unit}"
+        case RecoveryDecision(open=what, id=open_id, decision=decision):
+            return f"{what} {open_id} {decision}"
+        case EventBase():  # of a child
+            return f"{type(value).__name__}{_fields_of(value)}"
         case _:
             return type(value).__name__.lower()
 

@@ -1,19 +1,35 @@
 """Events as JSON."""
 
+import contextlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, get_args
 
 import attrs
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
-from agentrail.core.codec import TAGS, encode_event
-from agentrail.errors import ErrorInfo
+from agentrail.core.codec import (
+    SIGNAL_KINDS,
+    TAGS,
+    decode_event,
+    decode_signal,
+    encode_event,
+    encode_signal,
+    event_schema,
+)
+from agentrail.core.signals import Started
+from agentrail.core.wire_form import Forms
+from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import (
     KINDS,
+    AbortReceipt,
+    AbortSettled,
     AgentEnd,
     AgentError,
+    AgentStart,
     Envelope,
     Event,
     MessageDelta,
@@ -21,6 +37,7 @@ from agentrail.events import (
     ResponseComplete,
     SessionStart,
     ToolExecutionStart,
+    UnknownEvent,
 )
 from agentrail.messages import (
     AssistantBlock,
@@ -42,6 +59,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
+from tests.core.anything import JSON, OBJECTS, values_of
 
 S = SessionId("s-1")
 META = Envelope(session_id=S, seq=7, at_ms=1_700, path=(S,))
@@ -187,14 +205,7 @@ def test_half_a_character_becomes_the_replacement_character():
     assert decoded(event)["arguments"] == {"\ufffd": ["\U0001f600", {"n": 1}], "fine": "ü"}
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-@given(arguments=st.dictionaries(st.text(), JSON, max_size=4), text=st.text())
+@given(arguments=OBJECTS, text=st.text())
 def test_what_a_model_sends_comes_out_as_it_went_in(arguments, text):
     """Arguments and texts survive the way to JSON and back, whatever they are."""
     start = ToolExecutionStart(meta=META, name="t", call_id=CallId("c"), arguments=arguments)
@@ -204,3 +215,193 @@ def test_what_a_model_sends_comes_out_as_it_went_in(arguments, text):
     assert decoded(complete)["message"]["content"] == [{"kind": "text", "text": text}]
     received = PromptReceived(meta=META, ref=PromptRef("r"), content=(Text(text=text),))
     assert decoded(received)["content"][0]["text"] == text
+
+
+# --- and back
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=KINDS.values())
+@given(data=st.data())
+@settings(max_examples=15)
+def test_every_event_is_the_same_after_the_way_there_and_back(kind, data):
+    """Fields, envelope and the event inside an event: `decode_event` is the inverse of `encode_event`."""
+    event = data.draw(values_of(kind))
+    line = encode_event(event)
+    again = decode_event(line)
+    assert again == event
+    assert again.meta == event.meta
+    assert encode_event(again) == line
+
+
+@pytest.mark.parametrize("kind", SIGNAL_KINDS, ids=SIGNAL_KINDS.values())
+@given(data=st.data())
+@settings(max_examples=15)
+def test_every_signal_is_the_same_after_the_way_there_and_back(kind, data):
+    """`decode_signal` is the inverse of `encode_signal`, and a line of it is one line."""
+    signal = data.draw(values_of(kind))
+    line = encode_signal(signal)
+    assert line.startswith(b'{"kind":"%s"' % SIGNAL_KINDS[kind].encode())
+    assert b"\n" not in line
+    again = decode_signal(line)
+    assert type(again) is kind
+    assert again == signal
+    assert encode_signal(again) == line
+
+
+def test_a_line_may_be_text_as_well():
+    """Both take what a socket gives and what a file gives."""
+    assert decode_event('{"kind": "agent_start", "ref": "p"}') == AgentStart(ref=PromptRef("p"))
+    assert decode_signal('{"kind": "started", "at_ms": 1}') == Started(at_ms=1)
+    assert isinstance(decode_event('{"kind": "new"}'), UnknownEvent)
+
+
+def test_what_an_older_version_did_not_write_has_its_default():
+    """A field that came later is read as if it had always been what it is by default."""
+    assert decode_event(b'{"kind":"message_delta","delta":"a"}') == MessageDelta(delta="a")
+    assert decode_event(
+        b'{"kind":"abort_settled","seq":3,"session_id":"s","at_ms":4,"receipt":{"tasks_ended":1}}'
+    ) == AbortSettled(receipt=AbortReceipt(tasks_ended=1))
+
+
+def test_a_mapping_of_any_kind_is_an_object():
+    """Arguments may be a view that nobody can change."""
+    frozen = MappingProxyType({"x": MappingProxyType({"y": 1})})
+    assert decoded(ToolExecutionStart(name="t", call_id=CallId("c"), arguments=frozen))["arguments"] == {
+        "x": {"y": 1}
+    }
+
+
+def test_what_is_no_json_is_refused_by_name():
+    """A value that no JSON can hold does not leave as something else."""
+    event = ToolExecutionStart(name="t", call_id=CallId("c"), arguments={"x": object()})
+    with pytest.raises(TypeError, match="object is no JSON"):
+        encode_event(event)
+
+
+# --- what a newer version writes
+
+NEWS = {
+    "a kind": '{"kind":"dreamt","seq":7,"session_id":"s-1","at_ms":1700,"of":"sheep","weight":1.50}',
+    "a field": '{"kind":"agent_start","seq":7,"session_id":"s-1","at_ms":1700,"ref":"p","mood":1e0}',
+    "a field deep inside": '{"kind":"agent_error","seq":7,"session_id":"s-1","at_ms":1700,'
+    '"error":{"code":"c","message":"m","retryable":false,"retry_after_seconds":null,"blame":"moon"}}',
+    "a kind of block": '{"kind":"prompt_received","seq":7,"session_id":"s-1","at_ms":1700,"ref":"p",'
+    '"content":[{"kind":"smell","of":"\\u0073moke"}]}',
+    "a word in a closed set": '{"kind":"agent_resumed","seq":7,"session_id":"s-1","at_ms":1700,"trigger":"full_moon"}',
+    "an event of a child": '{"kind":"subagent_event","seq":7,"session_id":"s-1","at_ms":1700,"call_id":"c",'
+    '"child_id":"k","depth":1,"event":{"kind":"dreamt","seq":1,"session_id":"k","at_ms":1}}',
+}
+
+
+@pytest.mark.parametrize("line", NEWS.values(), ids=NEWS)
+def test_what_is_new_is_kept_whole(line):
+    """An unknown event has its kind and its place, and comes out byte by byte as it went in."""
+    event = decode_event(line.encode())
+    assert isinstance(event, UnknownEvent)
+    assert event.kind == json.loads(line)["kind"]
+    assert event.meta == META
+    assert encode_event(event) == line.encode()
+
+
+def test_an_unknown_event_is_one_line():
+    """White space between its parts is no content, and a line break there would end a line of JSON too early."""
+    event = decode_event('{\n  "kind": "dreamt",\n  "of": "two  sheep"\n}')
+    assert encode_event(event) == b'{"kind":"dreamt","of":"two  sheep"}'
+    assert event.meta is None
+
+
+def test_a_signal_of_a_newer_version_is_refused():
+    """Half of a signal would make another state, so there is no half."""
+    with pytest.raises(
+        CodecError, match=r"at \$: .* unknown field `mood`; a newer version may have written it"
+    ) as caught:
+        decode_signal(b'{"kind":"started","at_ms":1,"mood":"good"}')
+    assert caught.value.path == "$"
+    with pytest.raises(
+        CodecError, match=r"no signal: at \$.kind: Invalid value 'dreamt'; a newer version"
+    ) as caught:
+        decode_signal(b'{"kind":"dreamt","at_ms":1}')
+    assert caught.value.path == "$.kind"
+
+
+# --- what nobody writes
+
+FAULTS = {
+    '{"kind":"agent_start","ref":7}': ("$.ref", "Expected `str`, got `int`"),
+    '{"kind":"agent_start"}': ("$", "Object missing required field `ref`"),
+    '{"ref":"p"}': ("$", "Object missing required field `kind`"),
+    '{"kind":7}': ("$.kind", "Expected `str`"),
+    '{"kind":"prompt_received","ref":"p","content":[{"kind":"text","text":null}]}': (
+        "$.content[0].text",
+        "Expected `str`, got `null`",
+    ),
+    '{"kind":"dreamt","seq":"7"}': ("$.seq", "Expected `int`, got `str`"),
+    '{"kind":"agent_start","ref":"p"': ("$", "Input data was truncated"),
+    "[]": ("$", "Expected `object`, got `array`"),
+    "": ("$", "Input data was truncated"),
+    "\xff": ("$", "JSON is malformed: invalid character (byte 0)"),
+    '{"kind":"agent_start","ref":"p","seq":7}': ("$", "seq, session_id and at_ms belong together"),
+    '{"kind":"dreamt","at_ms":7}': ("$", "seq, session_id and at_ms belong together"),
+}
+
+
+@pytest.mark.parametrize("line", FAULTS)
+def test_what_is_no_event_is_refused_with_its_place(line):
+    """The error says where the fault is, what was expected and what came."""
+    path, fault = FAULTS[line]
+    with pytest.raises(CodecError) as caught:
+        decode_event(line.encode("latin-1"))
+    assert caught.value.path == path
+    assert str(caught.value).startswith("no event: ")
+    assert fault in str(caught.value)
+
+
+@given(line=st.binary(max_size=20) | JSON.map(json.dumps))
+def test_nothing_else_than_a_codec_error_comes_out_of_rubbish(line):
+    """Whatever the bytes are, decoding them ends with an event or with the one error that says so."""
+    for decode in (decode_event, decode_signal):
+        with contextlib.suppress(CodecError):
+            decode(line)
+
+
+@pytest.mark.parametrize("kind", ["plugin_event", "dreamt"])
+def test_what_is_nested_too_deeply_is_refused(kind):
+    """A text that would take more of the stack than there is ends with the same error, and the process goes on."""
+    payload = "[" * 100_000 + "]" * 100_000
+    deep = f'{{"kind":"{kind}","name":"x","payload":{payload}}}'
+    with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
+        decode_event(deep)
+    children = '{"kind":"subagent_event","call_id":"c","child_id":"k","depth":1,"event":' * 5_000
+    with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
+        decode_event(children)
+
+
+def test_the_schema_describes_every_kind():
+    """No kind is missing from what clients generate their types from, and no other is in it."""
+    assert set(event_schema()["discriminator"]["mapping"]) == set(KINDS.values())
+
+
+def test_a_union_of_what_cannot_be_told_apart_has_no_form():
+    """Who forgets a tag hears of it when the program starts, and not when the first such value comes."""
+
+    @attrs.frozen
+    class Cat:
+        name: str
+
+    @attrs.frozen
+    class Dog:
+        name: str
+
+    @attrs.frozen
+    class Owner:
+        pet: Cat | Dog
+        others: Mapping[str, str]
+
+    @attrs.frozen
+    class Kennel:
+        dogs: Mapping[str, Dog]
+
+    with pytest.raises(TypeError, match="must be tagged"):
+        msgspec.json.Decoder(Forms({}, module=__name__).form_of(Owner).twin)
+    with pytest.raises(TypeError, match=r"a mapping to .*Dog.* has no form"):
+        Forms({Dog: ("kind", "dog")}, module=__name__).form_of(Kennel)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import attrs
 import pytest
 
 import agentrail.cli
@@ -12,6 +13,7 @@ from agentrail.core.effects import Effect
 from agentrail.core.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
+from scripts.generate_docs import fields_in
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -44,6 +46,13 @@ def test_every_member_of_a_closed_union_is_documented(kind):
     members = {member.__name__ for member in get_args(UNIONS[kind])}
     assert members, f"{kind} is no union: the test would prove nothing"
     assert sorted(members - names_in_the_reference()) == []
+
+
+@pytest.mark.parametrize("event", get_args(Event), ids=lambda event: event.__name__)
+def test_every_field_of_an_event_is_described(event):
+    """Each field has its sentence in the docstring, which the page and the schema are made from, and no other has one."""
+    described = [name for name, _ in fields_in(event)]
+    assert described == [field.name for field in attrs.fields(event) if field.name != "meta"]
 
 
 def test_every_public_error_is_documented():

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.core.effects import Publish
 from agentrail.core.signals import Abort, Prompt, ResponseCompleted, Started, ToolFinished
 from agentrail.errors import ErrorInfo
 from agentrail.messages import Text, ToolCall
@@ -17,7 +18,8 @@ from agentrail.testing.scenario_in import (
     quote,
     split_words,
 )
-from agentrail.testing.scenario_out import encode_message
+from agentrail.testing.scenario_out import GROUPS, encode_effect, encode_message
+from tests.core.golden_values import EVENTS
 from tests.core.worlds import TOOLS, config, new_session
 
 GOOD = """\
@@ -189,3 +191,30 @@ def test_every_message_has_a_line(message):
     assert "\n" not in line
     calls = [block for block in getattr(message, "content", ()) if isinstance(block, ToolCall)]
     assert all(call.name in line for call in calls)
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_every_event_has_a_line(kind):
+    """Whatever a session may publish is in a group and can be shown: its name, then its values as words."""
+    event = EVENTS[kind]
+    line = encode_effect(Publish(event), GROUPS)
+    assert line is not None
+    assert line.startswith(f"Publish {type(event).__name__} ")
+    for group in GROUPS:
+        assert encode_effect(Publish(event), frozenset({group})) in {line, None}
+    assert any(encode_effect(Publish(event), frozenset({group})) for group in GROUPS)
+
+
+def test_what_events_carry_is_said_in_a_few_words():
+    """An approval by its ids, a plan by its progress, an amount with its unit, a child's event as it is."""
+    shown = {kind: encode_effect(Publish(EVENTS[kind]), GROUPS) for kind in EVENTS}
+    assert shown["approval_resolved"] == "Publish ApprovalResolved a-1 shell call_1 rejected user"
+    assert shown["plan_completed"] == "Publish PlanCompleted done=1/2"
+    assert shown["plan_step_completed"] == 'Publish PlanStepCompleted 0 "Read the code"'
+    assert shown["todo_change"] == "Publish TodoChange 1=in_progress 2=pending"
+    assert shown["budget_warning"] == "Publish BudgetWarning 0.81 usd 1 usd"
+    assert shown["session_recovered"] == (
+        "Publish SessionRecovered request r1 sent_again tool call_1 unknown approval a-1 expired"
+    )
+    assert shown["subagent_event"] == "Publish SubagentEvent call_1 s-child depth=1 AgentStart p-2"
+    assert shown["stream_stalled"] == "Publish StreamStalled elapsed_seconds=10.5"

@@ -1,0 +1,106 @@
+"""What a person is told about a session on a line of its own."""
+
+import pytest
+
+from agentrail import events
+from agentrail.cli.notices import notice_of, show_amount
+from agentrail.errors import ErrorInfo
+from agentrail.events import KINDS, Amount, Approval
+from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId
+
+BUSY = ErrorInfo(code="overloaded", message="busy", retryable=True)
+APPROVAL = Approval(
+    id=ApprovalId("a-1"),
+    call_id=CallId("c"),
+    tool="shell",
+    arguments={"command": "git push"},
+    arguments_hash="00",
+    hint="it leaves this machine",
+    requested_at_ms=0,
+    path=(SessionId("s"),),
+)
+ASKED = QuestionRef("q")
+
+TOLD = [
+    (
+        events.SessionRecovered(decisions=()),
+        "the session was rebuilt from its journal; 0 things were still open",
+    ),
+    (events.EventsLost(from_seq=3, to_seq=9), "what happened from event 3 to 9 is kept no longer"),
+    (events.PromptRejected(ref=PromptRef("p"), reason="no names"), "the prompt was refused: no names"),
+    (
+        events.Retry(attempt=2, delay_ms=1_250, error=BUSY),
+        "busy; trying again in 1.2 s",
+    ),
+    (events.ContextOverflow(error=BUSY), "the conversation is longer than the model's window"),
+    (
+        events.ModelSwitched(from_model="a:b", to_model="c:d", by="fallback"),
+        "the model is c:d from now on (fallback)",
+    ),
+    (
+        events.LoopDetected(type="repeat_pattern", name="grep", count=3),
+        "grep goes round in circles, 3 times now",
+    ),
+    (
+        events.ApprovalRequired(approval=APPROVAL),
+        "shell waits for your approval (a-1): it leaves this machine",
+    ),
+    (events.AskUser(ref=ASKED, question="Which?"), "Which?"),
+    (events.AskUser(ref=ASKED, question="Which?", options=("left", "right")), "Which? (left / right)"),
+    (
+        events.CompactEnd(removed=40, tokens_before=9, tokens_after=1, saved_to=None),
+        "a summary stands for the first 40 messages now",
+    ),
+    (
+        events.ContentPolicyViolated(summary="names a rival", triggered_policies=()),
+        "against the content policy: names a rival",
+    ),
+    (
+        events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd")),
+        "$0.80 of $1.00 are spent",
+    ),
+    (
+        events.PluginFailed(plugin="Audit", hook="BeforeTool", error=BUSY, policy="open"),
+        "the plugin Audit failed: busy",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "notice"), TOLD, ids=lambda part: KINDS.get(type(part), ""))
+def test_what_a_person_must_know_is_one_sentence(event, notice):
+    """What stops, waits, fails, costs or is gone is said; the rest of the kinds is in test_rendering."""
+    assert notice_of(event) == notice
+
+
+def test_a_hint_is_said_only_where_there_is_one():
+    """An approval without a reason does not end in a colon."""
+    bare = Approval(
+        id=ApprovalId("a-1"),
+        call_id=CallId("c"),
+        tool="shell",
+        arguments={},
+        arguments_hash="00",
+        requested_at_ms=0,
+        path=(SessionId("s"),),
+    )
+    assert notice_of(events.ApprovalRequired(approval=bare)) == "shell waits for your approval (a-1)"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.StatusUpdate(text="looking"),
+        events.StreamStalled(elapsed_seconds=10),
+        events.TitleGenerated(title="A bug"),
+        events.ToolProgress(name="shell", call_id=CallId("c"), text="half"),
+    ],
+)
+def test_what_would_cut_the_words_of_the_model_in_two_is_not_said(event):
+    """An event that comes in the middle of a response gets no line: it would end the line of the words on stdout."""
+    assert notice_of(event) is None
+
+
+def test_amounts_have_their_unit():
+    """Money with two digits behind the point, tokens in thousands."""
+    assert show_amount(Amount(value=0.125, unit="usd")) == "$0.12"
+    assert show_amount(Amount(value=170_000, unit="tokens")) == "170,000 tokens"

@@ -1,0 +1,278 @@
+"""The values behind the golden files: one event and one signal of each kind, with something in every field.
+
+`tests/core/golden/events` and `.../signals` hold them as today's codec writes them. Before a release the files of a folder
+are copied into one below it that is named after the version, and never edited again: what was stored then must decode
+to the same values for ever. `python -m tests.core.golden_values` stores today's anew; read the diff as a change of what
+people have on disk.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agentrail import events as e
+from agentrail.core import signals as s
+from agentrail.core.codec import SIGNAL_KINDS, encode_event, encode_signal
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Completed,
+    EffectId,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStarted,
+    UsageUpdate,
+)
+from agentrail.errors import ErrorInfo
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    Opaque,
+    PromptRef,
+    QuestionRef,
+    SessionId,
+    SteerRef,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+
+GOLDEN: Final = Path(__file__).parent / "golden"
+
+_ROOT, _CHILD = SessionId("s-root"), SessionId("s-child")
+_CALL = CallId("call_1")
+_P = PromptRef("p-1")
+_ERROR = ErrorInfo(
+    code="rate_limited", message="slow down: 20 requests a minute", retryable=True, retry_after_seconds=7.5
+)
+_USAGE = TokenUsage(
+    input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
+)
+_ASKED = (
+    Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
+    Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
+    FileRef(path="src/a.py"),
+)
+_SAID = AssistantMessage(
+    content=(
+        Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
+        Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
+        Text(text="Let me look."),
+        ToolCall(
+            call_id=_CALL,
+            name="read_file",
+            arguments={"path": "src/a.py", "limit": 10, "deep": [1.5, None, True]},
+        ),
+        ToolCall(call_id=CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
+    ),
+    model="anthropic:claude",
+    stop_reason="tool_use",
+)
+_RESULT = ToolResult(call_id=_CALL, name="read_file", text="1\thello", is_error=False, details={"lines": 1})
+_CUT = AssistantMessage(content=(Text(text="It is"),), model="anthropic:claude", stop_reason="end", cut=True)
+_CYCLE = (
+    UserMessage(content=_ASKED, ref=_P),
+    _SAID,
+    ToolMessage(
+        results=(
+            _RESULT,
+            ToolResult(call_id=CallId("call_2"), name="grep", text="Malformed arguments", is_error=True),
+        )
+    ),
+    UserMessage(content=(Text(text="Only the tests"),), origin="steer"),
+    _CUT,
+)
+_RECEIPT = e.AbortReceipt(settled=True, tasks_ended=2, stuck=("shell",), survivors=(_CALL,), milliseconds=41)
+_APPROVAL = e.Approval(
+    id=ApprovalId("a-1"),
+    call_id=_CALL,
+    tool="shell",
+    arguments={"command": "git push"},
+    arguments_hash="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    hint="it leaves this machine",
+    requested_at_ms=1_700_000_000_100,
+    expires_at_ms=1_700_000_120_100,
+    path=(_ROOT, _CHILD),
+)
+_PLAN = e.Plan(
+    steps=(e.PlanStep(index=0, content="Read the code", done=True), e.PlanStep(index=1, content="Change it"))
+)
+
+
+def _published(event: e.Event, *path: SessionId) -> e.Event:
+    """The event, as a session would have published it."""
+    meta = e.Envelope(path[-1], 7, 1_700_000_000_000, path, type(event) in e.EPHEMERAL)
+    object.__setattr__(event, "meta", meta)  # as the core does it; see `Work.publish`
+    return event
+
+
+_ALL_EVENTS: Final[tuple[e.Event, ...]] = (
+    # --- session and cycle
+    e.SessionStart(model="anthropic:claude", tools=("grep", "read_file"), plugins=("SecurityGuard",)),
+    e.SessionRestarted(reason="ValueError: bad city", incarnation=2),
+    e.SessionRecovered(
+        decisions=(
+            e.RecoveryDecision(open="request", id="r1", name="anthropic:claude", decision="sent_again"),
+            e.RecoveryDecision(open="tool", id="call_1", name="shell", decision="unknown"),
+            e.RecoveryDecision(open="approval", id="a-1", decision="expired"),
+        )
+    ),
+    e.SessionEnd(reason="stopped"),
+    e.SessionParked(reason="ValueError: bad city"),
+    e.PromptReceived(ref=_P, content=_ASKED),
+    e.PromptQueued(ref=_P, content=_ASKED, position=3),
+    e.PromptDropped(ref=_P, content=_ASKED),
+    e.PromptRejected(ref=_P, reason="no brand names"),
+    e.AgentStart(ref=_P),
+    e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns"),
+    e.AgentAbort(reason="changed my mind"),
+    e.AbortSettled(receipt=_RECEIPT),
+    e.AgentError(error=_ERROR),
+    e.AgentResumed(trigger="tool_approved"),
+    e.MaxTurnsReached(turns=100),
+    e.SignalQuarantined(signal_kind="Prompt", error=_ERROR),
+    e.EventsLost(from_seq=3, to_seq=1_003),
+    # --- response
+    e.RequestStart(model="anthropic:claude", messages=5, context_messages=1, context_digest="ab12", attempt=2),
+    e.MessageStart(attempt=2),
+    e.MessageDelta(delta="It is ", attempt=2),
+    e.ThinkingStart(attempt=2),
+    e.ThinkingDelta(delta="Hm", attempt=2),
+    e.StatusUpdate(text="reading the code"),
+    e.TitleGenerated(title="A bug in the parser"),
+    e.ResponseComplete(message=_SAID, usage=_USAGE, stop_reason="tool_use", attempt=2),
+    e.StreamError(error=_ERROR, attempt=1, discarded=True),
+    e.StreamStalled(elapsed_seconds=10.5),
+    e.Retry(attempt=2, delay_ms=1_250, error=_ERROR),
+    e.ContextOverflow(error=_ERROR),
+    e.ModelSwitched(from_model="anthropic:claude", to_model="openai:gpt", provider_opts_changed=True, by="fallback"),
+    # --- tools
+    e.ToolCalls(count=2),
+    e.ToolExecutionStart(name="read_file", call_id=_CALL, arguments={"path": "src/a.py", "limit": 10}),
+    e.ToolProgress(name="shell", call_id=_CALL, text="12 of 40"),
+    e.ToolExecutionEnd(name="read_file", call_id=_CALL, result=_RESULT),
+    e.ToolExecutionMetrics(
+        name="read_file", call_id=_CALL, started_at_ms=1_700_000_000_000, ended_at_ms=1_700_000_000_012, duration_ms=12, attempts=2
+    ),
+    e.ToolBlocked(name="shell", call_id=_CALL, reason="mkfs is not allowed", by="SecurityGuard"),
+    e.ToolKilled(name="shell", call_id=_CALL, reason="aborted by the user"),
+    e.ToolSkippedForSteering(name="shell", call_id=_CALL, reason="the user steered the conversation"),
+    e.ToolRetry(name="shell", call_id=_CALL, attempt=1, error=_ERROR),
+    e.ToolCallUnknown(name="raed_file", call_id=_CALL),
+    e.ToolAttached(name="grep"),
+    e.ToolDetached(name="grep"),
+    e.ToolsUpdated(attached=("grep",), detached=("glob", "shell")),
+    e.LoopDetected(type="file_loop_warn", name="edit_file", count=2),
+    e.LargeResultOffloaded(name="shell", call_id=_CALL, path=".agentrail/output/call_1.txt", bytes=1_234_567),
+    # --- people, steering, context
+    e.ApprovalRequired(approval=_APPROVAL),
+    e.ApprovalResolved(approval=_APPROVAL, status="rejected", by="user"),
+    e.ToolApprovedAlways(tool="shell", command_family="git status"),
+    e.AskUser(ref=QuestionRef("q-1"), question="Which one?", options=("left", "right")),
+    e.UserResponded(ref=QuestionRef("q-1"), response="left"),
+    e.SteeringReceived(ref=SteerRef("st-1"), text="Only the tests", queued_at_ms=1_700_000_000_000, status="queued"),
+    e.SteeringApplied(refs=(SteerRef("st-1"), SteerRef("st-2")), count=2),
+    e.CompactStart(reason="threshold"),
+    e.CompactEnd(removed=40, tokens_before=170_000, tokens_after=12_000, saved_to=".agentrail/history/1.md"),
+    e.CompactSkipped(by="MemoryFlush"),
+    # --- sub-sessions
+    e.SubagentStart(child_id=_CHILD, call_id=_CALL, description="Look for the bug"),
+    e.SubagentEnd(child_id=_CHILD, call_id=_CALL, result=_RESULT),
+    e.SubagentEvent(
+        call_id=_CALL, child_id=_CHILD, depth=1, event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
+    ),
+    # --- plans, memory, policy; plugins
+    e.TodoChange(todos=(e.Todo(id="1", content="Read the code", status="in_progress"), e.Todo(id="2", content="Change it"))),
+    e.PlanGenerated(plan=_PLAN),
+    e.PlanStepCompleted(step=_PLAN.steps[0]),
+    e.PlanCompleted(plan=_PLAN),
+    e.MemoryFlushed(facts=("The parser is in src/a.py.",), count=1),
+    e.ContentPolicyViolated(summary="names a competitor", triggered_policies=("competitors",)),
+    e.BudgetWarning(spent=e.Amount(value=0.81, unit="usd"), limit=e.Amount(value=1.0, unit="usd")),
+    e.PluginEvent(name="audit", payload={"tool": "shell", "user_data": {"tenant": "t1"}, "counts": [1, 2.5, None]}),
+    e.Intervention(prompt="Run the tests first.", by=("Planning", "Reflection")),
+    e.PluginOptsUpdated(plugin="CostGuard", success=False, error=_ERROR),
+    e.PluginFailed(plugin="CostGuard", hook="BeforeRequest", error=_ERROR, policy="open"),
+    e.PluginSlow(plugin="CostGuard", hook="BeforeRequest", milliseconds=73),
+    e.ActionIgnored(plugin="CostGuard", hook="AfterTurn", action="Intervene"),
+)  # fmt: skip
+
+EVENTS: Final[Mapping[str, e.Event]] = {
+    e.KINDS[type(event)]: _published(event, _ROOT) for event in _ALL_EVENTS
+}
+
+_ASKED_BY = s.SignalId("sig-1")
+_EFFECT = EffectId("r1")
+_AT = 1_700_000_000_000
+
+_ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
+    s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text"),
+    s.Abort(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
+    s.Stop(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
+    s.ReplyQuery(at_ms=_AT, signal_id=_ASKED_BY),
+    s.StatusQuery(at_ms=_AT, signal_id=_ASKED_BY),
+    s.MessagesQuery(at_ms=_AT, signal_id=_ASKED_BY),
+    s.Steer(at_ms=_AT, signal_id=_ASKED_BY, text="Only the tests"),
+    s.Approve(at_ms=_AT, signal_id=_ASKED_BY, approval_id="a-1"),
+    s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id="a-1", reason="not today"),
+    s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref="q-1", response="left"),
+    s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
+    s.Started(at_ms=_AT),
+    s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
+    s.Parked(at_ms=_AT, reason="ValueError: bad city"),
+    s.StepCrashed(at_ms=_AT, signal_kind="ToolFinished", error=_ERROR, asked_by=_ASKED_BY, owed_by=_EFFECT),
+    s.StreamStarted(at_ms=_AT, effect_id=_EFFECT),
+    s.ChunksArrived(
+        at_ms=_AT,
+        effect_id=_EFFECT,
+        chunks=(
+            TextDelta("It"), ThinkingDelta("Hm", "c2ln"), ToolCallStarted(0, "call_1", "grep"), ArgumentsDelta(0, '{"pat'),
+            UsageUpdate(_USAGE), Completed("end", _CUT, _USAGE),
+        ),
+    ),
+    s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use"),
+    s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR),
+    s.ToolProgressed(at_ms=_AT, effect_id=EffectId("t1"), text="12 of 40"),
+    s.ToolFinished(
+        at_ms=_AT, effect_id=EffectId("t1"), text="1\thello", is_error=True, details={"lines": 1}, started_at_ms=_AT - 12
+    ),
+    s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
+)  # fmt: skip
+
+SIGNALS: Final[Mapping[str, s.Signal]] = {SIGNAL_KINDS[type(signal)]: signal for signal in _ALL_SIGNALS}
+
+NEWER: Final[Mapping[str, e.Envelope | None]] = {
+    "unknown_kind": e.Envelope(_CHILD, 73, 1_700_000_000_073, (_ROOT, _CHILD), ephemeral=True),
+    "unknown_field": e.Envelope(_ROOT, 74, 1_700_000_000_074, (_ROOT,)),
+}
+"""Files of `golden/newer`, as a later version may write them: where their events stand."""
+
+
+def as_stored(line: bytes) -> bytes:
+    """Write a line for people to read, which changes nothing but the white space."""
+    return msgspec.json.format(line, indent=2) + b"\n"
+
+
+def golden_files() -> Iterator[tuple[Path, bytes]]:
+    """Each file of today, and what should be in it."""
+    folders: tuple[tuple[str, Mapping[str, Any], Callable[[Any], bytes]], ...] = (
+        ("events", EVENTS, encode_event),
+        ("signals", SIGNALS, encode_signal),
+    )
+    for folder, values, encode in folders:
+        for kind, value in values.items():
+            yield GOLDEN / folder / f"{kind}.json", as_stored(encode(value))
+
+
+if __name__ == "__main__":
+    for path, content in golden_files():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
