@@ -13,11 +13,14 @@ LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(
     (
         *("a", " ", "<", ">", "/", "<b>", "é\n"),
+        *("`", "``", "```", "\n"),
         *("<status>", "</status>", "<title>", "</title>", "<sta", "tus>", "</sta"),
         *("x" * (MAX_CONTENT - 1), LONG),
     )
 )
-WHOLE = re.compile(rf"<(status|title)>(.{{0,{MAX_CONTENT}}}?)</\1>", re.DOTALL)
+# Code comes first: a fence to its end or that of the text, then backticks to the next one or to the end of the line.
+CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:[`\n]|\Z)"
+WHOLE = re.compile(rf"{CODE}|<(status|title)>(.{{0,{MAX_CONTENT}}}?)</\1>", re.DOTALL)
 
 
 def read(chunks: list[str]) -> tuple[str, list[Tag]]:
@@ -39,8 +42,8 @@ def test_chunks_never_change_the_outcome(pieces, cuts):
     borders = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     chunks = [text[left:right] for left, right in itertools.pairwise(borders)]
     visible, tags = read(chunks)
-    assert visible == WHOLE.sub("", text)
-    assert [(tag.name, tag.content) for tag in tags] == WHOLE.findall(text)
+    assert visible == WHOLE.sub(lambda found: "" if found[1] else found[0], text)
+    assert [(tag.name, tag.content) for tag in tags] == [found for found in WHOLE.findall(text) if found[0]]
 
 
 @given(pieces=st.lists(PIECES, max_size=12))
@@ -71,6 +74,16 @@ def test_every_character_comes_out_once(pieces):
         ("<status>a<title>T</title></status>", "", [Tag("status", "a<title>T</title>")]),
         (f"<status>{LONG}</status>", f"<status>{LONG}</status>", []),
         (f"<status>{LONG[1:]}</status>", "", [Tag("status", LONG[1:])]),
+        (
+            "```html\n<title>T</title>\n```\n<title>U</title>",
+            "```html\n<title>T</title>\n```\n",
+            [Tag("title", "U")],
+        ),
+        ("Put it into `<title>` and `</title>`.", "Put it into `<title>` and `</title>`.", []),
+        ("A ` alone\n<title>T</title>", "A ` alone\n", [Tag("title", "T")]),
+        ("``<title>T</title>", "``", [Tag("title", "T")]),
+        ("```\n``<title>T</title>", "```\n``<title>T</title>", []),
+        ("<status>In `a.py`</status>`", "`", [Tag("status", "In `a.py`")]),
         ("<stat", "<stat", []),
         ("</status>", "</status>", []),
     ],
@@ -88,6 +101,10 @@ def test_only_what_can_become_a_tag_is_held_back():
     assert (visible, reader.held) == ("", "<ti")
     reader, visible, _ = reader.fed("p>")
     assert (visible, reader.held) == ("<tip>", "")
+    reader, visible, _ = reader.fed("``")
+    assert (visible, reader.held) == ("", "``")
+    reader, visible, _ = reader.fed("`<title>")
+    assert (visible, reader.held) == ("```<title>", "")
 
 
 def test_a_chunk_without_a_tag_costs_nothing():
