@@ -150,7 +150,7 @@ def decide_compaction(
         history: The conversation.
         watch: When the last ones were.
         reason: `due` asks for the limits, `overflow` and `asked` do not.
-        estimate: Of the next request, in tokens.
+        estimate: Of the next request, in tokens, as a `TokenCount` has it.
         limits: How long it may be.
     """
     if reason == "due" and not is_due(estimate, limits):

@@ -1,7 +1,8 @@
 """How many tokens a conversation has, as far as one can say without the vendor's tokenizer.
 
 What a vendor reported last covers everything up to its response, exactly; only what was added since is estimated, at four
-bytes a token. Reports are never added up: each one counts the whole conversation again.
+bytes a token. Reports are never added up: each one counts the whole conversation again. And nothing is counted twice, so a
+turn pays for what it adds, also where no vendor ever reports.
 """
 
 from collections.abc import Sequence
@@ -31,39 +32,45 @@ IMAGE_TOKENS: Final = 1_600
 """Vendors count pixels, not bytes, and scale down what is larger than this."""
 
 
-class Reported(msgspec.Struct, frozen=True, gc=False):
-    """What a vendor said of a conversation.
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a request's length. Part of a session's state; a new one is made when tools or prompt change.
 
     Attributes:
-        tokens: Input and output of a response.
-        messages: How many messages that covers, the response included.
+        fixed: Estimated, of what stands before the conversation; `fixed_tokens_of` counts it.
+        tokens: Of all that is covered, `fixed` included.
+        messages: How many messages are covered.
     """
 
-    tokens: int
-    messages: int
+    fixed: int = 0
+    tokens: int = 0
+    messages: int = 0
 
-    @classmethod
-    def of(cls, usage: TokenUsage, messages: int) -> "Reported | None":
-        """Keep the usage of a response; None where the vendor reported nothing, or only a part.
+    def reported(self, usage: TokenUsage, messages: int) -> "TokenCount":
+        """Take a vendor's word in place of all that was known before.
 
         Args:
-            usage: Of the response.
-            messages: The length of the history with the response in it.
+            usage: Of a response. One that we estimated ourselves, or that says nothing, changes nothing.
+            messages: The length of the history with that response in it.
         """
-        return None if usage.estimated or not usage.input else cls(usage.total, messages)
+        if usage.estimated or not usage.input:
+            return self
+        return TokenCount(fixed=self.fixed, tokens=usage.total, messages=messages)
 
+    def grown(self, messages: Sequence[Message]) -> "TokenCount":
+        """Count what was added since; a conversation that has become shorter is counted anew.
 
-def estimate_tokens(messages: Sequence[Message], reported: Reported | None, fixed_tokens: int) -> int:
-    """Estimate what a request would send.
-
-    Args:
-        messages: The conversation.
-        reported: The last report that covers a beginning of it. A compaction makes it void: pass None then.
-        fixed_tokens: Of what stands before the conversation; counts only without a report, which includes it.
-    """
-    if reported is None or reported.messages > len(messages):
-        return fixed_tokens + tokens_of(messages[:])
-    return reported.tokens + tokens_of(messages[reported.messages :])
+        Args:
+            messages: The whole conversation.
+        """
+        if self.messages > len(messages) or not self.messages:
+            return TokenCount(
+                fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=len(messages)
+            )
+        return TokenCount(
+            fixed=self.fixed,
+            tokens=self.tokens + tokens_of(messages[self.messages :]),
+            messages=len(messages),
+        )
 
 
 def tokens_of(messages: Sequence[Message]) -> int:

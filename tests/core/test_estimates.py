@@ -4,8 +4,7 @@ import pytest
 
 from agentrail.core.estimates import (
     IMAGE_TOKENS,
-    Reported,
-    estimate_tokens,
+    TokenCount,
     fixed_tokens_of,
     tokens_of,
 )
@@ -64,33 +63,38 @@ def test_what_stands_before_the_conversation_counts():
     assert fixed_tokens_of("x" * 8, Toolbox([spec])) == 2 + -(-(4 + 6 + 17) // 4)
 
 
+LONG, ANSWER, SHORT = (
+    UserMessage(content=(Text(text="x" * 400),)),
+    says(Text(text="x" * 40)),
+    UserMessage(content=(Text(text="x" * 8),)),
+)
+
+
+def test_without_a_report_everything_is_estimated_once():
+    """What was counted is not counted again, so each turn pays for what it adds."""
+    count = TokenCount(fixed=50).grown([LONG, ANSWER])
+    assert count == TokenCount(fixed=50, tokens=160, messages=2)
+    assert count.grown([SHORT, SHORT, SHORT]).tokens == 160 + 2
+    assert count.grown([LONG, ANSWER]) == count
+
+
 @pytest.mark.at(134)
 def test_a_report_counts_for_all_that_it_covers():
     """Only what came after it is estimated, and two reports are never added up."""
-    messages = [
-        UserMessage(content=(Text(text="x" * 400),)),
-        says(Text(text="x" * 40)),
-        UserMessage(content=(Text(text="x" * 8),)),
-    ]
-    assert estimate_tokens(messages, None, 50) == 50 + 112
-    assert estimate_tokens(messages, Reported(1_000, 2), 50) == 1_000 + 2
-    assert estimate_tokens(messages, Reported(1_000, 3), 50) == 1_000
+    count = TokenCount(fixed=50).grown([LONG]).reported(TokenUsage(input=900, output=100, cache_read=800), 2)
+    assert count.tokens == 1_000
+    assert count.grown([LONG, ANSWER, SHORT]).tokens == 1_002
+    assert count.reported(TokenUsage(input=1_001, output=9), 4).tokens == 1_010
 
 
-def test_a_report_of_another_conversation_does_not_count():
-    """After a compaction the old one covers more than there is."""
-    messages = [UserMessage(content=(Text(text="x" * 8),))]
-    assert estimate_tokens(messages, Reported(1_000, 2), 50) == 52
+def test_a_conversation_that_has_become_shorter_is_counted_anew():
+    """After a compaction the old report covers more than there is."""
+    count = TokenCount(fixed=50).reported(TokenUsage(input=10_000), 9)
+    assert count.grown([LONG]) == TokenCount(fixed=50, tokens=150, messages=1)
 
 
-@pytest.mark.parametrize(
-    ("usage", "reported"),
-    [
-        (TokenUsage(input=10, output=5, cache_read=8, reasoning=2), Reported(15, 4)),
-        (TokenUsage(input=10, output=5, estimated=True), None),
-        (TokenUsage(), None),
-    ],
-)
-def test_only_a_vendors_own_count_is_a_report(usage, reported):
-    """What we estimated ourselves, or what nobody said, is none."""
-    assert Reported.of(usage, 4) == reported
+@pytest.mark.parametrize("usage", [TokenUsage(input=10, output=5, estimated=True), TokenUsage()])
+def test_only_a_vendors_own_count_is_a_report(usage):
+    """What we estimated ourselves, or what nobody said, changes nothing."""
+    count = TokenCount(fixed=50, tokens=70, messages=3)
+    assert count.reported(usage, 4) is count
