@@ -181,8 +181,8 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
     while cut > 0:
         start = cut - 2 if isinstance(messages[cut - 1], ToolMessage) else cut - 1
         kept_tokens += tokens_of(messages[start:cut])
-        is_enough = len(messages) - start > KEPT_MESSAGES or kept_tokens > room
-        if is_enough and cut < len(messages):
+        is_too_much = len(messages) - start > KEPT_MESSAGES or kept_tokens > room
+        if is_too_much and cut < len(messages):
             break
         cut = start
     return cut
