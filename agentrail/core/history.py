@@ -82,6 +82,29 @@ class History:
             raise HistoryError(complaint)
         return self._grown(ToolMessage(results=tuple(results)), ())
 
+    def compacted(self, cut: int, summary: UserMessage) -> "History":
+        """Put a summary in the place of the beginning; what stays is shared, with the encoded forms that it keeps.
+
+        Args:
+            cut: How many messages go.
+            summary: What stands for them.
+
+        Raises:
+            HistoryError: Ours: calls are unanswered, there are not so many messages, the summary is empty, or the rest
+                would begin with results whose calls are gone.
+        """
+        self._refuse_while_open("a summary")
+        if not 0 < cut <= len(self) or not summary.content:
+            complaint = f"a summary of one block or more replaces 1 to {len(self)} messages, not {cut}"
+            raise HistoryError(complaint)
+        rest = self.messages[cut:]
+        if rest and isinstance(rest[0], ToolMessage):
+            complaint = f"a cut at {cut} would part results from their calls"
+            raise HistoryError(complaint)
+        shorter = History()
+        shorter.messages = Log((summary, *rest))
+        return shorter
+
     def since(self, position: int) -> tuple[Message, ...]:
         """Give the messages from a position on."""
         return self.messages[position:]

@@ -1,11 +1,9 @@
 """What a session knows of its tools: names, schemas, and whether arguments are as the schema says.
 
 A `ToolSpec` is the pure half of a tool; the half that does something stays with the runner. Nothing that executes
-enters this file, and no schema is ever fetched: validators get an empty registry, because jsonschema would otherwise
-load a `$ref` to another document from the network.
+enters this file.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,44 +11,18 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
-from agentrail.core.plain_schema import Check, quick_check
+from agentrail.core.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
 from agentrail.errors import ToolDefinitionError
-from agentrail.messages import CallId, JsonObject, JsonValue, ToolCall
+from agentrail.messages import CallId, JsonObject, ToolCall
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 """What a tool promises about being run twice; see docs/explanation/tools.md."""
 
-MAX_FAULTS: Final = 10
-MAX_FAULT_CHARACTERS: Final = 500
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Half of a character, escaped or bare: no wire takes it, so it becomes U+FFFD where its other half is missing."""
-
-_NO_SCHEMAS: Final = frozenset({"const", "enum", "default", "examples"})
-"""Keywords whose values are data: what looks like a reference there is none."""
-
-_EMPTY: Final[Registry[Any]] = Registry()
-
-
-def _is_integer(_checker: object, value: object) -> bool:
-    # JSON has one number type: 3.0 is an integer here, True is none.
-    return not isinstance(value, bool) and (
-        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    )
-
-
-_Validator: Final = extend(  # type: ignore[no-untyped-call]  # its stubs say nothing
-    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-)
 
 
 @frozen(kw_only=True)
@@ -82,21 +54,10 @@ class ToolSpec:
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
         """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well."""
-        validator, is_plainly_fine = self._compiled()
-        if is_plainly_fine is not None and is_plainly_fine(arguments):
-            return ()
-        try:
-            if validator.is_valid(arguments):
-                return ()
-            errors = sorted(validator.iter_errors(arguments), key=_place_of)
-        except (Unresolvable, OverflowError, RecursionError) as error:
-            # A reference to nowhere, a number that no float holds, a schema or a value without an end: refused, since
-            # what cannot be judged may not run.
-            return (f"$: cannot be judged ({type(error).__name__}): send less, and simpler values",)
-        sentences = [_sentence(error) for error in errors[:MAX_FAULTS]]
-        if len(errors) > MAX_FAULTS:
-            sentences.append(f"and {len(errors) - MAX_FAULTS} more")
-        return tuple(sentences)
+        if self._validator is None:
+            # A memo, like the encoded form of a message; `Any`, because attrs would make it part of the value.
+            object.__setattr__(self, "_validator", CompiledSchema(self.parameters))
+        return self._validator.faults(arguments)  # type: ignore[no-any-return]  # see above
 
     def with_defaults(self, arguments: JsonObject) -> JsonObject:
         """Fill in the schema's defaults for properties that are missing; the given arguments are not touched."""
@@ -129,30 +90,10 @@ class ToolSpec:
         if self.parameters.get("type") != "object":
             message = f"the schema of tool {self.name!r} has type {self.parameters.get('type')!r}, expected 'object'"
             raise ToolDefinitionError(message)
-        schema = dict(self.parameters)
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            message = (
-                f"the schema of tool {self.name!r} is not draft 2020-12 at {error.json_path}: {error.message}"
-            )
-            raise ToolDefinitionError(message) from None
-        resolver = _EMPTY.resolver_with_root(DRAFT202012.create_resource(schema))
-        for reference in _references(schema):
-            try:
-                resolver.lookup(reference)
-            except Unresolvable:
-                message = (
-                    f"the schema of tool {self.name!r} refers to {reference!r}: inline it, nothing is fetched"
-                )
-                raise ToolDefinitionError(message) from None
-
-    def _compiled(self) -> tuple[Draft202012Validator, Check | None]:
-        if self._validator is None:
-            # A memo, like the encoded form of a message: compiling costs a hundred times what judging costs.
-            validator = _Validator(dict(self.parameters), registry=_EMPTY)
-            object.__setattr__(self, "_validator", (validator, quick_check(self.parameters)))
-        return self._validator  # type: ignore[no-any-return]  # Any, because attrs would make it part of the value
+        fault = fault_of_schema(self.parameters)
+        if fault is not None:
+            message = f"the schema of tool {self.name!r} {fault}"
+            raise ToolDefinitionError(message)
 
 
 class Toolbox:
@@ -259,16 +200,11 @@ def parse_arguments(text: str) -> JsonObject | str:
     if size > MAX_ARGUMENTS_BYTES:
         return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
     try:
-        value: JsonValue = _DECODER.decode(text)
-        if _SURROGATE.search(text):
-            value = _without_surrogates(value)
-    except json.JSONDecodeError as error:
-        near = text[max(0, error.pos - 20) : error.pos + 20].replace("\n", " ")
-        return f"Malformed arguments: {error.msg} at line {error.lineno} column {error.colno}, near: …{near}…"
-    except (ValueError, RecursionError) as error:
-        return f"Malformed arguments: {error}."
+        value = decode_strictly(text)
+    except NotJson as error:
+        return f"Malformed arguments: {error}"
     if not isinstance(value, dict):
-        return f"Malformed arguments: expected a JSON object, got {_kind(value)}."
+        return f"Malformed arguments: expected a JSON object, got {kind_of(value)}."
     return value
 
 
@@ -284,69 +220,3 @@ def read_call(call_id: str, name: str, text: str) -> ToolCall:
     if isinstance(parsed, str):
         return ToolCall(call_id=CallId(call_id), name=name, arguments=None, malformed=text)
     return ToolCall(call_id=CallId(call_id), name=name, arguments=parsed)
-
-
-def _refuse_constant(name: str) -> JsonValue:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
-
-
-def _without_surrogates(value: JsonValue) -> JsonValue:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case list():
-            return [_without_surrogates(item) for item in value]
-        case dict():
-            return {str(_without_surrogates(name)): _without_surrogates(item) for name, item in value.items()}
-        case _:
-            return value
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        message = f"{digits[:20]} is too large for a number"
-        raise ValueError(message)
-    return value
-
-
-def _kind(value: JsonValue) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "a number"
-
-
-def _sentence(error: ValidationError) -> str:
-    if error.validator == "required":
-        name = error.message.removesuffix(" is a required property").strip("'\"")
-        return f"{error.json_path}.{name} is required"
-    return f"{error.json_path}: {error.message[:MAX_FAULT_CHARACTERS]}"
-
-
-def _place_of(error: ValidationError) -> list[str]:
-    return [str(step) for step in error.absolute_path]
-
-
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, Mapping):
-        for key, value in schema.items():
-            if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
-                yield value
-            elif key not in _NO_SCHEMAS:
-                yield from _references(value)
-    elif isinstance(schema, list | tuple):
-        for value in schema:
-            yield from _references(value)
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-"""Kept, because `json.loads` with these makes one per call."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentrail.core.append_only import Log
 from agentrail.core.history import History
 from agentrail.errors import HistoryError
 from agentrail.messages import (
@@ -109,3 +110,35 @@ def test_histories_are_values(asked):
     assert asked != History()
     assert asked != asked.messages
     assert repr(asked) == "<History of 2 messages, 2 calls open>"
+
+
+def test_a_summary_takes_the_place_of_the_beginning(asked):
+    """What stays is the very same messages, so what was encoded stays encoded."""
+    history = asked.answered([result("c1"), result("c2")]).with_user(HELLO)
+    shorter = history.compacted(3, HELLO)
+    assert shorter.messages == Log([HELLO, HELLO])
+    assert shorter.messages[1] is history.messages[3]
+    assert history.compacted(4, HELLO).messages[:] == (HELLO,)
+    assert shorter.with_response(says(call("c3"))).open == (call("c3"),)
+    assert len(history) == 4
+
+
+@pytest.mark.parametrize("cut", [0, -1, 5])
+def test_a_summary_stands_for_messages_that_are_there(asked, cut):
+    """At least one, at most all."""
+    history = asked.answered([result("c1"), result("c2")]).with_user(HELLO)
+    with pytest.raises(
+        HistoryError, match=f"a summary of one block or more replaces 1 to 4 messages, not {cut}"
+    ):
+        history.compacted(cut, HELLO)
+
+
+def test_a_cut_parts_no_result_from_its_call(asked):
+    """Nor is there one while a call is open, or for a summary that says nothing."""
+    with pytest.raises(HistoryError, match="a summary cannot be added while calls are unanswered"):
+        asked.compacted(1, HELLO)
+    history = asked.answered([result("c1"), result("c2")])
+    with pytest.raises(HistoryError, match="a cut at 2 would part results from their calls"):
+        history.compacted(2, HELLO)
+    with pytest.raises(HistoryError, match="a summary of one block or more"):
+        history.compacted(1, UserMessage(content=()))

@@ -108,7 +108,6 @@ def test_a_broken_format_is_retried_once(max_retries, retried):
     assert count == retried
 
 
-@pytest.mark.at(151)
 def test_the_next_model_has_retries_of_its_own():
     """The count begins anew, and what was tried is kept for the error."""
     attempts, remedy = decide_retry(failure("overloaded"), Attempts(number=4, retries=3), 0.0, TWO)

@@ -1,0 +1,195 @@
+"""Loops: a model that calls the same thing again and again, or edits a file to and fro.
+
+*The same call* is the same tool with the same arguments and the same result. Calls of it count as in a row while only
+`pure` calls and failed ones stand between them: anything else that succeeds may have changed something, and the count of
+all other calls starts over. *To and fro* is a write that brings a file back to a content which it had before in this cycle.
+First comes a note to the model, later the end of the cycle.
+
+A watch lives as long as its cycle, and its size is bounded. What a tool did to a file it tells in the `details` of its
+result, as `file_change_in` reads them: arguments alone do not say what a file held before.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agentrail.messages import JsonValue
+
+LoopType: TypeAlias = Literal["repeat_pattern", "file_loop_warn", "file_loop_abort"]
+
+REPEATS_TO_WARN: Final = 3
+REPEATS_TO_ABORT: Final = 6
+RETURNS_TO_WARN: Final = 2
+RETURNS_TO_ABORT: Final = 4
+
+MAX_KEYS: Final = 256
+MAX_FILES: Final = 64
+MAX_CONTENTS: Final = 32
+
+REPEAT_NOTE: Final = (
+    "[{name} was called {count} times in a row with the same arguments and gave the same result each time. Calling it "
+    "again will not change that: try something else, or say what you need.]"
+)
+FILE_NOTE: Final = (
+    "[Your edits have brought {name} back to an earlier content {count} times. Do not edit it to and fro: decide which "
+    "version is right, or say what keeps you from it.]"
+)
+
+_MISSING: Final = ""
+"""Stands for the content of a file that does not exist."""
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a successful call did to a file.
+
+    Attributes:
+        path: The file, spelled the same way each time.
+        before: A hash of what it held; empty when it did not exist.
+        after: A hash of what it holds now.
+    """
+
+    path: str
+    before: str
+    after: str
+
+
+class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call with its result, whatever became of it: a refusal is a result too.
+
+    Attributes:
+        name: The tool.
+        arguments_hash: Of the canonical arguments; of what the model wrote where those are no JSON object.
+        text: What the model reads as the result.
+        is_error: Whether it failed, or never ran.
+        is_pure: Whether the tool promises to change nothing.
+        polling: Whether repeats are the nature of the tool: then the watch does not look.
+        change: What it did to a file, where it told.
+    """
+
+    name: str
+    arguments_hash: str
+    text: str
+    is_error: bool = False
+    is_pure: bool = False
+    polling: bool = False
+    change: FileChange | None = None
+
+
+class FileSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a file went through in this cycle.
+
+    Attributes:
+        contents: Hashes of what it held, the present one last; each once.
+        returns: How often a write brought one of them back.
+    """
+
+    contents: tuple[str, ...]
+    returns: int = 0
+
+
+class LoopWatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a cycle has done so far, as far as loops are judged by it. The mappings are never written to.
+
+    Attributes:
+        repeats: How often each call was seen in a row, by its key; the latest last.
+        files: What became of each file; the latest last.
+    """
+
+    repeats: Mapping[str, int] = {}
+    files: Mapping[str, FileSeen] = {}
+
+
+class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A loop that was just noticed; the first three fields are those of the event `LoopDetected`.
+
+    Attributes:
+        type: Which kind.
+        name: The tool that is repeated, or the file that is edited to and fro.
+        count: How often.
+        aborts: Whether the cycle ends here.
+    """
+
+    type: LoopType
+    name: str
+    count: int
+    aborts: bool
+
+    @property
+    def text(self) -> str:
+        """The note to the model, or the reason of the abort."""
+        note = REPEAT_NOTE if self.type == "repeat_pattern" else FILE_NOTE
+        return note.format(name=self.name, count=self.count)
+
+
+def watched(watch: LoopWatch, calls: Sequence[CallSeen]) -> tuple[LoopWatch, tuple[Loop, ...]]:
+    """Look at a batch.
+
+    Args:
+        watch: What the cycle did before.
+        calls: All calls of the batch with their results, in the order of the calls.
+
+    Returns:
+        The watch after them, and the loops that were noticed. Where one of them `aborts`, the cycle is over.
+    """
+    repeats, files = dict(watch.repeats), dict(watch.files)
+    loops: list[Loop] = []
+    for call in calls:
+        if call.polling:
+            continue
+        loops += _repeated(repeats, call)
+        if call.change is not None and not call.is_error:
+            loops += _returned(files, call.change)
+    return LoopWatch(repeats=repeats, files=files), tuple(loops)
+
+
+def file_change_in(details: JsonValue) -> FileChange | None:
+    """Read what a tool did to a file from the details of its result.
+
+    Args:
+        details: `{"file": {"path": …, "sha256_before": … or null, "sha256_after": …}}`, beside whatever else is there.
+    """
+    match details:
+        case {
+            "file": {"path": str(path), "sha256_before": str() | None as before, "sha256_after": str(after)}
+        }:
+            return FileChange(path=path, before=before or _MISSING, after=after)
+        case _:
+            return None
+
+
+def _repeated(repeats: dict[str, int], call: CallSeen) -> list[Loop]:
+    key = _key_of(call)
+    count = repeats.pop(key, 0) + 1
+    if not call.is_pure and not call.is_error:
+        repeats.clear()  # something may have changed, so what was called before may give another result now
+    repeats[key] = count  # behind all others, so that the oldest is what goes when there are too many
+    _keep_newest(repeats, MAX_KEYS)
+    if count not in {REPEATS_TO_WARN, REPEATS_TO_ABORT}:
+        return []
+    return [Loop(type="repeat_pattern", name=call.name, count=count, aborts=count == REPEATS_TO_ABORT)]
+
+
+def _returned(files: dict[str, FileSeen], change: FileChange) -> list[Loop]:
+    seen = files.pop(change.path, None) or FileSeen(contents=(change.before,))
+    is_back = change.after in seen.contents and change.after != change.before
+    others = tuple(content for content in seen.contents if content != change.after)
+    now = FileSeen(contents=(*others, change.after)[-MAX_CONTENTS:], returns=seen.returns + is_back)
+    files[change.path] = now
+    _keep_newest(files, MAX_FILES)
+    if not is_back or now.returns not in {RETURNS_TO_WARN, RETURNS_TO_ABORT}:
+        return []
+    aborts = now.returns == RETURNS_TO_ABORT
+    kind: LoopType = "file_loop_abort" if aborts else "file_loop_warn"
+    return [Loop(type=kind, name=change.path, count=now.returns, aborts=aborts)]
+
+
+def _key_of(call: CallSeen) -> str:
+    result = hashlib.sha256(call.text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{call.name}\0{call.arguments_hash}\0{result}"
+
+
+def _keep_newest(entries: "dict[str, int] | dict[str, FileSeen]", most: int) -> None:
+    while len(entries) > most:
+        del entries[next(iter(entries))]

@@ -1,0 +1,83 @@
+"""JSON that a model wrote, read as strictly as the standard has it.
+
+No NaN, no number that no float holds, no half of a surrogate pair; and no repair, which would be a guess. What is wrong is
+said in words that the model can act on.
+"""
+
+import json
+import math
+import re
+from typing import Final
+
+from agentrail.messages import JsonValue
+
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half of a character, escaped or bare: no wire takes it, so it becomes U+FFFD where its other half is missing."""
+
+
+class NotJson(ValueError):
+    """The text is no JSON; the message says what is wrong, where, and near which words."""
+
+
+def decode_strictly(text: str) -> JsonValue:
+    """Read a JSON text.
+
+    Raises:
+        NotJson: The model's move.
+    """
+    try:
+        value: JsonValue = _DECODER.decode(text)
+        return _without_surrogates(value) if _SURROGATE.search(text) else value
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 20) : error.pos + 20].replace("\n", " ")
+        message = f"{error.msg} at line {error.lineno} column {error.colno}, near: …{near}…"
+        raise NotJson(message) from None
+    except (ValueError, RecursionError) as error:
+        message = f"{error}."
+        raise NotJson(message) from None
+
+
+def kind_of(value: JsonValue) -> str:
+    """Name the kind of a value, for a sentence."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+        case _:
+            return "a number"
+
+
+def _refuse_constant(name: str) -> JsonValue:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        message = f"{digits[:20]} is too large for a number"
+        raise ValueError(message)
+    return value
+
+
+def _without_surrogates(value: JsonValue) -> JsonValue:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {str(_without_surrogates(name)): _without_surrogates(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Kept, because `json.loads` with these makes one per call."""

@@ -1,0 +1,97 @@
+"""Old arguments are shortened on the way out, in steps, and never in the history."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.append_only import Log
+from agentrail.core.outgoing import (
+    FRESH_MESSAGES,
+    KEPT_CHARACTERS,
+    MAX_CHARACTERS,
+    STEP,
+    Outgoing,
+    outgoing,
+)
+from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolCall, UserMessage
+
+LONG = "x" * (MAX_CHARACTERS + 1)
+SHORT = f"{'x' * KEPT_CHARACTERS} [… 1,501 characters left out …]"
+
+
+def user(text: str = "hello") -> UserMessage:
+    """What a user says."""
+    return UserMessage(content=(Text(text=text),))
+
+
+def calls(**arguments) -> AssistantMessage:
+    """A response with a call."""
+    call = ToolCall(call_id=CallId("c"), name="write", arguments=arguments)
+    return AssistantMessage(content=(Text(text=LONG), call), model="m")
+
+
+def test_what_is_fresh_goes_out_as_it_is():
+    """The last twenty messages, and up to ten more: then the very same sequence is sent."""
+    messages = Log([calls(text=LONG)] * (FRESH_MESSAGES + STEP - 1))
+    kept, sent = outgoing(Outgoing(), messages)
+    assert sent is messages
+    assert kept.border == 0
+
+
+def test_old_long_strings_are_shortened_wherever_they_stand():
+    """In lists and objects too; words, numbers, short strings and what the model said stay."""
+    old = calls(path="a.py", text=LONG, edits=[{"new": LONG, "line": 3}], short="x" * MAX_CHARACTERS)
+    history = Log([old, *[user()] * 29])
+    _, sent = outgoing(Outgoing(), history)
+    assert sent[0] == calls(
+        path="a.py", text=SHORT, edits=[{"new": SHORT, "line": 3}], short="x" * MAX_CHARACTERS
+    )
+    assert sent[1:] == list(history[1:])
+    assert history[0] is old
+    assert old.calls[0].arguments["text"] == LONG
+
+
+def test_arguments_that_are_no_json_stay():
+    """They are shortened where they are shown, by each wire format."""
+    broken = ToolCall(call_id=CallId("c"), name="write", arguments=None, malformed=LONG)
+    messages = Log([AssistantMessage(content=(broken,), model="m"), *[user()] * 29])
+    assert outgoing(Outgoing(), messages)[1] is messages
+
+
+def test_a_shortened_message_is_made_once():
+    """So its encoded form is made once, too."""
+    history: Log[Message] = Log([calls(text=LONG), *[user()] * 29])
+    kept, first = outgoing(Outgoing(), history)
+    for _ in range(STEP):
+        history = history.appended(user())
+        kept, sent = outgoing(kept, history)
+    assert sent[0] is first[0]
+
+
+@pytest.mark.at(140)
+@given(long=st.lists(st.booleans(), min_size=60, max_size=90))
+def test_between_two_steps_a_request_extends_the_one_before(long):
+    """Messages that were sent are sent again as the very same, except where a step passes a long argument."""
+    history: Log[Message] = Log()
+    kept, before, changes = Outgoing(), [], 0
+    for is_long in long:
+        history = history.appended(calls(text=LONG) if is_long else user())
+        kept, sent = outgoing(kept, history)
+        if any(one is not other for one, other in zip(before, sent, strict=False)):
+            changes += 1
+            assert (len(history) - FRESH_MESSAGES) % STEP == 0
+        assert list(sent[-FRESH_MESSAGES:]) == list(history[-FRESH_MESSAGES:])
+        old = sent[: max(0, len(sent) - FRESH_MESSAGES - STEP)]
+        assert calls(text=LONG) not in old
+        before = list(sent)
+    assert changes <= len(long) // STEP
+
+
+@given(lengths=st.lists(st.integers(0, 60), max_size=8))
+def test_another_conversation_is_looked_at_anew(lengths):
+    """After a compaction, or a rewind, what is kept of the old one does no harm: the outcome is as if it had not been."""
+    kept = Outgoing()
+    shared = [calls(text=LONG) for _ in range(60)]
+    for length in lengths:
+        messages = Log([user(str(length)), *shared[:length]] if length % 2 else shared[:length])
+        kept, sent = outgoing(kept, messages)
+        assert list(sent) == list(outgoing(Outgoing(), messages)[1])

@@ -1,0 +1,53 @@
+"""JSON from models is read strictly; tests/core/test_toolbox.py has what this means for arguments."""
+
+import pytest
+
+from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{}", {}),
+        ("[1, 2.5]", [1, 2.5]),
+        ('"a"', "a"),
+        ("null", None),
+        ('"\\ud83d\\ude00"', "😀"),
+        ('["\\ud83d"]', ["�"]),
+    ],
+)
+def test_any_json_value_is_read(text, value):
+    """Halves of a character that belong together become it, a lone one becomes U+FFFD."""
+    assert decode_strictly(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"a" 1}', "Expecting ':' delimiter at line 1 column 6, near: …{\"a\" 1}…"),
+        ("NaN", "NaN is not JSON."),
+        ("1e999", "1e999 is too large for a number."),
+        ("[" * 100_000, "maximum recursion depth exceeded"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(text, complaint):
+    """So that a model can put it right."""
+    with pytest.raises(NotJson) as caught:
+        decode_strictly(text)
+    assert str(caught.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "null"),
+        (True, "a boolean"),
+        ("a", "a string"),
+        ([], "an array"),
+        ({}, "an object"),
+        (1.5, "a number"),
+    ],
+)
+def test_each_kind_has_a_name(value, kind):
+    """A sentence says what was expected, and names what came instead."""
+    assert kind_of(value) == kind

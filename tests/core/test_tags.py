@@ -1,0 +1,122 @@
+"""Tags in what a model says: taken out, across any chunk borders (3-session, `inline_tags`)."""
+
+import itertools
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.tags import MAX_CONTENT, Tag, TagReader
+
+LONG = "x" * (MAX_CONTENT + 1)
+PIECES = st.sampled_from(
+    (
+        *("a", " ", "<", ">", "/", "<b>", "é\n"),
+        *("`", "``", "```", "\n"),
+        *("<status>", "</status>", "<title>", "</title>", "<sta", "tus>", "</sta"),
+        *("x" * (MAX_CONTENT - 1), LONG),
+    )
+)
+# Code comes first: a fence to its end or that of the text, then backticks to the next one or to the end of the line.
+CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:[`\n]|\Z)"
+WHOLE = re.compile(rf"{CODE}|<(status|title)>(.{{0,{MAX_CONTENT}}}?)</\1>", re.DOTALL)
+
+
+def read(chunks: list[str]) -> tuple[str, list[Tag]]:
+    """Read a response chunk by chunk, to its end."""
+    tags: list[Tag] = []
+    reader, said = TagReader(), ""
+    for chunk in chunks:
+        reader, visible, found = reader.fed(chunk)
+        said += visible
+        tags += found
+    rest, found = reader.closed()
+    return said + rest, [*tags, *found]
+
+
+@given(pieces=st.lists(PIECES, max_size=12), cuts=st.lists(st.integers(0, 3_000), max_size=12))
+def test_chunks_never_change_the_outcome(pieces, cuts):
+    """Text and tags are what one expression finds in the whole, wherever the chunks are cut."""
+    text = "".join(pieces)
+    borders = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    chunks = [text[left:right] for left, right in itertools.pairwise(borders)]
+    visible, tags = read(chunks)
+    assert visible == WHOLE.sub(lambda found: "" if found[1] else found[0], text)
+    assert [(tag.name, tag.content) for tag in tags] == [found for found in WHOLE.findall(text) if found[0]]
+
+
+@given(pieces=st.lists(PIECES, max_size=12))
+def test_every_character_comes_out_once(pieces):
+    """Visible text and tags, counted together, are what the model wrote; and no more than one tag is ever held."""
+    written = "".join(pieces)
+    visible, tags = read(list(written))
+    came = visible + "".join(f"<{tag.name}>{tag.content}</{tag.name}>" for tag in tags)
+    assert Counter(came) == Counter(written)
+    reader = TagReader()
+    for character in written:
+        reader, _, _ = reader.fed(character)
+        assert len(reader.held) < len("<status></status>") + MAX_CONTENT
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "tags"),
+    [
+        ("Hello.", "Hello.", []),
+        ("<status>Reading</status>Hello.", "Hello.", [Tag("status", "Reading")]),
+        ("a<title>T</title>b<status>S</status>c", "abc", [Tag("title", "T"), Tag("status", "S")]),
+        ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2", []),
+        ("<b>bold</b>", "<b>bold</b>", []),
+        ("<Status>x</Status>", "<Status>x</Status>", []),
+        ("<status>never closed", "<status>never closed", []),
+        ("<status>a<title>T</title>", "<status>a", [Tag("title", "T")]),
+        ("<status>a <b>b</b></status>", "", [Tag("status", "a <b>b</b>")]),
+        ("<status>a<title>T</title></status>", "", [Tag("status", "a<title>T</title>")]),
+        (f"<status>{LONG}</status>", f"<status>{LONG}</status>", []),
+        (f"<status>{LONG[1:]}</status>", "", [Tag("status", LONG[1:])]),
+        (
+            "```html\n<title>T</title>\n```\n<title>U</title>",
+            "```html\n<title>T</title>\n```\n",
+            [Tag("title", "U")],
+        ),
+        ("Put it into `<title>` and `</title>`.", "Put it into `<title>` and `</title>`.", []),
+        ("A ` alone\n<title>T</title>", "A ` alone\n", [Tag("title", "T")]),
+        ("``<title>T</title>", "``", [Tag("title", "T")]),
+        ("```\n``<title>T</title>", "```\n``<title>T</title>", []),
+        ("<status>In `a.py`</status>`", "`", [Tag("status", "In `a.py`")]),
+        ("<stat", "<stat", []),
+        ("</status>", "</status>", []),
+    ],
+)
+def test_what_is_a_tag_and_what_is_text(text, visible, tags):
+    """Unclosed, unknown, nested and overlong ones are text, and nothing of a text is lost."""
+    assert read([text]) == read(list(text)) == (visible, tags)
+
+
+def test_only_what_can_become_a_tag_is_held_back():
+    """Text goes on at once when it is clear that it is none."""
+    reader, visible, _ = TagReader().fed("a <")
+    assert (visible, reader.held) == ("a ", "<")
+    reader, visible, _ = reader.fed("ti")
+    assert (visible, reader.held) == ("", "<ti")
+    reader, visible, _ = reader.fed("p>")
+    assert (visible, reader.held) == ("<tip>", "")
+    reader, visible, _ = reader.fed("``")
+    assert (visible, reader.held) == ("", "``")
+    reader, visible, _ = reader.fed("`<title>")
+    assert (visible, reader.held) == ("```<title>", "")
+
+
+def test_a_chunk_without_a_tag_costs_nothing():
+    """The same reader and the same text come back: nearly all chunks are like this."""
+    reader = TagReader()
+    text = "no tag in here"
+    after, visible, found = reader.fed(text)
+    assert (after is reader, visible is text, found) == (True, True, ())
+
+
+def test_people_see_one_line():
+    """White space is folded, a title is cut at 60 characters and a status is not."""
+    assert Tag("status", "\n  Reading\n two   files ").text == "Reading two files"
+    assert Tag("status", "x" * 61).text == "x" * 61
+    assert Tag("title", "  " + "x" * 61).text == "x" * 60
