@@ -62,27 +62,25 @@ class Explanation:
 
     def lost_to(self, link: Link) -> str | None:
         """Say who took back what an accepted answer wanted; None when it stands."""
-        if link.verdict != "accepted":
-            return None
-        mine = self.links.index(link)
-        if isinstance(link.answer, _LAST_WINS):
-            kind = type(link.answer)
-            for later in self.links[mine + 1 :]:
-                if isinstance(later.answer, kind) and later.verdict == "accepted":
-                    return later.plugin
         decision = self.outcome.decision
-        if decision is not None and isinstance(decision.action, Skip) and self._is_taken_back(link):
+        if decision is not None and self._is_taken_back(link):
             return decision.by
-        return None
+        if link.verdict != "accepted" or not isinstance(link.answer, _LAST_WINS):
+            return None
+        later = self.links[self.links.index(link) + 1 :]
+        kind, stand = type(link.answer), (one for one in later if not self._is_taken_back(one))
+        return next((one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None)
 
     def _is_taken_back(self, link: Link) -> bool:
+        """Say whether a `Skip` made nothing of an answer."""
+        decision = self.outcome.decision
+        if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
+            return False
         match link.answer:
             case ReplaceToolArgs():
                 return link.plugin not in self.outcome.rewritten_by
-            case Intervene() | SwitchModel():
-                return True
-            case _:
-                return False
+            case answer:
+                return isinstance(answer, Intervene | SwitchModel)
 
     def __str__(self) -> str:
         """Draw the chain, a line each."""

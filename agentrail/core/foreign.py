@@ -22,13 +22,13 @@ class Raised(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo
 
 
-def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def attempt(function: Callable[..., Any], *args: Any) -> Any:
     """Call foreign code.
 
     Returns:
         What it returned, or `Raised`.
     """
     try:
-        return function(*args, **kwargs)
+        return function(*args)
     except Exception as error:  # noqa: BLE001 - an edge: whatever a plugin raises is its failure, as data
         return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))

@@ -295,8 +295,13 @@ class _Run:
     def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
         """Ask one plugin; say whether the next one is to be asked."""
         state = self.out.states[member.name]
-        ctx = msgspec.structs.replace(self.ctx, random=self.ctx.random.fork(member.salt))
-        answer: Any = attempt(self.stack.ask, member, told, state, ctx)
+        self.ctx.random.begin(member.salt)
+        answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
+        if type(answer) is Continue and answer.state is state and not answer.emits and answer.context is None:
+            # Most answers by far, and nothing in them could be wrong: no more work for those than this.
+            if member.guards:
+                self._has_seen(member)
+            return self._note(member, rounds, answer, "nothing to say") if self.heard else True
         error = _fault_in(answer, member, state)
         if error is not None:
             return self._failed(member, told, error, rounds)
@@ -304,8 +309,6 @@ class _Run:
             self._has_seen(member)
         if answer.state is not state:
             self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
-        if type(answer) is Continue and not answer.emits and answer.context is None:
-            return self._note(member, rounds, answer, "nothing to say")
         self._publish(*(published(said, self.ctx.user_data) for said in events_of(answer)))
         if answer.context is not None:
             self._take_context(member, answer.context)
@@ -435,8 +438,6 @@ def _fault_in(answer: Any, member: Member, state: object) -> ErrorInfo | None:
         if inspect.iscoroutine(answer):
             answer.close()  # or Python complains that nobody awaited it
         return _misbehaved(f"returned {answer!r}, expected an action such as Continue(state)")
-    if answer.state is state and type(answer) is Continue and not answer.emits and answer.context is None:
-        return None
     fault = fault_of_state(member, answer.state) or (
         None if answer.state is state else unstorable(answer.state)
     )

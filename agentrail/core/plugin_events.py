@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
 from agentrail.core.frozen import thawed
 from agentrail.events import Event, PluginEvent
 from agentrail.messages import JsonObject
@@ -16,7 +18,7 @@ def published(said: Any, user_data: JsonObject) -> Event:
         case (str(name), payload):
             return plugin_event(name, payload, user_data)
         case _:
-            event: Event = said
+            event: Event = attrs.evolve(said, meta=None)  # whoever publishes writes to it, and plugins keep values
             return event
 
 

@@ -58,9 +58,12 @@ class SeededRandom:
         """
         return items[self.randrange(len(items))]
 
-    def fork(self, salt: int) -> "SeededRandom":
-        """Make another that depends on this one's seed and the salt, not on what was drawn so far."""
-        return SeededRandom(self.seed ^ salt)
+    def begin(self, salt: int) -> None:
+        """Begin anew, at a place that depends on the seed and the salt, not on what was drawn so far.
+
+        The pipeline does this before it asks a plugin, so each has numbers of its own, whoever else stands in the stack.
+        """
+        self._state = self.seed ^ salt
 
     def __repr__(self) -> str:
         """Show the seed."""

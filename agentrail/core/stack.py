@@ -4,6 +4,7 @@ Compiled once per change, so that a hook to which nobody listens costs one look 
 while a session runs. Lower priorities are asked first, equal ones in the order of registration.
 """
 
+import functools
 import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +153,7 @@ def load_plugin(entry: Entry) -> tuple[Member, Any]:
         faults.append(fault_of_options)
     if faults:
         raise PluginError([f"plugin {plugin.name!r}: {fault}" for fault in faults])
-    state = attempt(plugin.init, **options)
+    state = attempt(functools.partial(plugin.init, **options))
     if isinstance(state, Raised):
         raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
     member = _member(plugin, frozen_json(options), state)
