@@ -8,7 +8,6 @@ from attrs import frozen
 from agentrail.core.actions import (
     Abort,
     BlockTool,
-    Continue,
     Emit,
     Intervene,
     ReplaceToolArgs,
@@ -69,7 +68,9 @@ class Explanation:
             return None
         later = self.links[self.links.index(link) + 1 :]
         kind, stand = type(link.answer), (one for one in later if not self._is_taken_back(one))
-        return next((one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None)
+        return next(
+            (one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None
+        )
 
     def _is_taken_back(self, link: Link) -> bool:
         """Say whether a `Skip` made nothing of an answer."""
@@ -114,10 +115,8 @@ def _in_words(answer: Any) -> str:
             return f"Request({effect!r}, {tag!r})"
         case Emit(events=events):
             return f"Emit({events!r})"
-        case Continue() | Skip():
+        case _:  # Continue and Skip
             return type(answer).__name__
-        case _:
-            return repr(answer)
 
 
 def _result(outcome: Outcome) -> str:

@@ -128,8 +128,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
         errands: What plugins asked for and do not wait for.
         waiting: Set when the run is not over: nothing but `states`, `events` and `errands` may be carried out yet.
-        guarded: The hook event as the safety plugins left it; what a `Skip` goes back to.
         seen_by: The safety plugins that have judged the arguments in `event`.
+        guarded: The hook event as the safety plugins left it; what a `Skip` goes back to.
+        guarded_by: The safety plugins that have judged the arguments in that.
         is_fit: Whether the arguments in `event` fit the schema of the tool.
     """
 
@@ -145,8 +146,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[Event, ...] = ()
     errands: tuple[Errand, ...] = ()
     waiting: Waiting | None = None
-    guarded: HookEvent | None = None
     seen_by: frozenset[str] = frozenset()
+    guarded: HookEvent | None = None
+    guarded_by: frozenset[str] = frozenset()
     is_fit: bool = True
 
     @property

@@ -356,7 +356,7 @@ class _Run:
         if isinstance(self.out.event, BeforeTool) and not member.guards:
             guards = {known.name for known in self.stack.members if known.guards}
             by = tuple(name for name in self.out.rewritten_by if name in guards)
-            kept = {"event": self.out.guarded, "rewritten_by": by}
+            kept = {"event": self.out.guarded, "rewritten_by": by, "seen_by": self.out.guarded_by}
         self._change(interventions=(), switch=None, context=NO_CONTEXT, **kept)
 
     def _rewrite(self, member: Member, arguments: JsonObject) -> None:
@@ -367,8 +367,8 @@ class _Run:
         rewritten_by = (*self.out.rewritten_by, member.name)
         self._change(event=event, rewritten_by=rewritten_by, is_fit=False, seen_by=frozenset())
         if member.guards:
-            self._has_seen(member)
             self._change(guarded=event)
+            self._has_seen(member)
 
     def _replace_result(self, member: Member, given: ToolResult | str) -> None:
         event: Any = self.out.event
@@ -411,7 +411,9 @@ class _Run:
 
     def _has_seen(self, member: Member) -> None:
         if isinstance(self.out.event, BeforeTool):
-            self._change(seen_by=self.out.seen_by | {member.name})
+            seen_by = self.out.seen_by | {member.name}
+            guarded_by = seen_by if self.out.event is self.out.guarded else self.out.guarded_by
+            self._change(seen_by=seen_by, guarded_by=guarded_by)
 
     def _ignore(self, member: Member, action: str) -> None:
         hook = type(self.out.event).__name__

@@ -18,7 +18,9 @@ def published(said: Any, user_data: JsonObject) -> Event:
         case (str(name), payload):
             return plugin_event(name, payload, user_data)
         case _:
-            event: Event = attrs.evolve(said, meta=None)  # whoever publishes writes to it, and plugins keep values
+            event: Event = attrs.evolve(
+                said, meta=None
+            )  # whoever publishes writes to it, and plugins keep values
             return event
 
 

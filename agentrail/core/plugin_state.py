@@ -1,6 +1,6 @@
 """What a plugin may remember: frozen values that the codec can store.
 
-Scalars, enumerations, tuples, frozen sets, frozen mappings, and frozen attrs classes of such. A session keeps the state of
+Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes of such. A session keeps the state of
 each plugin, journals it and gives it back after a crash, so a value that could change under its feet, or not be read
 back, is refused when a plugin answers with it, with the place in the value where the fault lies.
 """
@@ -13,12 +13,15 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 import attrs
 import msgspec
 
-from agentrail.core.frozen import FrozenDict
+from agentrail.core.frozen import FrozenDict, FrozenList
 
 StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
 
 _PLAIN: Final = frozenset({str, bool, NoneType, bytes})
+_ROWS: Final = frozenset(
+    {tuple, frozenset, FrozenList}
+)  # no named tuples: they come back without their names
 _INT64: Final = range(-(2**63), 2**64)
 
 
@@ -33,10 +36,7 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             return None if value in _INT64 else f"{where} is a number of more than 64 bits"
         case float():
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
-        case tuple() | frozenset() if type(value) in {
-            tuple,
-            frozenset,
-        }:  # a named tuple comes back without its names
+        case tuple() | frozenset() | FrozenList() if type(value) in _ROWS:
             return _first((item, f"{where}[{position}]") for position, item in enumerate(value))
         case FrozenDict() | MappingProxyType():
             wrong = next((key for key in value if not isinstance(key, str)), None)
@@ -49,6 +49,9 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             if not attrs.inspect(type(value)).is_frozen:
                 return f"{where} is a {type(value).__name__}, which can be changed: make it @attrs.frozen"
             names = [attribute.name for attribute in attrs.fields(type(value))]
+            private = next((name for name in names if name.startswith("_")), None)
+            if private is not None:
+                return f"{where}.{private} would be lost: the codec leaves out what begins with an underscore"
             return _first((getattr(value, name), f"{where}.{name}") for name in names)
         case _:
             return f"{where} is a {type(value).__name__}: states are frozen attrs classes, scalars, tuples, frozen mappings"
@@ -89,8 +92,10 @@ def classes_of(state_type: StateType) -> tuple[type, ...]:
         return classes_of(get_args(state_type)[0])
     if origin is Union or isinstance(state_type, UnionType):
         return tuple(found for member in get_args(state_type) for found in classes_of(member))
-    if state_type is None:
-        return (NoneType,)
+    if (
+        state_type is None or state_type is Any
+    ):  # `Any` is a class since Python 3.11, and nothing is an instance of it
+        return (object,) if state_type is Any else (NoneType,)
     found = origin or getattr(state_type, "__supertype__", state_type)
     return (found,) if isinstance(found, type) else (object,)
 
@@ -104,6 +109,8 @@ def _frozen_again(value: Any) -> Any:
     match value:
         case dict():
             return FrozenDict((key, _frozen_again(item)) for key, item in value.items())
+        case list():
+            return FrozenList(map(_frozen_again, value))
         case tuple():
             return tuple(map(_frozen_again, value))
         case _ if attrs.has(type(value)):
@@ -115,4 +122,4 @@ def _frozen_again(value: Any) -> Any:
 
 
 def _name_of(state_type: StateType) -> str:
-    return getattr(state_type, "__name__", None) or repr(state_type)
+    return repr(state_type) if get_origin(state_type) else getattr(state_type, "__name__", repr(state_type))

@@ -1,6 +1,7 @@
 """JSON that nobody can change, and comparing as JSON does."""
 
 import copy
+import enum
 import json
 
 import msgspec
@@ -11,7 +12,9 @@ from agentrail.core.frozen import FrozenDict, FrozenList, frozen_json, not_json,
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=3)
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3), max_leaves=9
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=9,
 )
 objects = st.dictionaries(st.text(max_size=3), values, max_size=3)
 
@@ -86,6 +89,17 @@ def test_a_deep_copy_can_be_written_to():
 def test_what_is_no_json_is_named_with_its_place(value, words):
     """The message says where the fault lies."""
     assert not_json(value) == words
+
+
+def test_texts_of_an_enumeration_are_json():
+    """A member that is a text is encoded as one."""
+
+    class Level(enum.StrEnum):
+        """Of a log."""
+
+        INFO = "info"
+
+    assert not_json([Level.INFO]) is None
 
 
 @given(value=values)

@@ -40,7 +40,9 @@ def test_each_cell_of_the_matrix_holds(hook, action):
     accepted = MATRIX[hook][action] is Cell.ACCEPTED
     has_effect = EFFECT_OF.get(action, lambda _: accepted)(outcome)
     assert has_effect == accepted
-    assert (ActionIgnored(plugin="one", hook=hook.__name__, action=action.__name__) in outcome.events) != accepted
+    assert (
+        ActionIgnored(plugin="one", hook=hook.__name__, action=action.__name__) in outcome.events
+    ) != accepted
     assert outcome.states["one"] == 1  # its state is taken in either case
     assert outcome.states["two"] == (0 if accepted and action in SHORT_CIRCUITS else 1)
 
@@ -63,7 +65,9 @@ def test_the_matrix_is_the_table_of_the_specification():
         accepted = {hook.__name__ for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED}
         assert accepted == set(hooks.split()), action
     assert all(MATRIX[hook][action] is Cell.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit))
-    collected = [(hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Cell.COLLECTED]
+    collected = [
+        (hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Cell.COLLECTED
+    ]
     assert collected == [(p.OnToolError, p.SwitchModel)]
 
 
@@ -83,7 +87,10 @@ def test_interventions_are_joined_in_the_order_of_execution():
     late = Says("late", lambda e, s, c: p.Intervene("second", s), priority=600)
     early = Says("early", lambda e, s, c: p.Intervene("first", s), priority=200)
     outcome = ask([late, early], p.BeforeFinish)
-    assert outcome.interventions == (Injected(prompt="first", by="early"), Injected(prompt="second", by="late"))
+    assert outcome.interventions == (
+        Injected(prompt="first", by="early"),
+        Injected(prompt="second", by="late"),
+    )
     assert outcome.prompt == "first\n\nsecond"
 
 
@@ -99,7 +106,9 @@ def test_nothing_said_is_no_prompt():
 def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     """Later plugins see the replaced arguments; those of the last one count (5.3)."""
     one = Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": "a"}, s), priority=200)
-    two = Says("two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "b"}, s), priority=300)
+    two = Says(
+        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "b"}, s), priority=300
+    )
     outcome = ask([two, one], p.BeforeTool)
     assert outcome.arguments == {"command": "ab"}
     assert outcome.rewritten_by == ("one", "two")
@@ -138,7 +147,12 @@ def test_emits_keep_their_order_and_come_from_every_action():
     one = Says("one", lambda e, s, c: p.Emit([("a", 1), ("b", 2)], s, emits=(("c", 3),)), priority=200)
     two = Says("two", lambda e, s, c: p.Abort("stop", s, emits=(("d", 4),)), priority=300)
     outcome = ask([two, one], p.BeforeFinish)
-    assert [(event.name, event.payload) for event in outcome.events] == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+    assert [(event.name, event.payload) for event in outcome.events] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 3),
+        ("d", 4),
+    ]
 
 
 def test_plugins_may_publish_the_events_of_plans_memory_and_policy():
@@ -187,7 +201,9 @@ def test_a_short_circuit_stops_the_rest(action):
 
 def test_skip_takes_back_what_the_others_wanted():
     """After a `Skip` the session goes on as if nobody had acted; emits and states stay (5.3)."""
-    one = Says("one", lambda e, s, c: p.Intervene("x", s, emits=(("a", 1),), context={"k": "v"}), priority=200)
+    one = Says(
+        "one", lambda e, s, c: p.Intervene("x", s, emits=(("a", 1),), context={"k": "v"}), priority=200
+    )
     two = Says("two", p.SwitchModel, priority=300)
     outcome = ask([one, two, Says("skips", p.Skip)], p.BeforeRequest)
     assert (outcome.interventions, outcome.switch, dict(outcome.context)) == ((), None, {})
@@ -281,15 +297,21 @@ def test_a_guard_is_heard_although_another_wants_an_approval():
 
 def test_a_skip_does_not_end_the_judging():
     """Judging again, a `Skip` is no objection, and no excuse for the guards behind it."""
-    skips = Says("skips", lambda e, s, c: p.Skip(s) if e.arguments["command"] == "rm" else p.Continue(s), priority=5)
+    skips = Says(
+        "skips", lambda e, s, c: p.Skip(s) if e.arguments["command"] == "rm" else p.Continue(s), priority=5
+    )
     entries = [skips, Says("guard", refuses("rm"), priority=10), Says("rewriter", rewrites("rm"))]
     assert ask(entries, p.BeforeTool).decision.by == "guard"
 
 
 def test_rewrites_that_never_settle_end_the_call():
     """After three rounds of rewriting the call is given up as `arguments_unstable` (6.5)."""
-    one = Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "1"}, s), priority=10)
-    two = Says("two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "2"}, s), priority=20)
+    one = Says(
+        "one", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "1"}, s), priority=10
+    )
+    two = Says(
+        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "2"}, s), priority=20
+    )
     decision = ask([one, two], p.BeforeTool).decision
     assert decision.action == Unfit(
         code="arguments_unstable",
@@ -301,7 +323,9 @@ def test_rewrites_that_never_settle_end_the_call():
 def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
     """What a plugin put in is validated again; the refusal names the plugin (6.5, gate 5)."""
     guard = Says("guard", priority=10)
-    outcome = ask([guard, Says("rewriter", rewrites("x"))], p.BeforeTool, fit=lambda arguments: "$.path is required")
+    outcome = ask(
+        [guard, Says("rewriter", rewrites("x"))], p.BeforeTool, fit=lambda arguments: "$.path is required"
+    )
     text = "$.path is required (the arguments were rewritten by 'rewriter')"
     assert outcome.decision == Decision(action=Unfit(code="invalid_arguments", text=text), by="rewriter")
     assert len(guard.shown) == 1
@@ -309,10 +333,14 @@ def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
 
 def test_defaults_that_the_schema_fills_in_are_judged_too():
     """Guards see the arguments as they will run, defaults included."""
-    guard = Says("guard", lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s))
+    guard = Says(
+        "guard", lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s)
+    )
     guard.priority = 10
     entries = [guard, Says("rewriter", rewrites("pwd"), priority=20)]
-    assert ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True}).decision.by == "guard"
+    assert (
+        ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True}).decision.by == "guard"
+    )
     fits = ask(entries, p.BeforeTool, fit=lambda arguments: arguments)
     assert (fits.decision, fits.arguments) == (None, {"command": "pwd"})
 
@@ -397,7 +425,10 @@ def test_a_closed_plugin_refuses_each_hook_in_its_way(hook):
     else:
         assert hook in {p.SessionStarted, p.SessionEnding, p.AfterTurn, p.OnToolError, p.BeforeCompact}
         assert (outcome.decision, outcome.states["behind"]) == (None, 1)
-    assert all(MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Cell.ACCEPTED for refusing in REFUSALS)
+    assert all(
+        MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Cell.ACCEPTED
+        for refusing in REFUSALS
+    )
 
 
 def test_a_guard_that_fails_when_it_judges_again_is_closed_or_heard():
@@ -431,7 +462,9 @@ READ = p.FileText(path="rules", text="rm is fine")
 def test_a_hook_waits_for_an_answer_and_then_goes_on():
     """With `wait=True` nobody else is asked until the answer is there; then the plugin says what it means (5.8)."""
     behind = Says("behind", priority=600)
-    stack, states = load_stack([Says("asks", asks_first("t", lambda e, s, c: p.Intervene(e.result.text, s))), behind])
+    stack, states = load_stack(
+        [Says("asks", asks_first("t", lambda e, s, c: p.Intervene(e.result.text, s))), behind]
+    )
     waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
     assert waits.waiting.errand.effect == p.ReadFile("rules")
     assert (behind.shown, waits.prompt) == ([], None)
@@ -465,7 +498,9 @@ def test_an_answer_may_lead_to_another_question():
 def test_a_guard_may_wait_while_it_judges_again():
     """Judging again waits too, and goes on with the guards that are left."""
     judged = lambda e, s, c: p.BlockTool("read", s)  # noqa: E731
-    slow = Says("slow", lambda e, s, c: asks_first("t", judged)(e, s, c) if s > 1 else p.Continue(s), priority=10)
+    slow = Says(
+        "slow", lambda e, s, c: asks_first("t", judged)(e, s, c) if s > 1 else p.Continue(s), priority=10
+    )
     last = Says("last", refuses("rm"), priority=20)
     stack, states = load_stack([slow, last, Says("rewriter", rewrites("pwd"))])
     waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
@@ -494,7 +529,9 @@ def test_an_answer_that_nobody_waits_for_is_delivered_to_whoever_asked():
     asks, other = Says("asks", p.Request), Says("other")
     stack, states = load_stack([asks, other])
     outcome = run(stack, EVENTS[p.AfterTurn], states, CTX)
-    assert [(errand.effect, errand.tag, errand.by) for errand in outcome.errands] == [(p.ReadFile("notes"), "t", "asks")]
+    assert [(errand.effect, errand.tag, errand.by) for errand in outcome.errands] == [
+        (p.ReadFile("notes"), "t", "asks")
+    ]
     assert len(other.shown) == 1
     done = p.RequestDone(tag="t", result=p.RequestFailed(error=ErrorInfo(code="gone", message="gone")))
     asks.answer = lambda e, s, c: p.Request(p.Search(query="x"), "again", s, wait=True)
@@ -576,7 +613,11 @@ def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
         "   500 skips: Skip → stops the rest",
         "  = Skip, by 'skips'",
     ]
-    rewriter = [Says("g", rewrites("x"), priority=5), Says("one", rewrites("y"), priority=200), Says("skips", p.Skip)]
+    rewriter = [
+        Says("g", rewrites("x"), priority=5),
+        Says("one", rewrites("y"), priority=200),
+        Says("skips", p.Skip),
+    ]
     stack, states = load_stack(rewriter)
     lines = str(explain(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
     assert [line.rpartition(" → ")[2] for line in lines[1:3]] == ["accepted", "lost to 'skips'"]
@@ -602,7 +643,9 @@ def test_each_plugin_has_random_numbers_of_its_own():
     tossed = {}
 
     def toss(name):
-        return lambda e, s, c: tossed.setdefault(name, [c.random.random(), c.random.random()]) and p.Continue(s)
+        return lambda e, s, c: (
+            tossed.setdefault(name, [c.random.random(), c.random.random()]) and p.Continue(s)
+        )
 
     ask([Says("a", toss("a")), Says("b", toss("b"))], p.AfterTurn)
     alone = dict(tossed)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.frozen import FrozenDict
+from agentrail.core.frozen import FrozenDict, FrozenList
 from agentrail.core.plugin_state import classes_of, decode_state, encode_state, loses, unstorable
 
 Name = NewType("Name", str)
@@ -41,8 +41,15 @@ class Plan:
     mood: Mood = Mood.GOOD
     raw: bytes = b""
     nested: Mapping[str, tuple[Step, ...]] = FrozenDict()
-    _hidden: int = 0
+    notes: Any = None
     derived: int = attrs.field(init=False, default=7)
+
+
+@attrs.frozen
+class Private:
+    """Hides something, even from the codec."""
+
+    _hidden: int = 0
 
 
 @attrs.frozen
@@ -62,7 +69,7 @@ plans = st.builds(
     mood=st.sampled_from(Mood),
     raw=st.binary(max_size=5),
     nested=st.dictionaries(texts, st.lists(steps, max_size=2).map(tuple), max_size=2).map(FrozenDict),
-    hidden=st.integers(0, 9),
+    notes=st.none() | st.lists(st.integers(0, 9), max_size=2).map(FrozenList),
 )
 
 
@@ -92,6 +99,7 @@ def test_plain_values_are_states(state):
         (Plan(steps=[1]), "state.steps is a list"),
         ((Step(text=object()),), "state[0].text is a object"),
         (bytearray(b"x"), "state is a bytearray"),
+        (Private(), "state._hidden would be lost: the codec leaves out what begins with an underscore"),
     ],
 )
 def test_what_cannot_be_stored_is_named_with_its_place(state, words):

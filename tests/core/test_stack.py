@@ -70,16 +70,34 @@ BAD = {
     "no plugin": (3, "3 is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"),
     "a class that is none": (dict, "<class 'dict'> is no plugin"),
     "no init": (HasNoInit, "cannot be made without arguments"),
-    "an init that raises": ((Refuses, {"size": 1}), "plugin 'Refuses': init(size=1) raised ValueError: size 1 is too small"),
+    "an init that raises": (
+        (Refuses, {"size": 1}),
+        "plugin 'Refuses': init(size=1) raised ValueError: size 1 is too small",
+    ),
     "unknown options": ((Keeps, {"volume": 1}), "plugin 'Keeps': init(volume=1) raised TypeError"),
-    "options that are no JSON": ((Keeps, {"value": {1}}), "plugin 'Keeps': options.value is a set, which is no JSON"),
-    "an unknown hook": (with_members(hooks=(p.BeforeTool, int)), "it declares the hook int, which there is not: there are"),
-    "a hook by its name": (with_members(hooks=("before_tool",)), "it declares the hook 'before_tool', which there is not"),
-    "a priority that is no integer": (with_members(priority="high"), "its priority is 'high', expected an integer"),
+    "options that are no JSON": (
+        (Keeps, {"value": {1}}),
+        "plugin 'Keeps': options.value is a set, which is no JSON",
+    ),
+    "an unknown hook": (
+        with_members(hooks=(p.BeforeTool, int)),
+        "it declares the hook int, which there is not: there are",
+    ),
+    "a hook by its name": (
+        with_members(hooks=("before_tool",)),
+        "it declares the hook 'before_tool', which there is not",
+    ),
+    "a priority that is no integer": (
+        with_members(priority="high"),
+        "its priority is 'high', expected an integer",
+    ),
     "a priority that is a bool": (with_members(priority=True), "its priority is True, expected an integer"),
     "no name": (with_members(name=""), "its name is '', expected a text that is not empty"),
     "a version that is a number": (with_members(version=2), "its version is 2, expected a text"),
-    "another on_error": (with_members(on_error="maybe"), "its on_error is 'maybe', expected 'open' or 'closed'"),
+    "another on_error": (
+        with_members(on_error="maybe"),
+        "its on_error is 'maybe', expected 'open' or 'closed'",
+    ),
     "a handler that waits": (Waits, "its handle is async: a plugin cannot wait"),
     "an answer that its hook does not take": (
         with_members(always={p.AfterTurn: p.BlockTool}),
@@ -144,7 +162,9 @@ def test_all_faults_are_told_at_once():
 @pytest.mark.at(109)
 def test_two_plugins_of_one_name_are_refused():
     """Names are unique in a stack; the same class may stand twice under two names (5.1)."""
-    with pytest.raises(PluginError, match=r"two plugins are named 'Keeps': give one of them another, Keeps\(name=…\)"):
+    with pytest.raises(
+        PluginError, match=r"two plugins are named 'Keeps': give one of them another, Keeps\(name=…\)"
+    ):
         load_stack([Keeps, (Keeps, {"value": 1})])
     stack, states = load_stack([Keeps, (Keeps(name="second"), {"value": 1})])
     assert stack.names == ("Keeps", "second")
@@ -168,7 +188,10 @@ def test_two_writers_of_one_thing_are_named():
 def test_a_plugin_that_can_never_be_reached_is_named():
     """It listens to nothing, or others always stop before it; both are said with all names (5.5)."""
     stops = Says("stops", always={p.BeforePrompt: p.Skip}, priority=100)
-    behind, elsewhere = Says("behind", hooks=(p.BeforePrompt,)), Says("too", hooks=(p.BeforePrompt, p.AfterTurn))
+    behind, elsewhere = (
+        Says("behind", hooks=(p.BeforePrompt,)),
+        Says("too", hooks=(p.BeforePrompt, p.AfterTurn)),
+    )
     stack, _ = load_stack([behind, stops, elsewhere, Says("deaf", hooks=())])
     assert stack.warnings == (
         "'behind' is never asked: 'stops' always stops before it",
