@@ -122,4 +122,5 @@ def _frozen_again(value: Any) -> Any:
 
 
 def _name_of(state_type: StateType) -> str:
-    return repr(state_type) if get_origin(state_type) else getattr(state_type, "__name__", repr(state_type))
+    origin: Any = get_origin(state_type)
+    return repr(state_type) if origin else getattr(state_type, "__name__", repr(state_type))

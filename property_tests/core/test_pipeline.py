@@ -104,7 +104,8 @@ def scenes(draw: st.DrawFn) -> tuple[Hook, list[Voice]]:
 
 def outcome_of(members: Sequence[Voice | p.Plugin[Any]], hook: Hook) -> Outcome:
     """Run a new stack once."""
-    stack, states = load_stack([Speaker(one) if isinstance(one, Voice) else one for one in members])
+    entries: list[Any] = [Speaker(one) if isinstance(one, Voice) else one for one in members]
+    stack, states = load_stack(entries)
     return run(stack, EVENTS[hook], states, CTX)
 
 

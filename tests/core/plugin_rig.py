@@ -48,16 +48,14 @@ SAYINGS: Final[Mapping[type, Callable[[Any], Any]]] = {
     p.Request: lambda state: p.Request(p.ReadFile("notes"), "t", state),
 }
 
-Answer = Callable[[p.HookEvent, int, p.Context], Any]
-
 
 class Says(p.Plugin[int]):
     """Counts how often it was asked, and answers what it was told to answer; keeps what it was shown."""
 
-    def __init__(self, name: str, answer: Answer | type | Any = p.Continue, **members: Any) -> None:
+    def __init__(self, name: str, answer: Any = p.Continue, **members: Any) -> None:
         """Take an action class, or a function of event, next state and context."""
         super().__init__(name=name)
-        self.answer = SAYINGS.get(answer, answer)
+        self.answer: Any = SAYINGS.get(answer, answer)
         self.shown: list[p.HookEvent] = []
         for member, value in members.items():
             setattr(self, member, value)

@@ -1,5 +1,7 @@
 """One answer out of many: the matrix, the merge rules, short circuits, rewrites judged again, failures, waiting."""
 
+from typing import Any
+
 import pytest
 
 from agentrail import plugins as p
@@ -14,7 +16,7 @@ from agentrail.events.values import Amount
 from agentrail.messages import CallId, ToolResult
 from tests.core.plugin_rig import CTX, EVENTS, RESULT, SAYINGS, Says, ask, raises
 
-EFFECT_OF = {
+EFFECT_OF: dict[type, Any] = {
     p.Intervene: lambda outcome: bool(outcome.interventions),
     p.ReplaceToolArgs: lambda outcome: outcome.arguments == {"command": "pwd"},
     p.SwitchModel: lambda outcome: outcome.switch is not None,
@@ -188,7 +190,7 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
 # --- short circuits
 
 
-@pytest.mark.parametrize("action", sorted(SHORT_CIRCUITS, key=lambda action: action.__name__))
+@pytest.mark.parametrize("action", sorted(SHORT_CIRCUITS, key=str))
 def test_a_short_circuit_stops_the_rest(action):
     """Plugins behind an accepted short circuit are not asked (5.3)."""
     hook = next(hook for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED)
@@ -359,25 +361,26 @@ def test_arguments_that_changed_elsewhere_are_judged_again():
 
 # --- failures
 
+wrong: Any = p  # the type checker would refuse most of these
 WRONG_ANSWERS = {
     "an exception": raises,
     "nothing": lambda e, s, c: None,
-    "a tuple": lambda e, s, c: (p.Continue, s),
-    "a class": lambda e, s, c: p.Continue,
-    "the state of another plugin": lambda e, s, c: p.Continue("theirs"),
-    "a state that cannot be stored": lambda e, s, c: p.Continue(2**70),
-    "no reason": lambda e, s, c: p.BlockTool("", s),
-    "arguments that are no object": lambda e, s, c: p.ReplaceToolArgs("ls", s),
-    "arguments that are no JSON": lambda e, s, c: p.ReplaceToolArgs({"a": {1}}, s),
-    "an empty result": lambda e, s, c: p.ReplaceToolResult("", s),
-    "no model": lambda e, s, c: p.SwitchModel(None, s),
-    "an unknown decision": lambda e, s, c: p.ResolveApproval("a", "perhaps", s),
-    "an unknown request": lambda e, s, c: p.Request("rm -rf", "t", s),
-    "an emit without a name": lambda e, s, c: p.Continue(s, emits=(("a",),)),
-    "an emit that is no JSON": lambda e, s, c: p.Emit("a", object(), s),
-    "emits that are no tuple": lambda e, s, c: p.Continue(s, emits=[("a", 1)]),
-    "context that is no text": lambda e, s, c: p.Continue(s, context={"k": 1}),
-    "context that is no mapping": lambda e, s, c: p.Continue(s, context="k"),
+    "a tuple": lambda e, s, c: (wrong.Continue, s),
+    "a class": lambda e, s, c: wrong.Continue,
+    "the state of another plugin": lambda e, s, c: wrong.Continue("theirs"),
+    "a state that cannot be stored": lambda e, s, c: wrong.Continue(2**70),
+    "no reason": lambda e, s, c: wrong.BlockTool("", s),
+    "arguments that are no object": lambda e, s, c: wrong.ReplaceToolArgs("ls", s),
+    "arguments that are no JSON": lambda e, s, c: wrong.ReplaceToolArgs({"a": {1}}, s),
+    "an empty result": lambda e, s, c: wrong.ReplaceToolResult("", s),
+    "no model": lambda e, s, c: wrong.SwitchModel(None, s),
+    "an unknown decision": lambda e, s, c: wrong.ResolveApproval("a", "perhaps", s),
+    "an unknown request": lambda e, s, c: wrong.Request("rm -rf", "t", s),
+    "an emit without a name": lambda e, s, c: wrong.Continue(s, emits=(("a",),)),
+    "an emit that is no JSON": lambda e, s, c: wrong.Emit("a", object(), s),
+    "emits that are no tuple": lambda e, s, c: wrong.Continue(s, emits=[("a", 1)]),
+    "context that is no text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
+    "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
     "a changed event": lambda e, s, c: e.arguments.update(command="rm"),
     "a changed event, deep inside": lambda e, s, c: e.arguments.setdefault("x", 1),
 }
