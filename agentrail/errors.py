@@ -36,6 +36,7 @@
     │   │   ├── SupervisorStopping      it has begun to stop
     │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
     │   ├── ToolDefinitionError     a function that cannot be made a tool
+    │   ├── PluginError             a plugin, or a stack of them, that cannot be loaded
     │   ├── SandboxError            a root that is missing, or no directory
     │   ├── CodecError              a text that is no event or no signal; says where it is wrong
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -273,6 +274,19 @@ class WouldDeadlock(SupervisorError):
 
 class ToolDefinitionError(YourMove):
     """A function, a schema or a set of tools that cannot be offered to a model."""
+
+
+class PluginError(YourMove):
+    """A plugin, or a stack of plugins, that cannot be loaded. All faults are reported at once, before anything starts.
+
+    Attributes:
+        faults: One sentence per fault, each with the name of its plugin.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        """Take the faults in the order of registration."""
+        self.faults = tuple(faults)
+        super().__init__("; ".join(self.faults))
 
 
 class SandboxError(YourMove):

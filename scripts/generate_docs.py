@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 import attrs
 
 from agentrail import errors, events, messages
-from agentrail.core import codec, machine
+from agentrail.core import actions, codec, hooks, machine, plugin
 from agentrail.core.effects import Effect
 from agentrail.core.legality import LEGALITY, Verdict
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
@@ -39,6 +39,7 @@ from agentrail.core.signals import (
 from agentrail.core.state import Phase, SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
+from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
@@ -242,12 +243,56 @@ def errors_page() -> str:
     return "\n".join(lines)
 
 
+def plugins_page() -> str:
+    """Every hook and what it accepts, every action, the context, and what a closed plugin refuses."""
+    columns = [action for action in actions.ACTIONS if action not in {actions.Continue, actions.Emit}]
+    matrix = [
+        f"| hook | {' | '.join(f'`{action.__name__}`' for action in columns)} |",
+        f"|---|{'---|' * len(columns)}",
+        *(
+            f"| `{hook.__name__}` | {' | '.join(row[action].value for action in columns)} |"
+            for hook, row in actions.MATRIX.items()
+        ),
+    ]
+    lines = [
+        "# Plugins: hooks, actions, who accepts what",
+        "",
+        DRAWN,
+        "",
+        "All of it is in `agentrail.plugins`. How the answers of several plugins combine, and what an author writes, is in",
+        "[Write a plugin](../how-to/write-a-plugin.md).",
+        "",
+        "## Which hook accepts which action",
+        "",
+        "`Continue` and `Emit` are accepted everywhere. ✓ is accepted; – is ignored: the pipeline goes on, and",
+        "`ActionIgnored` is published. *Collected* is kept in the outcome, not applied, and reported as ignored.",
+        "",
+        *matrix,
+        "",
+        "A `RequestDone` that a hook waited for is judged by the row of that hook.",
+        "",
+    ]
+    sections: tuple[tuple[str, tuple[Any, ...]], ...] = (
+        ("Hook events", (*hooks.HOOKS, hooks.RequestDone)),
+        ("Actions", actions.ACTIONS),
+        ("What may be asked for", get_args(actions.Wanted)),
+        ("What is answered", get_args(hooks.RequestResult)),
+        ("What a plugin is shown, and declares", (plugin.Context, Plugin)),
+    )
+    for title, members in sections:
+        lines += [f"## {title}", ""]
+        for member in members:
+            lines += [f"### `{member.__name__}`", "", summary(member), "", *field_lines(member)]
+    return "\n".join(lines)
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "session.md": session_page,
     "events.md": events_page,
     "events.json": events_schema,
     "signals.md": signals_page,
     "errors.md": errors_page,
+    "plugins.md": plugins_page,
 }
 
 

@@ -5,8 +5,9 @@ import pytest
 from scripts.longest import PACKAGE, Place, report, survey
 from scripts.scenario_coverage import SERIES, as_ranges, covered_numbers, marked_numbers
 
-# A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason.
-MAX_SWALLOWING_EXCEPTS = 17
+# A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason; but one, in
+# core/foreign.py, at the edge of the core, where what a plugin raises becomes a failure of that plugin.
+MAX_SWALLOWING_EXCEPTS = 18
 
 MODULE = """\
 def short():

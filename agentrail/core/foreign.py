@@ -1,0 +1,34 @@
+"""Calling code that is not ours. The one place of the core where any exception is caught.
+
+A plugin is somebody else's code inside `step`. What it raises must not be taken for a bug of the core, and an error as
+data is all that may remain of it: events and journals hold no exception objects.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agentrail.errors import ErrorInfo
+
+
+class Raised(msgspec.Struct, frozen=True, gc=False):
+    """What remains of an exception.
+
+    Attributes:
+        error: `plugin_raised`, with the class and the text of the exception.
+    """
+
+    error: ErrorInfo
+
+
+def attempt(function: Callable[..., Any], *args: Any) -> Any:
+    """Call foreign code.
+
+    Returns:
+        What it returned, or `Raised`.
+    """
+    try:
+        return function(*args)
+    except Exception as error:  # noqa: BLE001 - an edge: whatever a plugin raises is its failure, as data
+        return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))

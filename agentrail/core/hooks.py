@@ -1,0 +1,284 @@
+"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for whoever asked for something.
+
+Values only. What a plugin may answer stands in `actions.py`, what its answer leads to in `pipeline.py`. They are
+Structs and not attrs classes, because one is made for every hook of every turn that somebody listens to.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from agentrail.errors import ErrorInfo
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    JsonValue,
+    Message,
+    TokenUsage,
+    ToolResult,
+    UserBlock,
+)
+
+
+class SessionStarted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The session is up, before its first prompt.
+
+    Attributes:
+        recovered: Whether it came back from its journal.
+    """
+
+    recovered: bool = False
+
+
+class SessionEnding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The session ends normally."""
+
+
+class AfterTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A cycle is over, well or not, right before the return to idle.
+
+    Attributes:
+        outcome: `finished` or `aborted`; a cycle that failed is aborted too.
+        abort_reason: Of an abort or a failure, else None.
+        messages_diff: The messages that the cycle added.
+        usage_diff: What it used.
+        started_at_ms: When its prompt started.
+        ended_at_ms: When it was over.
+        duration_ms: What lies between.
+    """
+
+    outcome: Literal["finished", "aborted"]
+    abort_reason: str | None = None
+    messages_diff: tuple[Message, ...] = ()
+    usage_diff: TokenUsage = TokenUsage()
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+    duration_ms: int = 0
+
+
+class BeforePrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A user's prompt is about to start.
+
+    Attributes:
+        text: All of its text.
+        content: Its blocks.
+    """
+
+    text: str
+    content: tuple[UserBlock, ...] = ()
+
+
+class BeforeRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A model is about to be asked.
+
+    Attributes:
+        messages: As they will be sent.
+    """
+
+    messages: tuple[Message, ...] = ()
+
+
+class AfterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A response is complete.
+
+    Attributes:
+        message: What the model said, its calls included.
+    """
+
+    message: AssistantMessage
+
+
+class BeforeTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call is about to run.
+
+    Attributes:
+        name: The tool.
+        arguments: As left by the plugins that were asked before; read-only.
+        call_id: The call.
+    """
+
+    name: str
+    arguments: JsonObject
+    call_id: CallId
+
+
+class OnToolError(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A tool raised, and is about to be tried again.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        error: What it raised.
+        attempt: The retry that would come, from 1.
+    """
+
+    name: str
+    call_id: CallId
+    error: ErrorInfo
+    attempt: int
+
+
+class AfterTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call is done.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        result: As left by the plugins that were asked before.
+    """
+
+    name: str
+    call_id: CallId
+    result: ToolResult
+
+
+class AfterToolBatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """All calls of a batch are done.
+
+    Attributes:
+        results: In the order of the calls.
+    """
+
+    results: tuple[ToolResult, ...]
+
+
+class BeforeFinish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The final answer is about to be returned."""
+
+
+class BeforeCompact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The conversation is about to be compacted.
+
+    Attributes:
+        messages: Those that would be replaced by a summary.
+    """
+
+    messages: tuple[Message, ...] = ()
+
+
+class BeforeSteering(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A steer is about to be queued.
+
+    Attributes:
+        text: What it says.
+    """
+
+    text: str
+
+
+class BeforePluginOptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The options of another plugin are about to change.
+
+    Attributes:
+        plugin: Its name.
+        options: The new ones; read-only.
+    """
+
+    plugin: str
+    options: JsonObject
+
+
+# --- what a plugin asked for
+
+
+class FileText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to `ReadFile`.
+
+    Attributes:
+        path: As asked for.
+        text: Its content; None when there is no such file, which is an answer and not a failure.
+    """
+
+    path: str
+    text: str | None
+
+
+class FileWritten(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to `WriteFile`.
+
+    Attributes:
+        path: As asked for.
+        written_bytes: How much was written.
+    """
+
+    path: str
+    written_bytes: int
+
+
+class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to `CallModel`.
+
+    Attributes:
+        text: What the model said.
+        usage: What it cost; the session has it in its sums already.
+    """
+
+    text: str
+    usage: TokenUsage = TokenUsage()
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to `Search`.
+
+    Attributes:
+        entries: JSON values, the best match first.
+    """
+
+    entries: tuple[JsonValue, ...]
+
+
+class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer when it could not be done.
+
+    Attributes:
+        error: Why.
+    """
+
+    error: ErrorInfo
+
+
+RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | RequestFailed
+
+
+class RequestDone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What this plugin asked for with `Request` is there. Nobody else sees it.
+
+    Attributes:
+        tag: As in the request.
+        result: The answer of its effect, or `RequestFailed`.
+    """
+
+    tag: str
+    result: RequestResult
+
+
+Lifecycle: TypeAlias = (
+    SessionStarted
+    | SessionEnding
+    | AfterTurn
+    | BeforePrompt
+    | BeforeRequest
+    | AfterResponse
+    | BeforeTool
+    | OnToolError
+    | AfterTool
+    | AfterToolBatch
+    | BeforeFinish
+    | BeforeCompact
+    | BeforeSteering
+    | BeforePluginOptsUpdate
+)
+HookEvent: TypeAlias = Lifecycle | RequestDone
+Hook: TypeAlias = type[HookEvent]
+"""A hook is named by the class of its event."""
+
+HOOKS: Final[tuple[type[Lifecycle], ...]] = get_args(Lifecycle)
+"""The fourteen, in the order of the documentation."""
+
+WHEN: Final[Mapping[Hook, str]] = MappingProxyType(
+    {hook: (hook.__doc__ or "").partition("\n")[0] for hook in (*HOOKS, RequestDone)}
+)
+"""What each hook event means, in a sentence."""

@@ -1,0 +1,35 @@
+"""What plugins and tools let the world know, made into events. Not what they do: that stands in `pipeline.py`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from agentrail.core.frozen import thawed
+from agentrail.events import Event, PluginEvent
+from agentrail.messages import JsonObject
+
+NO_USER_DATA: Final = "_no_user_data"
+
+
+def published(said: Any, user_data: JsonObject) -> Event:
+    """Make an event of what a plugin emits: a name and a payload, or an event of the kinds that plugins may make."""
+    match said:
+        case (str(name), payload):
+            return plugin_event(name, payload, user_data)
+        case _:
+            event: Event = attrs.evolve(
+                said, meta=None
+            )  # whoever publishes writes to it, and plugins keep values
+            return event
+
+
+def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
+    """Make a `PluginEvent`; a payload that is a mapping gets `user_data`.
+
+    One that has a key of that name keeps its own, and one with the key `_no_user_data` gets none; that key is removed.
+    """
+    plain = thawed(payload)
+    if isinstance(payload, Mapping) and plain.pop(NO_USER_DATA, plain) is plain and "user_data" not in plain:
+        plain["user_data"] = thawed(user_data)
+    return PluginEvent(name=name, payload=plain)

@@ -1,0 +1,126 @@
+"""What a plugin may remember: frozen values that the codec can store.
+
+Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes of such. A session keeps the state of
+each plugin, journals it and gives it back after a crash, so a value that could change under its feet, or not be read
+back, is refused when a plugin answers with it, with the place in the value where the fault lies.
+"""
+
+import enum
+import math
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+
+import attrs
+import msgspec
+
+from agentrail.core.frozen import FrozenDict, FrozenList
+
+StateType: TypeAlias = Any
+"""A class or an annotation such as `tuple[str, ...]`."""
+
+_PLAIN: Final = frozenset({str, bool, NoneType, bytes})
+_ROWS: Final = frozenset(
+    {tuple, frozenset, FrozenList}
+)  # no named tuples: they come back without their names
+_INT64: Final = range(-(2**63), 2**64)
+
+
+def unstorable(value: Any, where: str = "state") -> str | None:
+    """Say what keeps a value from being stored, and where; None when nothing does."""
+    if type(value) in _PLAIN:
+        return None
+    match value:
+        case enum.Enum():
+            return None
+        case int():
+            return None if value in _INT64 else f"{where} is a number of more than 64 bits"
+        case float():
+            return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
+        case tuple() | frozenset() | FrozenList() if type(value) in _ROWS:
+            return _first((item, f"{where}[{position}]") for position, item in enumerate(value))
+        case FrozenDict() | MappingProxyType():
+            wrong = next((key for key in value if not isinstance(key, str)), None)
+            if wrong is not None:
+                return f"{where} has the key {wrong!r}; keys are text"
+            return _first((item, f"{where}[{key!r}]") for key, item in value.items())
+        case dict() | list() | set() | bytearray():
+            return f"{where} is a {type(value).__name__}, which can be changed: use a tuple, a frozenset, or p.frozen_json"
+        case _ if attrs.has(type(value)):
+            if not attrs.inspect(type(value)).is_frozen:
+                return f"{where} is a {type(value).__name__}, which can be changed: make it @attrs.frozen"
+            names = [attribute.name for attribute in attrs.fields(type(value))]
+            private = next((name for name in names if name.startswith("_")), None)
+            if private is not None:
+                return f"{where}.{private} would be lost: the codec leaves out what begins with an underscore"
+            return _first((getattr(value, name), f"{where}.{name}") for name in names)
+        case _:
+            return f"{where} is a {type(value).__name__}: states are frozen attrs classes, scalars, tuples, frozen mappings"
+
+
+def encode_state(state: object) -> bytes:
+    """Encode a storable state as JSON."""
+    return msgspec.json.encode(state, enc_hook=dict, order="deterministic")
+
+
+def decode_state(encoded: bytes, state_type: StateType) -> Any:
+    """Read a state back, as the type that its plugin declares.
+
+    Raises:
+        msgspec.ValidationError: The plugin's author's: what was stored does not have this type any more; `migrate`.
+    """
+    return _frozen_again(msgspec.json.decode(encoded, type=state_type))
+
+
+def loses(state: object, state_type: StateType) -> str | None:
+    """Say why a state does not come back from the codec as it was; None when it does."""
+    fault = unstorable(state)
+    if fault is not None:
+        return fault
+    try:
+        back = decode_state(encode_state(state), state_type)
+    except (msgspec.MsgspecError, TypeError) as error:
+        return f"state {state!r} cannot be read back as {_name_of(state_type)}: {error}"
+    if back != state:
+        return f"state {state!r} comes back from the codec as {back!r}: annotate its fields with the types that they hold"
+    return None
+
+
+def classes_of(state_type: StateType) -> tuple[type, ...]:
+    """Give the classes that instances of an annotation have; `(object,)` where it does not say."""
+    origin: Any = get_origin(state_type)
+    if origin is Annotated:
+        return classes_of(get_args(state_type)[0])
+    if origin is Union or isinstance(state_type, UnionType):
+        return tuple(found for member in get_args(state_type) for found in classes_of(member))
+    if (
+        state_type is None or state_type is Any
+    ):  # `Any` is a class since Python 3.11, and nothing is an instance of it
+        return (object,) if state_type is Any else (NoneType,)
+    found = origin or getattr(state_type, "__supertype__", state_type)
+    return (found,) if isinstance(found, type) else (object,)
+
+
+def _first(items: Any) -> str | None:
+    return next((fault for item, where in items if (fault := unstorable(item, where)) is not None), None)
+
+
+def _frozen_again(value: Any) -> Any:
+    """Freeze the dictionaries that decoding made: annotations say `Mapping`, msgspec hears `dict`."""
+    match value:
+        case dict():
+            return FrozenDict((key, _frozen_again(item)) for key, item in value.items())
+        case list():
+            return FrozenList(map(_frozen_again, value))
+        case tuple():
+            return tuple(map(_frozen_again, value))
+        case _ if attrs.has(type(value)):
+            fields = attrs.fields(type(value))
+            again = {field.alias: _frozen_again(getattr(value, field.name)) for field in fields if field.init}
+            return attrs.evolve(value, **again)
+        case _:
+            return value
+
+
+def _name_of(state_type: StateType) -> str:
+    origin: Any = get_origin(state_type)
+    return repr(state_type) if origin else getattr(state_type, "__name__", repr(state_type))

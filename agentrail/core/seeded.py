@@ -1,0 +1,80 @@
+"""Numbers that look random and are a function of a seed: SplitMix64.
+
+The core has no randomness, so that a replay gives the same. A plugin that wants to toss a coin gets one of these, made
+from the signal that its session is working on.
+
+Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the constants are those of
+java.util.SplittableRandom. Not for secrets.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_MASK: Final = 2**64 - 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+
+
+class SeededRandom:
+    """A generator. Two of one seed give the same numbers."""
+
+    __slots__ = ("_state", "seed")
+
+    def __init__(self, seed: int) -> None:
+        """Start from the lowest 64 bits of a number."""
+        self.seed = seed & _MASK
+        self._state = self.seed
+
+    def next_bits(self) -> int:
+        """Draw 64 bits."""
+        self._state = (self._state + _GOLDEN) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ (mixed >> 31)
+
+    def random(self) -> float:
+        """Draw a number from 0 up to, and without, 1."""
+        return (self.next_bits() >> 11) / 2**53
+
+    def randrange(self, stop: int) -> int:
+        """Draw a whole number from 0 up to, and without, `stop`.
+
+        Raises:
+            ValueError: Your move: `stop` is not positive.
+        """
+        if stop < 1:
+            message = f"randrange needs a positive bound, got {stop}"
+            raise ValueError(message)
+        return self.next_bits() * stop >> 64
+
+    def choice(self, items: Sequence[T]) -> T:
+        """Draw one of some items.
+
+        Raises:
+            ValueError: Your move: there are none.
+        """
+        return items[self.randrange(len(items))]
+
+    def begin(self, salt: int) -> None:
+        """Begin anew, at a place that depends on the seed and the salt, not on what was drawn so far.
+
+        The pipeline does this before it asks a plugin, so each has numbers of its own, whoever else stands in the stack.
+        """
+        self._state = self.seed ^ salt
+
+    def __repr__(self) -> str:
+        """Show the seed."""
+        return f"SeededRandom({self.seed})"
+
+
+def seed_of(*parts: str | int) -> int:
+    """Make a seed of whatever names a moment: a session, a signal, a time.
+
+    >>> seed_of("s1", 1_700_000_000_000) == seed_of("s1", 1_700_000_000_000)
+    True
+    """
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8])

@@ -1,0 +1,71 @@
+"""Plugins: pure reducers that watch and steer a session. `from agentrail import plugins as p` is all that an author needs.
+
+A plugin gets a hook event, its own state and a read-only context, and answers with one action. It awaits nothing, reads no
+clock and does no I/O; what it wants done it asks for. `agentrail.testing.check_plugin` proves that it keeps the rules.
+
+    class Audit(p.Plugin[Calls]):
+        def init(self) -> Calls:
+            return Calls()
+
+        @p.on(p.BeforeTool)
+        def note(self, event: p.BeforeTool, state: Calls, ctx: p.Context) -> p.Action[Calls]:
+            return p.Continue(Calls((*state.seen, event.name)))
+"""
+
+from agentrail.core.actions import (
+    Abort as Abort,
+    Action as Action,
+    BlockTool as BlockTool,
+    CallModel as CallModel,
+    Continue as Continue,
+    Emit as Emit,
+    Intervene as Intervene,
+    ReadFile as ReadFile,
+    ReplaceToolArgs as ReplaceToolArgs,
+    ReplaceToolResult as ReplaceToolResult,
+    Request as Request,
+    RequireApproval as RequireApproval,
+    ResolveApproval as ResolveApproval,
+    Search as Search,
+    Skip as Skip,
+    SwitchModel as SwitchModel,
+    WriteFile as WriteFile,
+)
+from agentrail.core.frozen import frozen_json as frozen_json
+from agentrail.core.hooks import (
+    HOOKS as HOOKS,
+    AfterResponse as AfterResponse,
+    AfterTool as AfterTool,
+    AfterToolBatch as AfterToolBatch,
+    AfterTurn as AfterTurn,
+    BeforeCompact as BeforeCompact,
+    BeforeFinish as BeforeFinish,
+    BeforePluginOptsUpdate as BeforePluginOptsUpdate,
+    BeforePrompt as BeforePrompt,
+    BeforeRequest as BeforeRequest,
+    BeforeSteering as BeforeSteering,
+    BeforeTool as BeforeTool,
+    FileText as FileText,
+    FileWritten as FileWritten,
+    Found as Found,
+    HookEvent as HookEvent,
+    ModelAnswer as ModelAnswer,
+    OnToolError as OnToolError,
+    RequestDone as RequestDone,
+    RequestFailed as RequestFailed,
+    SessionEnding as SessionEnding,
+    SessionStarted as SessionStarted,
+)
+from agentrail.core.plugin import Context as Context
+from agentrail.core.seeded import SeededRandom as SeededRandom
+from agentrail.plugins.base import (
+    FunctionPlugin as FunctionPlugin,
+    Plugin as Plugin,
+    action_type as action_type,
+    apply_config_update as apply_config_update,
+    extract_state as extract_state,
+    is_plugin as is_plugin,
+    on as on,
+    plugin as plugin,
+    short_circuit as short_circuit,
+)

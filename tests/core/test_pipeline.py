@@ -1,0 +1,658 @@
+"""One answer out of many: the matrix, the merge rules, short circuits, rewrites judged again, failures, waiting."""
+
+from typing import Any
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Cell
+from agentrail.core.hooks import HOOKS
+from agentrail.core.outcome import Decision, Injected, Switch, Unfit
+from agentrail.core.pipeline import REFUSALS, deliver, end, explain, judge_again, resume, run
+from agentrail.core.stack import load_stack
+from agentrail.errors import ErrorInfo
+from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
+from agentrail.events.values import Amount
+from agentrail.messages import CallId, ToolResult
+from tests.core.plugin_rig import CTX, EVENTS, RESULT, SAYINGS, Says, ask, raises
+
+EFFECT_OF: dict[type, Any] = {
+    p.Intervene: lambda outcome: bool(outcome.interventions),
+    p.ReplaceToolArgs: lambda outcome: outcome.arguments == {"command": "pwd"},
+    p.SwitchModel: lambda outcome: outcome.switch is not None,
+    p.ReplaceToolResult: lambda outcome: outcome.result is not None and outcome.result.text == "shorter",
+    p.Request: lambda outcome: bool(outcome.errands),
+    **dict.fromkeys(SHORT_CIRCUITS, lambda outcome: outcome.decision is not None),
+}
+
+
+def kinds(outcome):
+    """The events of an outcome, by class."""
+    return [type(event) for event in outcome.events]
+
+
+# --- the matrix
+
+
+@pytest.mark.parametrize("action", SAYINGS, ids=lambda action: action.__name__)
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
+def test_each_cell_of_the_matrix_holds(hook, action):
+    """An accepted action does what it says; any other leaves the run as it was and is published as ignored (5.4)."""
+    outcome = ask([Says("one", action), Says("two")], hook)
+    accepted = MATRIX[hook][action] is Cell.ACCEPTED
+    has_effect = EFFECT_OF.get(action, lambda _: accepted)(outcome)
+    assert has_effect == accepted
+    assert (
+        ActionIgnored(plugin="one", hook=hook.__name__, action=action.__name__) in outcome.events
+    ) != accepted
+    assert outcome.states["one"] == 1  # its state is taken in either case
+    assert outcome.states["two"] == (0 if accepted and action in SHORT_CIRCUITS else 1)
+
+
+def test_the_matrix_is_the_table_of_the_specification():
+    """The cells that are accepted are these and no others (5.4)."""
+    wanted = {
+        p.Intervene: "BeforePrompt BeforeRequest AfterResponse AfterTool AfterToolBatch BeforeFinish BeforeSteering",
+        p.Abort: "SessionStarted BeforePrompt BeforeRequest AfterResponse BeforeTool OnToolError AfterTool AfterToolBatch"
+        " BeforeFinish BeforeSteering BeforePluginOptsUpdate",
+        p.Skip: "BeforePrompt BeforeRequest AfterResponse BeforeTool OnToolError BeforeCompact BeforePluginOptsUpdate",
+        p.BlockTool: "BeforeTool",
+        p.ReplaceToolArgs: "BeforeTool",
+        p.SwitchModel: "BeforeRequest AfterResponse AfterTool AfterToolBatch",
+        p.RequireApproval: "BeforeTool",
+        p.ReplaceToolResult: "AfterTool",
+        p.ResolveApproval: "BeforePrompt",
+    }
+    for action, hooks in wanted.items():
+        accepted = {hook.__name__ for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED}
+        assert accepted == set(hooks.split()), action
+    assert all(MATRIX[hook][action] is Cell.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit))
+    collected = [
+        (hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Cell.COLLECTED
+    ]
+    assert collected == [(p.OnToolError, p.SwitchModel)]
+
+
+def test_a_switch_on_a_tool_error_is_collected_and_reported():
+    """A `SwitchModel` of `OnToolError` is collected, not applied, and published as ignored (5.4)."""
+    outcome = ask([Says("one", p.SwitchModel)], p.OnToolError)
+    assert outcome.switch is None
+    assert outcome.collected == (Switch(model="demo:small", provider_opts=None, by="one"),)
+    assert kinds(outcome) == [ActionIgnored]
+
+
+# --- merging
+
+
+def test_interventions_are_joined_in_the_order_of_execution():
+    """All `Intervene` are joined by a blank line, and none of them stops the rest (5.3)."""
+    late = Says("late", lambda e, s, c: p.Intervene("second", s), priority=600)
+    early = Says("early", lambda e, s, c: p.Intervene("first", s), priority=200)
+    outcome = ask([late, early], p.BeforeFinish)
+    assert outcome.interventions == (
+        Injected(prompt="first", by="early"),
+        Injected(prompt="second", by="late"),
+    )
+    assert outcome.prompt == "first\n\nsecond"
+
+
+def test_nothing_said_is_no_prompt():
+    """Without an intervention there is no prompt, and a stack that says nothing gives back the very states."""
+    stack, states = load_stack([Says("quiet", lambda e, s, c: p.Continue(0))])
+    outcome = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    assert (outcome.prompt, outcome.arguments, outcome.result) == (None, None, None)
+    assert outcome.states is states
+
+
+@pytest.mark.at(110)
+def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
+    """Later plugins see the replaced arguments; those of the last one count (5.3)."""
+    one = Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": "a"}, s), priority=200)
+    two = Says(
+        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "b"}, s), priority=300
+    )
+    outcome = ask([two, one], p.BeforeTool)
+    assert outcome.arguments == {"command": "ab"}
+    assert outcome.rewritten_by == ("one", "two")
+    outcome.arguments["command"] = "written to"  # a copy, for whoever carries it out
+    assert outcome.arguments == {"command": "ab"}
+
+
+def test_a_rewrite_that_changes_nothing_is_none():
+    """The same arguments, compared as JSON, are no rewrite; `true` in place of `1` is one (6.5)."""
+    same = Says("same", lambda e, s, c: p.ReplaceToolArgs(dict(e.arguments), s))
+    assert ask([same], p.BeforeTool).arguments is None
+    event = p.BeforeTool(name="t", arguments={"n": 1}, call_id=CallId("c"))
+    stack, states = load_stack([Says("other", lambda e, s, c: p.ReplaceToolArgs({"n": True}, s))])
+    assert run(stack, event, states, CTX).arguments == {"n": True}
+
+
+def test_the_last_switch_wins():
+    """Of several `SwitchModel` the last executed counts (5.3)."""
+    one = Says("one", lambda e, s, c: p.SwitchModel("demo:a", s), priority=200)
+    two = Says("two", lambda e, s, c: p.SwitchModel("demo:b", s, provider_opts={"x": 1}), priority=300)
+    assert ask([two, one], p.BeforeRequest).switch == Switch(model="demo:b", provider_opts={"x": 1}, by="two")
+
+
+def test_a_replaced_result_keeps_its_call_and_may_be_text_alone():
+    """Whatever a plugin puts in a result, it answers the call that was made (5.3)."""
+    foreign = ToolResult(call_id=CallId("other"), name="other", text="short", is_error=True)
+    one = Says("one", lambda e, s, c: p.ReplaceToolResult(foreign, s), priority=200)
+    two = Says("two", lambda e, s, c: p.ReplaceToolResult(e.result.text + "er", s), priority=300)
+    outcome = ask([one, two], p.AfterTool)
+    assert outcome.result == ToolResult(call_id=RESULT.call_id, name="shell", text="shorter", is_error=True)
+    assert outcome.replaced_by == ("one", "two")
+
+
+def test_emits_keep_their_order_and_come_from_every_action():
+    """All emits are published in order, whatever action carries them (5.3, 4.1)."""
+    one = Says("one", lambda e, s, c: p.Emit([("a", 1), ("b", 2)], s, emits=(("c", 3),)), priority=200)
+    two = Says("two", lambda e, s, c: p.Abort("stop", s, emits=(("d", 4),)), priority=300)
+    outcome = ask([two, one], p.BeforeFinish)
+    assert [(event.name, event.payload) for event in outcome.events] == [
+        ("a", 1),
+        ("b", 2),
+        ("c", 3),
+        ("d", 4),
+    ]
+
+
+def test_plugins_may_publish_the_events_of_plans_memory_and_policy():
+    """An emit may be one of those events in place of a name and a payload."""
+    warning = BudgetWarning(spent=Amount(value=8, unit="tokens"), limit=Amount(value=10, unit="tokens"))
+    (published,) = ask([Says("one", lambda e, s, c: p.Emit(warning, s))], p.AfterTurn).events
+    assert published == warning
+    assert published is not warning  # whoever publishes it gives it a number
+
+
+def test_user_data_is_merged_into_payloads():
+    """Mappings get `user_data` under that key, unless they have one or opt out; other payloads stay (4.3)."""
+    said = [("a", {"n": 1}), ("b", {"user_data": 2}), ("c", {"n": 3, "_no_user_data": True}), ("d", [4])]
+    events = ask([Says("one", lambda e, s, c: p.Emit(said, s))], p.AfterTurn).events
+    assert [event.payload for event in events] == [
+        {"n": 1, "user_data": {"tenant": "acme"}},
+        {"user_data": 2},
+        {"n": 3},
+        [4],
+    ]
+
+
+def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
+    """`context` sets and removes sections on `BeforeRequest`; the last one to name a key counts (5.3)."""
+    one = Says("one", lambda e, s, c: p.Continue(s, context={"plan": "x", "memory": "y"}), priority=200)
+    two = Says("two", lambda e, s, c: p.Continue(s, context={"plan": None}), priority=300)
+    assert ask([two, one], p.BeforeRequest).context == {"plan": None, "memory": "y"}
+    elsewhere = ask([one], p.AfterTurn)
+    assert not elsewhere.context
+    assert elsewhere.events == (ActionIgnored(plugin="one", hook="AfterTurn", action="context"),)
+
+
+# --- short circuits
+
+
+@pytest.mark.parametrize("action", sorted(SHORT_CIRCUITS, key=str))
+def test_a_short_circuit_stops_the_rest(action):
+    """Plugins behind an accepted short circuit are not asked (5.3)."""
+    hook = next(hook for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED)
+    behind = Says("behind", priority=600)
+    outcome = ask([behind, Says("stops", action)], hook)
+    assert behind.shown == []
+    assert isinstance(outcome.decision.action, action)
+    assert (outcome.decision.by, outcome.decision.failed) == ("stops", False)
+
+
+def test_skip_takes_back_what_the_others_wanted():
+    """After a `Skip` the session goes on as if nobody had acted; emits and states stay (5.3)."""
+    one = Says(
+        "one", lambda e, s, c: p.Intervene("x", s, emits=(("a", 1),), context={"k": "v"}), priority=200
+    )
+    two = Says("two", p.SwitchModel, priority=300)
+    outcome = ask([one, two, Says("skips", p.Skip)], p.BeforeRequest)
+    assert (outcome.interventions, outcome.switch, dict(outcome.context)) == ((), None, {})
+    assert kinds(outcome) == [PluginEvent]
+    assert dict(outcome.states) == {"one": 1, "two": 1, "skips": 1}
+
+
+def test_skip_does_not_take_back_what_a_guard_rewrote():
+    """A `Skip` undoes the rewrites of others; what a safety plugin made of the arguments stands."""
+    guard = Says("guard", lambda e, s, c: p.ReplaceToolArgs({"command": "safe"}, s), priority=10)
+    other = Says("other", lambda e, s, c: p.ReplaceToolArgs({"command": "other"}, s), priority=200)
+    outcome = ask([guard, other, Says("skips", p.Skip)], p.BeforeTool)
+    assert outcome.arguments == {"command": "safe"}
+    assert outcome.rewritten_by == ("guard",)
+    assert ask([other, Says("skips", p.Skip)], p.BeforeTool).arguments is None
+    skipping_guard = Says("skips", p.Skip, priority=20)
+    assert ask([guard, skipping_guard], p.BeforeTool).arguments == {"command": "safe"}
+
+
+# --- rewrites are judged again
+
+
+def refuses(word, action=p.BlockTool):
+    """A guard that refuses a command."""
+    return lambda e, s, c: action(f"no {word}", s) if e.arguments["command"] == word else p.Continue(s)
+
+
+def rewrites(command):
+    """A plugin that replaces any command."""
+    return lambda e, s, c: p.ReplaceToolArgs({"command": command}, s)
+
+
+@pytest.mark.at(105)
+@pytest.mark.at(115)
+@pytest.mark.parametrize("flipped", [False, True])
+def test_a_rewrite_after_a_guard_brings_the_guard_back(flipped):
+    """The guard judges the arguments that will run, whatever the order of registration (5.5)."""
+    guard = Says("guard", refuses("rm"), priority=10)
+    entries = [guard, Says("rewriter", rewrites("rm"))]
+    outcome = ask(entries[::-1] if flipped else entries, p.BeforeTool)
+    assert outcome.decision == Decision(action=p.BlockTool("no rm", 2), by="guard")
+    assert [event.arguments["command"] for event in guard.shown] == ["ls", "rm"]
+
+
+def test_a_guard_that_has_seen_the_final_arguments_is_not_asked_again():
+    """Only those safety plugins judge again that have not seen, or made, what will run."""
+    rewriter = Says("rewriter", rewrites("pwd"), priority=5)
+    guard = Says("guard", refuses("rm"), priority=10)
+    outcome = ask([rewriter, guard], p.BeforeTool)
+    assert outcome.arguments == {"command": "pwd"}
+    assert (len(rewriter.shown), len(guard.shown)) == (1, 1)
+
+
+def test_without_a_rewrite_nobody_judges_again():
+    """A guard that let the call pass is asked once."""
+    guard = Says("guard", priority=10)
+    assert ask([guard, Says("other")], p.BeforeTool).decision is None
+    assert len(guard.shown) == 1
+
+
+def test_every_guard_judges_what_a_skip_kept_from_it():
+    """A rewrite that a `Skip` lets stand is shown to the guards behind the skip too."""
+    entries = [
+        Says("rewriter", rewrites("rm"), priority=5),
+        Says("skips", p.Skip, priority=6),
+        Says("guard", refuses("rm"), priority=10),
+    ]
+    assert ask(entries, p.BeforeTool).decision.by == "guard"
+
+
+@pytest.mark.at(76)
+@pytest.mark.at(106)
+@pytest.mark.parametrize("flipped", [False, True])
+def test_an_approval_is_asked_for_the_rewritten_arguments(flipped):
+    """When one plugin rewrites a call and another asks a person, the person sees what will run (AT-076)."""
+    entries = [Says("asks", refuses("rm", p.RequireApproval), priority=50), Says("rewriter", rewrites("rm"))]
+    outcome = ask(entries[::-1] if flipped else entries, p.BeforeTool)
+    assert isinstance(outcome.decision.action, p.RequireApproval)
+    assert outcome.arguments == {"command": "rm"}
+
+
+def test_a_guard_is_heard_although_another_wants_an_approval():
+    """Judging again, a `RequireApproval` does not keep a guard from refusing (5.5)."""
+    entries = [
+        Says("asks", refuses("rm", p.RequireApproval), priority=10),
+        Says("guard", refuses("rm"), priority=20),
+        Says("rewriter", rewrites("rm")),
+    ]
+    assert ask(entries, p.BeforeTool).decision.by == "guard"
+
+
+def test_a_skip_does_not_end_the_judging():
+    """Judging again, a `Skip` is no objection, and no excuse for the guards behind it."""
+    skips = Says(
+        "skips", lambda e, s, c: p.Skip(s) if e.arguments["command"] == "rm" else p.Continue(s), priority=5
+    )
+    entries = [skips, Says("guard", refuses("rm"), priority=10), Says("rewriter", rewrites("rm"))]
+    assert ask(entries, p.BeforeTool).decision.by == "guard"
+
+
+def test_rewrites_that_never_settle_end_the_call():
+    """After three rounds of rewriting the call is given up as `arguments_unstable` (6.5)."""
+    one = Says(
+        "one", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "1"}, s), priority=10
+    )
+    two = Says(
+        "two", lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + "2"}, s), priority=20
+    )
+    decision = ask([one, two], p.BeforeTool).decision
+    assert decision.action == Unfit(
+        code="arguments_unstable",
+        text=f"its arguments were rewritten in each of 3 rounds (the arguments were rewritten by {decision.by!r})",
+    )
+
+
+@pytest.mark.at(111)
+def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
+    """What a plugin put in is validated again; the refusal names the plugin (6.5, gate 5)."""
+    guard = Says("guard", priority=10)
+    outcome = ask(
+        [guard, Says("rewriter", rewrites("x"))], p.BeforeTool, fit=lambda arguments: "$.path is required"
+    )
+    text = "$.path is required (the arguments were rewritten by 'rewriter')"
+    assert outcome.decision == Decision(action=Unfit(code="invalid_arguments", text=text), by="rewriter")
+    assert len(guard.shown) == 1
+
+
+def test_defaults_that_the_schema_fills_in_are_judged_too():
+    """Guards see the arguments as they will run, defaults included."""
+    guard = Says(
+        "guard", lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s)
+    )
+    guard.priority = 10
+    entries = [guard, Says("rewriter", rewrites("pwd"), priority=20)]
+    assert (
+        ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True}).decision.by == "guard"
+    )
+    fits = ask(entries, p.BeforeTool, fit=lambda arguments: arguments)
+    assert (fits.decision, fits.arguments) == (None, {"command": "pwd"})
+
+
+def test_arguments_that_changed_elsewhere_are_judged_again():
+    """What a host plugin or a person made of the arguments goes before the safety plugins, and only those (6.5)."""
+    guard, other = Says("guard", refuses("rm"), priority=10), Says("other")
+    stack, states = load_stack([guard, other])
+    event = p.BeforeTool(name="shell", arguments={"command": "rm"}, call_id=CallId("c1"))
+    outcome = judge_again(stack, event, states, CTX, by="a person")
+    assert outcome.decision.by == "guard"
+    assert other.shown == []
+    unfit = judge_again(stack, event, states, CTX, by="a person", fit=lambda arguments: "no")
+    assert unfit.decision.by == "a person"
+
+
+# --- failures
+
+wrong: Any = p  # the type checker would refuse most of these
+WRONG_ANSWERS = {
+    "an exception": raises,
+    "nothing": lambda e, s, c: None,
+    "a tuple": lambda e, s, c: (wrong.Continue, s),
+    "a class": lambda e, s, c: wrong.Continue,
+    "the state of another plugin": lambda e, s, c: wrong.Continue("theirs"),
+    "a state that cannot be stored": lambda e, s, c: wrong.Continue(2**70),
+    "no reason": lambda e, s, c: wrong.BlockTool("", s),
+    "arguments that are no object": lambda e, s, c: wrong.ReplaceToolArgs("ls", s),
+    "arguments that are no JSON": lambda e, s, c: wrong.ReplaceToolArgs({"a": {1}}, s),
+    "an empty result": lambda e, s, c: wrong.ReplaceToolResult("", s),
+    "no model": lambda e, s, c: wrong.SwitchModel(None, s),
+    "an unknown decision": lambda e, s, c: wrong.ResolveApproval("a", "perhaps", s),
+    "an unknown request": lambda e, s, c: wrong.Request("rm -rf", "t", s),
+    "an emit without a name": lambda e, s, c: wrong.Continue(s, emits=(("a",),)),
+    "an emit that is no JSON": lambda e, s, c: wrong.Emit("a", object(), s),
+    "emits that are no tuple": lambda e, s, c: wrong.Continue(s, emits=[("a", 1)]),
+    "context that is no text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
+    "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
+    "a changed event": lambda e, s, c: e.arguments.update(command="rm"),
+    "a changed event, deep inside": lambda e, s, c: e.arguments.setdefault("x", 1),
+}
+
+
+@pytest.mark.at(113)
+@pytest.mark.parametrize("wrong", WRONG_ANSWERS)
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_whatever_a_plugin_does_wrong_is_its_failure(wrong, policy):
+    """Its state stays as it was, `PluginFailed` is published, then `on_error` decides (5.6)."""
+    behind = Says("behind", priority=600)
+    outcome = ask([Says("bad", WRONG_ANSWERS[wrong], on_error=policy), behind], p.BeforeTool)
+    failed = outcome.events[0]
+    assert isinstance(failed, PluginFailed)
+    assert (failed.plugin, failed.hook, failed.policy) == ("bad", "BeforeTool", policy)
+    assert outcome.states["bad"] == 0
+    assert outcome.event == EVENTS[p.BeforeTool]
+    if policy == "open":
+        assert (outcome.decision, outcome.states["behind"]) == (None, 1)
+    else:
+        assert isinstance(outcome.decision.action, p.BlockTool)
+        assert failed.error.message in outcome.decision.action.reason
+        assert (outcome.decision.by, outcome.decision.failed, behind.shown) == ("bad", True, [])
+
+
+@pytest.mark.at(114)
+def test_a_plugin_that_would_wait_fails():
+    """A coroutine is no action; a session plugin cannot wait (5.6)."""
+
+    async def later():
+        """Never awaited."""
+
+    failed = ask([Says("waits", lambda e, s, c: later())], p.BeforeTool).events[0]
+    assert "expected an action" in failed.error.message
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
+def test_a_closed_plugin_refuses_each_hook_in_its_way(hook):
+    """`BeforeTool` blocks, most others abort, and where nothing can be refused it is open (5.6)."""
+    outcome = ask([Says("bad", raises, priority=10), Says("behind")], hook)
+    if hook is p.BeforeTool:
+        assert isinstance(outcome.decision.action, p.BlockTool)
+    elif hook in REFUSALS:
+        assert isinstance(outcome.decision.action, p.Abort)
+    else:
+        assert hook in {p.SessionStarted, p.SessionEnding, p.AfterTurn, p.OnToolError, p.BeforeCompact}
+        assert (outcome.decision, outcome.states["behind"]) == (None, 1)
+    assert all(
+        MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Cell.ACCEPTED
+        for refusing in REFUSALS
+    )
+
+
+def test_a_guard_that_fails_when_it_judges_again_is_closed_or_heard():
+    """A closed guard blocks what it cannot judge; an open one has been asked, which is all that it can be."""
+    fails_on_rm = lambda e, s, c: raises() if e.arguments["command"] == "rm" else p.Continue(s)  # noqa: E731
+    closed = ask([Says("guard", fails_on_rm, priority=10), Says("r", rewrites("rm"))], p.BeforeTool)
+    assert closed.decision.failed
+    opened = ask(
+        [Says("guard", fails_on_rm, priority=10, on_error="open"), Says("r", rewrites("rm"))], p.BeforeTool
+    )
+    assert (opened.decision, opened.arguments) == (None, {"command": "rm"})
+
+
+# --- requests
+
+
+def asks_first(tag, then):
+    """A plugin that reads a file before it makes up its mind."""
+
+    def answer(event, state, ctx):
+        if isinstance(event, p.RequestDone):
+            return then(event, state, ctx)
+        return p.Request(p.ReadFile("rules"), tag, state, wait=True)
+
+    return answer
+
+
+READ = p.FileText(path="rules", text="rm is fine")
+
+
+def test_a_hook_waits_for_an_answer_and_then_goes_on():
+    """With `wait=True` nobody else is asked until the answer is there; then the plugin says what it means (5.8)."""
+    behind = Says("behind", priority=600)
+    stack, states = load_stack(
+        [Says("asks", asks_first("t", lambda e, s, c: p.Intervene(e.result.text, s))), behind]
+    )
+    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    assert waits.waiting.errand.effect == p.ReadFile("rules")
+    assert (behind.shown, waits.prompt) == ([], None)
+    done = resume(stack, waits, READ, waits.states, CTX)
+    assert (done.waiting, done.prompt, len(behind.shown)) == (None, "rm is fine", 1)
+    assert dict(done.states) == {"asks": 2, "behind": 1}
+
+
+def test_what_was_published_before_the_wait_is_not_published_again():
+    """The outcome of a resumed run has the events and errands since the wait, and all the rest of the whole run."""
+    first = Says("first", lambda e, s, c: p.Intervene("one", s, emits=(("a", 1),)), priority=100)
+    stack, states = load_stack([first, Says("asks", asks_first("t", lambda e, s, c: p.Emit("b", 2, s)))])
+    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    done = resume(stack, waits, READ, waits.states, CTX)
+    assert [event.name for event in waits.events] == ["a"]
+    assert [event.name for event in done.events] == ["b"]
+    assert done.prompt == "one"
+
+
+def test_an_answer_may_lead_to_another_question():
+    """A plugin may ask again, and its hook waits again."""
+    questions = iter([p.Request(p.ReadFile("more"), "t2", 2, wait=True), p.BlockTool("no", 3)])
+    stack, states = load_stack([Says("asks", asks_first("t", lambda e, s, c: next(questions)))])
+    first = run(stack, EVENTS[p.BeforeTool], states, CTX)
+    second = resume(stack, first, READ, first.states, CTX)
+    assert second.waiting.errand.tag == "t2"
+    third = resume(stack, second, READ, second.states, CTX)
+    assert third.decision == Decision(action=p.BlockTool("no", 3), by="asks")
+
+
+def test_a_guard_may_wait_while_it_judges_again():
+    """Judging again waits too, and goes on with the guards that are left."""
+    judged = lambda e, s, c: p.BlockTool("read", s)  # noqa: E731
+    slow = Says(
+        "slow", lambda e, s, c: asks_first("t", judged)(e, s, c) if s > 1 else p.Continue(s), priority=10
+    )
+    last = Says("last", refuses("rm"), priority=20)
+    stack, states = load_stack([slow, last, Says("rewriter", rewrites("pwd"))])
+    waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
+    assert (waits.waiting.round, waits.waiting.todo) == (1, ("last",))
+    assert resume(stack, waits, READ, waits.states, CTX).decision.by == "slow"
+
+
+def test_whoever_left_while_a_hook_waited_is_passed_over():
+    """A plugin that was detached gets no answer, and the others are asked."""
+    behind = Says("behind", priority=600)
+    stack, states = load_stack([Says("asks", asks_first("t", raises)), behind])
+    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    smaller, left = load_stack([behind])
+    assert dict(resume(smaller, waits, READ, left, CTX).states) == {"behind": 1}
+
+
+def test_resuming_what_does_not_wait_is_a_bug():
+    """Only an outcome that waits can be resumed."""
+    stack, states = load_stack([Says("quiet")])
+    with pytest.raises(ValueError, match="needs an outcome that waits"):
+        resume(stack, run(stack, EVENTS[p.AfterTurn], states, CTX), READ, states, CTX)
+
+
+def test_an_answer_that_nobody_waits_for_is_delivered_to_whoever_asked():
+    """Without `wait` the run goes on; the answer comes later, and its own row says what may follow (5.8)."""
+    asks, other = Says("asks", p.Request), Says("other")
+    stack, states = load_stack([asks, other])
+    outcome = run(stack, EVENTS[p.AfterTurn], states, CTX)
+    assert [(errand.effect, errand.tag, errand.by) for errand in outcome.errands] == [
+        (p.ReadFile("notes"), "t", "asks")
+    ]
+    assert len(other.shown) == 1
+    done = p.RequestDone(tag="t", result=p.RequestFailed(error=ErrorInfo(code="gone", message="gone")))
+    asks.answer = lambda e, s, c: p.Request(p.Search(query="x"), "again", s, wait=True)
+    delivered = deliver(stack, "asks", done, outcome.states, CTX)
+    assert (asks.shown[-1], delivered.states["asks"], len(other.shown)) == (done, 2, 1)
+    assert (delivered.waiting, delivered.errands[0].tag) == (None, "again")
+    asks.answer = SAYINGS[p.Abort]
+    assert kinds(deliver(stack, "asks", done, outcome.states, CTX)) == [ActionIgnored]
+    assert deliver(stack, "gone", done, states, CTX).states is states
+
+
+# --- the end, and the chain
+
+
+def test_plugins_take_a_last_look():
+    """What `on_session_end` returns is published; what it does wrong is a failure of its own (5.1)."""
+
+    class Last(Says):
+        def on_session_end(self, state, ctx):
+            return self.answer()
+
+    last = {
+        "pair": lambda: ("bye", {"n": 1}),
+        "list": lambda: [("a", 1), ("b", 2)],
+        "raises": raises,
+        "nonsense": lambda: 3,
+        "no_json": lambda: ("c", object()),
+    }
+    stack, states = load_stack([Says("silent"), *(Last(name, answer) for name, answer in last.items())])
+    events = end(stack, states, CTX)
+    assert [event.name for event in events if isinstance(event, PluginEvent)] == ["bye", "a", "b"]
+    failed = [event for event in events if isinstance(event, PluginFailed)]
+    assert [(event.plugin, event.hook) for event in failed] == [
+        ("raises", "on_session_end"),
+        ("nonsense", "on_session_end"),
+        ("no_json", "on_session_end"),
+    ]
+
+
+@pytest.mark.at(107)
+@pytest.mark.at(110)
+def test_explain_tells_who_was_asked_what_won_and_what_lost():
+    """The chain names every listener, its answer and its fate, in the order in which they were asked (5.5)."""
+    entries = [
+        Says("guard", refuses("rm"), priority=10),
+        Says("one", rewrites("a"), priority=200),
+        Says("two", rewrites("rm"), priority=300),
+        Says("bad", raises, priority=400),
+        Says("emits", p.Emit, priority=410),
+        Says("odd", p.Intervene, priority=420),
+        Says("stops", refuses("rm", p.RequireApproval), priority=500),
+        Says("late", priority=900),
+    ]
+    stack, states = load_stack(entries[::-1])
+    explanation = explain(stack, EVENTS[p.BeforeTool], states, CTX)
+    assert str(explanation).splitlines() == [
+        "BeforeTool",
+        "    10 guard: Continue → accepted",
+        "   200 one: ReplaceToolArgs({'command': 'a'}) → lost to 'two'",
+        "   300 two: ReplaceToolArgs({'command': 'rm'}) → accepted",
+        "   400 bad: failed, ZeroDivisionError: a bug → fails open",
+        "   410 emits: Emit((('said', {'n': 1}),)) → accepted",
+        "   420 odd: Intervene('look again') → ignored",
+        "   500 stops: RequireApproval('no rm') → stops the rest",
+        "    10 guard (judging again, round 1): BlockTool('no rm') → stops the rest",
+        "   900 late: not asked",
+        "  = BlockTool('no rm'), by 'guard'",
+    ]
+    assert explanation.outcome.decision == run(stack, EVENTS[p.BeforeTool], states, CTX).decision
+
+
+def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
+    """What a `Skip` took back has lost to it; a run that waits says for what."""
+    entries = [Says("one", p.Intervene, priority=200), Says("e", p.Emit, priority=210), Says("skips", p.Skip)]
+    stack, states = load_stack(entries)
+    assert str(explain(stack, EVENTS[p.BeforePrompt], states, CTX)).splitlines()[1:] == [
+        "   200 one: Intervene('look again') → lost to 'skips'",
+        "   210 e: Emit((('said', {'n': 1}),)) → accepted",
+        "   500 skips: Skip → stops the rest",
+        "  = Skip, by 'skips'",
+    ]
+    rewriter = [
+        Says("g", rewrites("x"), priority=5),
+        Says("one", rewrites("y"), priority=200),
+        Says("skips", p.Skip),
+    ]
+    stack, states = load_stack(rewriter)
+    lines = str(explain(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
+    assert [line.rpartition(" → ")[2] for line in lines[1:3]] == ["accepted", "lost to 'skips'"]
+    stack, states = load_stack([Says("asks", asks_first("t", raises))])
+    chain = str(explain(stack, EVENTS[p.BeforeFinish], states, CTX))
+    assert chain.endswith("= waits for ReadFile(path='rules'), asked for by 'asks'")
+    stack, states = load_stack([Says("r", p.ResolveApproval)])
+    assert "ResolveApproval('a1', 'approve')" in str(explain(stack, EVENTS[p.BeforePrompt], states, CTX))
+    unfit = explain(*load_one(Says("r", rewrites("x"))), CTX, fit=lambda arguments: "no")
+    assert str(unfit).endswith("= no (the arguments were rewritten by 'r'), by 'r'")
+    quiet = explain(*load_one(Says("q", lambda e, s, c: p.Continue(0))), CTX)
+    assert str(quiet).splitlines()[1:] == ["   500 q: Continue → nothing to say", "  = goes on"]
+
+
+def load_one(plugin):
+    """What `explain` takes, for a stack of one."""
+    stack, states = load_stack([plugin])
+    return stack, EVENTS[p.BeforeTool], states
+
+
+def test_each_plugin_has_random_numbers_of_its_own():
+    """A coin toss depends on the signal and the plugin, not on who else stands in the stack (5.1)."""
+    tossed = {}
+
+    def toss(name):
+        return lambda e, s, c: (
+            tossed.setdefault(name, [c.random.random(), c.random.random()]) and p.Continue(s)
+        )
+
+    ask([Says("a", toss("a")), Says("b", toss("b"))], p.AfterTurn)
+    alone = dict(tossed)
+    tossed.clear()
+    ask([Says("b", toss("b"))], p.AfterTurn)
+    assert tossed["b"] == alone["b"] != alone["a"]
+    assert alone["a"][0] != alone["a"][1]

@@ -1,0 +1,229 @@
+"""Options that change while a session lives, and plugins that come, go, and are replaced."""
+
+import attrs
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core.frozen import FrozenDict
+from agentrail.core.pipeline import run
+from agentrail.core.plugin_changes import (
+    attach_plugin,
+    decide_update,
+    detach_plugin,
+    find_plugin,
+    reload_plugin,
+)
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from agentrail.events import ActionIgnored, PluginOptsUpdated
+from tests.core.plugin_rig import CTX, EVENTS, SAYINGS, Says, raises
+
+
+@attrs.frozen
+class Limits:
+    """A state with fields."""
+
+    most: int = 10
+    used: int = 0
+
+
+class Guard(p.Plugin[Limits]):
+    """Has limits."""
+
+    priority = 10
+
+    def init(self, most=10):
+        """Begin with a limit."""
+        return Limits(most=most)
+
+    def handle(self, event, state, ctx):
+        """Count."""
+        return p.Continue(attrs.evolve(state, used=state.used + 1))
+
+
+def update(others=(), name="Guard", plugin=Guard, **options):
+    """Update the options of one plugin among others."""
+    stack, states = load_stack([(plugin, {}), *others])
+    return decide_update(stack, name, options, states, CTX)
+
+
+def test_an_attrs_state_is_merged_field_by_field():
+    """The default of `on_config_update` replaces the named fields and keeps the others (5.7)."""
+    stack, states = load_stack([(Guard, {"most": 3})])
+    states = run(stack, EVENTS[p.AfterTurn], states, CTX).states
+    change = decide_update(stack, "Guard", {"most": 5}, states, CTX)
+    assert change.states["Guard"] == Limits(most=5, used=1)
+    assert change.events == (PluginOptsUpdated(plugin="Guard", success=True),)
+    assert change.stack.find("Guard").options == {"most": 5}
+    assert change.stack.names == ("Guard",)
+
+
+def test_mappings_are_merged_and_other_states_are_made_anew():
+    """A mapping is merged like an attrs class; anything else is replaced by what `init` makes of the options (5.7)."""
+    counting = p.plugin(init=lambda first=0: first, name="n")(SAYINGS[p.Continue])
+    assert p.apply_config_update(counting, {"first": 7}, 3) == 7
+    merged = p.apply_config_update(counting, {"b": 3}, FrozenDict(a=1, b=2))
+    assert merged == {"a": 1, "b": 3}
+    assert isinstance(merged, FrozenDict)
+
+
+def test_an_unknown_field_keeps_the_old_state():
+    """An exception in `on_config_update` keeps the old state and says why (5.7)."""
+    change = update(volume=11)
+    assert change.states["Guard"] == Limits()
+    (said,) = change.events
+    assert (said.success, said.error.code) == (False, "plugin_raised")
+    assert "volume" in said.error.message
+
+
+def test_a_new_state_that_cannot_be_stored_keeps_the_old_one():
+    """The new state is tried with the codec before it holds."""
+    (said,) = update(most=2**70).events
+    assert said.error.message == "it made a state.most is a number of more than 64 bits"
+    (said,) = update(most="many").events
+    assert "it made a state Limits(most='many', used=0) cannot be read back as Limits" in said.error.message
+
+
+def test_an_update_for_a_plugin_that_left_is_refused():
+    """Between the call and idle a plugin may have been detached."""
+    (said,) = update(name="Gone", most=1).events
+    assert (said.plugin, said.success, said.error.code) == ("Gone", False, "no_such_plugin")
+
+
+def test_find_plugin_names_the_nearest():
+    """Who asks for a plugin that is not there hears which are (issue 5)."""
+    stack, _ = load_stack([Guard])
+    assert find_plugin(stack, "Guard").name == "Guard"
+    with pytest.raises(
+        PluginError, match=r"no plugin is named 'Gaurd'. Did you mean 'Guard'\? There are: 'Guard'"
+    ):
+        find_plugin(stack, "Gaurd")
+    with pytest.raises(PluginError, match=r"no plugin is named 'x'\. There are: none"):
+        find_plugin(load_stack([])[0], "x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (SAYINGS[p.Abort], "refused by 'other': enough"),
+        (SAYINGS[p.Skip], "refused by 'other': it was skipped"),
+        (raises, "refused by 'other': plugin 'other' failed: ZeroDivisionError: a bug"),
+    ],
+)
+def test_the_others_may_refuse_an_update(answer, why):
+    """`Abort`, `Skip`, or a closed plugin that fails, refuse this update (5.4)."""
+    change = update([Says("other", answer, on_error="closed")], most=3)
+    assert change.states["Guard"] == Limits()
+    assert change.events[-1].error.message == why
+
+
+def test_the_others_are_asked_and_the_plugin_itself_is_not():
+    """`BeforePluginOptsUpdate` goes to the others; their states and events count (5.7)."""
+    other = Says("other", p.Intervene)
+    change = update([other], most=3)
+    assert other.shown == [p.BeforePluginOptsUpdate(plugin="Guard", options={"most": 3})]
+    assert change.states == {"Guard": Limits(most=3), "other": 1}
+    assert [type(event) for event in change.events] == [ActionIgnored, PluginOptsUpdated]
+
+
+def test_a_plugin_comes_and_goes():
+    """Attaching and detaching give whole new stacks; the old ones stay as they were (5.7)."""
+    stack, states = load_stack([Says("one")])
+    grown = attach_plugin(stack, states, (Guard, {"most": 2}))
+    assert grown.stack.names == ("Guard", "one")
+    assert grown.states == {"one": 0, "Guard": Limits(most=2)}
+    assert (stack.names, dict(states)) == (("one",), {"one": 0})
+    with pytest.raises(PluginError, match="two plugins are named 'Guard'"):
+        attach_plugin(grown.stack, grown.states, Guard)
+    shrunk = detach_plugin(grown.stack, grown.states, "one")
+    assert (shrunk.stack.names, dict(shrunk.states)) == (("Guard",), {"Guard": Limits(most=2)})
+    with pytest.raises(PluginError, match="no plugin is named 'one'"):
+        detach_plugin(shrunk.stack, shrunk.states, "one")
+
+
+class Newer(Guard):
+    """The same with new code."""
+
+    name = "Guard"
+    version = "2"
+
+    def handle(self, event, state, ctx):
+        """Refuse prompts."""
+        if isinstance(event, p.BeforePrompt):
+            return p.Abort("no prompts", state, emits=(("refused", 1),))
+        return p.Continue(state)
+
+    def migrate(self, old_version, state):
+        """Forget what was used."""
+        assert old_version == "0"
+        return attrs.evolve(state, used=0)
+
+
+def loaded():
+    """A stack with the old code, which has met something."""
+    stack, states = load_stack([(Guard, {"most": 4}), Says("other")])
+    return stack, run(stack, EVENTS[p.AfterTurn], states, CTX).states
+
+
+@pytest.mark.at(116)
+def test_new_code_takes_the_place_of_the_old_with_its_state_migrated():
+    """A reload is atomic: afterwards only the new code is asked, with the migrated state and the old options (5.7)."""
+    stack, states = loaded()
+    rehearsal = [(event, CTX) for event in EVENTS.values()]
+    change = reload_plugin(stack, states, Newer, rehearsal=rehearsal)
+    assert change.states["Guard"] == Limits(most=4, used=0)
+    assert change.states["other"] == states["other"]
+    assert change.stack.find("Guard").options == {"most": 4}
+    assert run(change.stack, EVENTS[p.BeforePrompt], change.states, CTX).decision.by == "Guard"
+    with_options = reload_plugin(stack, states, (Newer, {"most": 1}))
+    assert with_options.stack.find("Guard").options == {"most": 1}
+
+
+def test_the_same_version_keeps_its_state():
+    """Without another version there is nothing to migrate."""
+    stack, states = loaded()
+    assert reload_plugin(stack, states, Guard).states["Guard"] == Limits(most=4, used=1)
+
+
+class Unmigrated(Guard):
+    """Has another version and no way from the old one."""
+
+    name, version = "Guard", "3"
+
+
+class MigratesWrong(Guard):
+    """Makes of the old state what is none of its own."""
+
+    name, version = "Guard", "3"
+
+    def migrate(self, old_version, state):
+        """Make a text."""
+        return "used"
+
+
+class Crashes(Guard):
+    """Has new code that crashes on what this session met."""
+
+    name = "Guard"
+
+    def handle(self, event, state, ctx):
+        """Raise."""
+        return raises()
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (Unmigrated, "'Guard' 3 does not take the state of version 0"),
+        (MigratesWrong, "was not reloaded: it made a state of type str, expected Limits"),
+        (Crashes, "was not reloaded: on AfterTurn it ZeroDivisionError: a bug"),
+        ((Newer, {"volume": 1}), r"init\(volume=1\) raised TypeError"),
+        (Says("elsewhere"), "no plugin is named 'elsewhere'"),
+        (3, "no plugin is named '3'"),
+    ],
+)
+def test_a_reload_that_would_go_wrong_changes_nothing(entry, why):
+    """Nothing is swapped unless the new code loads, migrates, and answers what this session met lately (5.7)."""
+    stack, states = loaded()
+    with pytest.raises(PluginError, match=why):
+        reload_plugin(stack, states, entry, rehearsal=[(EVENTS[p.AfterTurn], CTX)])

@@ -1,0 +1,182 @@
+"""The author's door: a class or a function becomes a plugin, and what is left out is filled in."""
+
+from typing import Generic, TypeVar
+
+import attrs
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core.pipeline import run
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from tests.core.plugin_rig import CTX, EVENTS
+
+S = TypeVar("S")
+
+
+@attrs.frozen
+class Calls:
+    """Which tools ran."""
+
+    seen: tuple[str, ...] = ()
+
+
+class Audit(p.Plugin[Calls]):
+    """Records which tools ran."""
+
+    priority = 500
+
+    def init(self, **options) -> Calls:
+        """Nothing ran."""
+        return Calls()
+
+    def handle(self, event: p.HookEvent, state: Calls, ctx: p.Context) -> p.Action[Calls]:
+        """Note the name."""
+        match event:
+            case p.BeforeTool(name=name):
+                return p.Continue(Calls((*state.seen, name)))
+            case _:
+                return p.Continue(state)
+
+
+class Marked(p.Plugin[Calls]):
+    """Says with its methods what it listens to."""
+
+    def init(self):
+        """Nothing happened."""
+        return Calls()
+
+    @p.on(p.BeforeTool)
+    def note(self, event, state, ctx):
+        """Note a call."""
+        return p.Request(p.ReadFile("x"), "t", Calls((*state.seen, event.name)), wait=True)
+
+    @p.on(p.BeforePrompt, p.BeforeSteering, p.RequestDone)
+    def listen(self, event, state, ctx):
+        """Note the kind."""
+        return p.Continue(Calls((*state.seen, type(event).__name__)))
+
+
+class Inherits(Marked):
+    """Marks one more."""
+
+    @p.on(p.AfterTurn)
+    def rest(self, event, state, ctx):
+        """Forget."""
+        return p.Continue(Calls())
+
+
+def test_the_example_of_the_specification_runs():
+    """The plugin of 5.1 notes the tools that ran, and nothing else."""
+    stack, states = load_stack([Audit])
+    for event in EVENTS.values():
+        states = run(stack, event, states, CTX).states
+    assert states["Audit"] == Calls(("shell",))
+
+
+def test_members_have_the_documented_defaults():
+    """Name of the class, version 0, priority 500, all hooks (5.1)."""
+    audit = Audit()
+    assert (audit.name, audit.version, audit.priority, audit.hooks, audit.on_error) == (
+        "Audit",
+        "0",
+        500,
+        None,
+        None,
+    )
+    assert audit.describe() == "Records which tools ran."
+    assert audit.state_type is Calls
+    assert audit.on_session_end(Calls(), CTX) is None
+    with pytest.raises(PluginError, match="'Audit' 0 does not take the state of version 7"):
+        audit.migrate("7", None)
+    assert audit.on_config_update({"seen": ("x",)}, Calls()) == Calls(("x",))
+    other = Audit(name="other", priority=3)
+    assert (other.name, other.priority, Audit.name, Audit.priority) == ("other", 3, "Audit", 500)
+
+
+def test_marked_methods_declare_their_hooks():
+    """A plugin of marked methods is asked on their hooks, and on no others (5.1)."""
+    assert Marked.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}
+    assert Inherits.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}, "declared by its parent"
+    stack, states = load_stack([Marked])
+    waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
+    assert waits.waiting is not None
+    assert Marked().handle(EVENTS[p.BeforePrompt], Calls(), CTX) == p.Continue(Calls(("BeforePrompt",)))
+    done = p.RequestDone(tag="t", result=p.FileText(path="x", text=None))
+    assert Marked().handle(done, Calls(), CTX) == p.Continue(Calls(("RequestDone",)))
+    assert Marked().handle(EVENTS[p.AfterTurn], Calls(), CTX) == p.Continue(Calls())
+
+
+def test_a_function_may_be_a_plugin():
+    """`@p.plugin` takes the members as options, and the function stays callable (5.1)."""
+
+    @p.plugin(priority=42, init=Calls, hooks=(p.BeforeTool,), version="3", on_error="open")
+    def audit(event, state, ctx):
+        """Notes a call."""
+        return p.Continue(Calls((*state.seen, event.name)))
+
+    stack, states = load_stack([(audit, {"seen": ("before",)})])
+    (member,) = stack.members
+    assert (member.name, member.version, member.priority, member.on_error) == ("audit", "3", 42, "open")
+    assert member.hooks == {p.BeforeTool}
+    assert run(stack, EVENTS[p.BeforeTool], states, CTX).states["audit"] == Calls(("before", "shell"))
+    assert audit(EVENTS[p.BeforeTool], Calls(), CTX) == p.Continue(Calls(("shell",)))
+    assert audit.describe() == "Notes a call."
+    undocumented = p.plugin(init=lambda: 0, name="quiet")(lambda e, s, c: p.Continue(s))
+    assert (undocumented.describe(), undocumented.state_type) == ("quiet", None)
+
+
+def test_a_generic_base_leaves_the_state_to_its_children():
+    """The state type is read where it is said, not where it is still open."""
+
+    class Base(p.Plugin[S], Generic[S]):
+        """For any state."""
+
+        def init(self):
+            """Never called."""
+
+    class Child(Base[int]):
+        """For numbers."""
+
+    class Grandchild(Child):
+        """For the same."""
+
+    assert Base.state_type is None
+    assert Child.state_type is Grandchild.state_type is int
+
+
+def test_the_helpers_say_what_an_action_is():
+    """`action_type`, `extract_state`, `short_circuit`, `is_plugin` (5.1)."""
+    assert p.action_type(p.Abort("x", 1)) is p.Abort
+    assert p.extract_state(p.Emit("a", 1, 7)) == 7
+    assert p.short_circuit(p.Skip(1))
+    assert not p.short_circuit(p.Intervene("x", 1))
+    with pytest.raises(TypeError, match="None is no action: expected one of Continue, Emit, Intervene"):
+        p.action_type(None)
+    assert p.is_plugin(Audit)
+    assert p.is_plugin(Audit())
+    assert not p.is_plugin(dict)
+    assert not p.is_plugin(None)
+
+
+@pytest.mark.parametrize(
+    ("said", "events"),
+    [
+        ((("a", 1), 0), (("a", 1),)),
+        (("a", {"n": 1}, 0), (("a", {"n": 1}),)),
+        (([("a", 1), ("b", 2)], 0), (("a", 1), ("b", 2))),
+        (((), 0), ()),
+    ],
+)
+def test_emit_can_be_written_in_three_ways(said, events):
+    """One pair, a list of them, or name and payload; each with the state behind it (5.3)."""
+    assert p.Emit(*said).events == events
+    assert p.Emit(*said).state == 0
+
+
+def test_emit_says_how_it_is_written():
+    """Anything else is refused where it is written."""
+    with pytest.raises(
+        TypeError, match="takes \\(name, payload\\) or a list of such pairs, and a state; it got 1 values"
+    ):
+        p.Emit("a")
