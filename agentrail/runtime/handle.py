@@ -286,7 +286,7 @@ class Session:
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
             approval_id=ApprovalId(approval_id),
-            kind="always" if kind == "always" else "once",
+            how="always" if kind == "always" else "once",
             arguments=arguments,
             auto_resume=auto_resume,
         )
