@@ -9,7 +9,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.abc import CommandResult
+from agentrail.abc import ExecuteResult
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree
 
@@ -35,7 +35,7 @@ class Command:
     within_seconds: float
 
 
-async def run_command(command: Command) -> CommandResult:
+async def run_command(command: Command) -> ExecuteResult:
     """Run a command to its end, or to the end of its time, and stop whatever it leaves behind.
 
     Raises:
@@ -69,7 +69,7 @@ async def run_command(command: Command) -> CommandResult:
 
 async def _follow(
     process: trio.Process, tree: ProcessTree, reading: int, *, within_seconds: float
-) -> CommandResult:
+) -> ExecuteResult:
     started_at = trio.current_time()
     window = OutputWindow()
     stopped: frozenset[int] = frozenset()
@@ -97,30 +97,30 @@ async def _follow(
     return _describe_ended(window, code, stopped, duration_ms=duration_ms)
 
 
-def _describe_stopped(window: OutputWindow, *, duration_ms: int) -> CommandResult:
+def _describe_stopped(window: OutputWindow, *, duration_ms: int) -> ExecuteResult:
     output, left_out_bytes = window.finish()
     if window.is_over:
         megabytes = MAX_OUTPUT_BYTES // 1_000_000
         output += f"\n[The command was stopped: it had printed more than {megabytes} MB. Print less, or into a file.]"
-    return CommandResult(
+    return ExecuteResult(
         output=output,
         exit_code=None,
         duration_ms=duration_ms,
-        left_out_bytes=left_out_bytes,
+        truncated=left_out_bytes > 0,
         timed_out=not window.is_over,
     )
 
 
 def _describe_ended(
     window: OutputWindow, code: int, stopped: frozenset[int], *, duration_ms: int
-) -> CommandResult:
+) -> ExecuteResult:
     output, left_out_bytes = window.finish()
-    return CommandResult(
+    return ExecuteResult(
         output=output,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,  # as subprocess has it
         duration_ms=duration_ms,
-        left_out_bytes=left_out_bytes,
+        truncated=left_out_bytes > 0,
         stopped_processes=len(stopped),
     )
 

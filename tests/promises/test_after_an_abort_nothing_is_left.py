@@ -5,7 +5,7 @@ import threading
 import pytest
 import trio
 
-from agentrail.abc import Ok
+from agentrail.abc import ExecuteOptions, Ok
 from agentrail.events import AbortSettled, AgentAbort, AgentEnd, AgentError, ToolExecutionEnd, ToolKilled
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.cancelling import cancel_everywhere
@@ -140,9 +140,8 @@ async def test_the_processes_of_a_command_are_gone(tmp_path):
     class Shell(HangingTool):
         async def execute(self, arguments, ctx):
             self.started.set()
-            await ctx.sandbox.execute(
-                "sleep 1000 & echo $! > pid; sleep 1000", workdir=".", within_seconds=900
-            )
+            command = "sleep 1000 & echo $! > pid; sleep 1000"
+            await ctx.sandbox.execute(command, ExecuteOptions(timeout_seconds=900))
             return Ok(text="unreachable")
 
     pid = tmp_path / "pid"

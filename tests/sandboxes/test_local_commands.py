@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from agentrail.abc import CommandResult, Refusal
+from agentrail.abc import ExecuteOptions, ExecuteResult, Refusal
 from agentrail.sandboxes import process_tree
 from agentrail.sandboxes.local import LocalSandbox
 
@@ -46,10 +46,10 @@ def alive(tmp_path):
     return count
 
 
-async def _run(sandbox: LocalSandbox, command: str, *, within_seconds: float = HANGS) -> CommandResult:
+async def _run(sandbox: LocalSandbox, command: str, *, within_seconds: float = HANGS) -> ExecuteResult:
     with trio.fail_after(HANGS):
-        result = await sandbox.execute(command, workdir=".", within_seconds=within_seconds)
-    assert isinstance(result, CommandResult)
+        result = await sandbox.execute(command, ExecuteOptions(timeout_seconds=within_seconds))
+    assert result.error is None
     return result
 
 
@@ -83,7 +83,7 @@ async def test_a_command_says_what_it_did(sandbox, command, output, exit_code, n
     """Both streams in their order, no input, the exit code or the signal, and text that is fit to be shown."""
     result = await _run(sandbox, command)
     assert (result.output, result.exit_code, result.signal) == (output, exit_code, number)
-    assert (result.left_out_bytes, result.stopped_processes, result.timed_out) == (0, 0, False)
+    assert (result.truncated, result.stopped_processes, result.timed_out) == (False, 0, False)
     assert result.duration_ms >= 0
 
 
@@ -111,7 +111,7 @@ async def test_a_command_begins_where_it_is_told(sandbox, tmp_path):
     """In the root, or below it."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert (await _run(sandbox, "pwd")).output == f"{tmp_path}\n"
-    result = await sandbox.execute("pwd", workdir="a/b", within_seconds=HANGS)
+    result = await sandbox.execute("pwd", ExecuteOptions(workdir="a/b"))
     assert result.output == f"{tmp_path}/a/b\n"
 
 
@@ -148,7 +148,7 @@ async def test_huge_output_is_cut_in_the_middle(sandbox):
     assert lines[0] == "1"
     assert lines[-1] == "100000"
     assert lines[400] == "[… 98,000 lines left out …]"
-    assert result.left_out_bytes > 500_000
+    assert result.truncated
     assert result.exit_code == 0
 
 
@@ -166,15 +166,15 @@ async def test_output_without_end_is_stopped(sandbox, alive):
 @pytest.mark.parametrize("command", ["echo \0", "echo \ud800"])
 async def test_a_command_that_cannot_be_one_is_refused(sandbox, command):
     """A NUL ends an argument, and a lone surrogate has no bytes."""
-    refusal = await sandbox.execute(command, workdir=".", within_seconds=HANGS)
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "invalid_command"
+    result = await sandbox.execute(command, ExecuteOptions())
+    assert result.error is not None
+    assert result.error.code == "invalid_command"
 
 
 async def test_a_command_that_does_not_start_is_a_refusal(sandbox):
     """The system says why; here an argument may not be so long."""
-    refusal = await sandbox.execute("#" * 10_000_000, workdir=".", within_seconds=HANGS)
-    assert refusal == Refusal(
+    result = await sandbox.execute("#" * 10_000_000, ExecuteOptions())
+    assert result.error == Refusal(
         code="not_started", message="The command could not be started: Argument list too long."
     )
 
@@ -182,9 +182,9 @@ async def test_a_command_that_does_not_start_is_a_refusal(sandbox):
 async def test_without_a_shell_there_are_no_commands(sandbox, monkeypatch, tmp_path):
     """And the model is told so, in place of a path that it does not know."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    refusal = await sandbox.execute("true", workdir=".", within_seconds=HANGS)
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "unsupported"
+    result = await sandbox.execute("true", ExecuteOptions())
+    assert result.error is not None
+    assert result.error.code == "unsupported"
 
 
 # --- and that nothing is left
@@ -294,6 +294,6 @@ async def test_without_proc_the_group_is_still_stopped(sandbox, alive, monkeypat
     assert alive() == 0
     assert (await _run(sandbox, "echo done")).stopped_processes == 0
     assert (await _run(sandbox, "sleep 1000", within_seconds=0.1)).timed_out
-    result = await sandbox.execute("pwd", workdir="a", within_seconds=HANGS)
+    result = await sandbox.execute("pwd", ExecuteOptions(workdir="a"))
     assert result.output == f"{tmp_path}/a\n"
     assert alive() == 0
