@@ -14,6 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from agentrail.abc import Refusal
+from agentrail.sandboxes.paths import escape
 
 MAX_DIFF_BYTES: Final = 4_096
 
@@ -106,7 +107,7 @@ def _nearest(plain: str, old: str) -> str:
     found = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.75)
     if not found:
         return ""
-    return f' The nearest is line {lines.index(found[0]) + 1}: "{found[0]}"'
+    return f' The nearest is line {lines.index(found[0]) + 1}: "{escape(found[0])}"'
 
 
 # --- the diff

@@ -62,12 +62,13 @@ def join_names(names: tuple[str, ...]) -> str:
 
 def show_names(names: tuple[str, ...]) -> str:
     """Write names as a path, for a message: with nothing in it that would break the line."""
-    path = join_names(names) or "."
-    return path if path.isprintable() else escape(path)
+    return escape(join_names(names) or ".")
 
 
 def escape(text: str) -> str:
     """Escape what would break a line or repaint a terminal: a file may be called anything but `/`."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

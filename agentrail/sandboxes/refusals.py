@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from agentrail.abc import Refusal
-from agentrail.sandboxes.paths import show_names
+from agentrail.sandboxes.paths import escape, show_names
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -117,14 +117,14 @@ def refuse_directory(shown: str) -> Refused:
 
 def refuse_protected(found: str) -> Refused:
     """Say that a name is written by no tool."""
-    message = f"{found} is protected: programs trust what is in it, so no tool writes it."
+    message = f"{escape(found)} is protected: programs trust what is in it, so no tool writes it."
     return Refused(code="permission_denied", message=message)
 
 
 def refuse_unreadable(found: str) -> Refused:
     """Say that agentrail's own state is read by no tool."""
     return Refused(
-        code="permission_denied", message=f"{found} is agentrail's own state, which no tool reads."
+        code="permission_denied", message=f"{escape(found)} is agentrail's own state, which no tool reads."
     )
 
 

@@ -11,6 +11,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import GrepLine, GrepOptions, GrepResult, Refusal
+from agentrail.sandboxes.paths import escape
 
 SEARCH_SECONDS: Final = 20.0
 """How long a search may take: less than its tool has, so that it can still say what went wrong."""
@@ -96,7 +97,7 @@ def refuse_slow() -> Refusal:
 
 def refuse_pattern(pattern: str, engine: str, fault: str) -> Refusal:
     """Say that an engine does not know a pattern, and which engine that is."""
-    message = f'Invalid pattern "{pattern}" for {engine}: {fault}'
+    message = f'Invalid pattern "{escape(pattern)}" for {engine}: {escape(fault)}'
     return Refusal(code="invalid_pattern", message=message)
 
 

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from agentrail.abc import DirectoryEntry, GlobResult, Refusal
 from agentrail.sandboxes.gitignore import FILE_NAME, IgnoreFile, is_ignored, read_ignore_file
 from agentrail.sandboxes.globbing import PathPattern, PatternFault, compile_pattern
-from agentrail.sandboxes.paths import join_names
+from agentrail.sandboxes.paths import escape, join_names
 
 Names = tuple[str, ...]
 
@@ -108,9 +108,7 @@ def _compile(pattern: str, shown: str) -> PathPattern | Refusal:
     try:
         return compile_pattern(pattern)
     except PatternFault as fault:
-        message = (
-            f'Invalid pattern "{shown}": {fault}. Patterns are relative to the directory, such as "**/*.py".'
-        )
+        message = f'Invalid pattern "{escape(shown)}": {fault}. Patterns are relative to the directory, such as "**/*.py".'
         return Refusal(code="invalid_pattern", message=message)
 
 
