@@ -10,16 +10,17 @@ import hashlib
 import os
 import secrets
 import stat
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Final, Literal, Self, TypeAlias, TypeVar
 
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
 from agentrail.sandboxes.editing import decide_edit
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
-from agentrail.sandboxes.protected import ProtectedNames
+from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
 from agentrail.sandboxes.refusals import (
     Names,
     Refused,
@@ -38,6 +39,10 @@ from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read
 
 T = TypeVar("T")
 HardLinks: TypeAlias = Literal["read", "refuse", "allow"]
+
+
+_MAX_ENTRIES_LOOKED_AT: Final = 20_000
+_MAX_DEPTH_LOOKED_AT: Final = 8
 
 
 class Files:
@@ -224,6 +229,40 @@ class Files:
         if isinstance(edited, Refusal):
             raise Refused(code=edited.code, message=edited.message)
         return decoded.encode(edited.text), edited.replacements, edited.diff
+
+    def create_output(self, name: str) -> int:
+        """Make a file for the output of a command, in agentrail's own directory, where no tool writes."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
+        with _Held(os.open(".", flags, dir_fd=self._root)) as held:
+            for directory in (STATE_DIRECTORY, OUTPUT_DIRECTORY):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory, 0o700, dir_fd=held.descriptor)
+                held.replace(os.open(directory, flags, dir_fd=held.descriptor))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | FLAGS
+            return os.open(name, flags, 0o600, dir_fd=held.descriptor)
+
+    def find_protected(self) -> dict[Names, tuple[int, ...]]:
+        """Find what exists of the protected names, each with what tells one state of it from another.
+
+        Where there is much to look through, what lies deep is not looked for.
+        """
+        found: dict[Names, tuple[int, ...]] = {}
+        waiting: deque[Names] = deque([()])
+        looked_at = 0
+        while waiting and looked_at < _MAX_ENTRIES_LOOKED_AT:
+            names = waiting.popleft()
+            # Links as such: one that stands for a directory is not gone through.
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            with contextlib.suppress(OSError), _Held(self._open(self._root, names, flags)) as held:
+                for entry in os.scandir(held.descriptor):
+                    looked_at += 1
+                    below = (*names, entry.name)
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if self._protected.covers(below, is_directory=is_directory):
+                        found[below] = _identity(entry.stat(follow_symlinks=False))
+                    elif is_directory and len(below) < _MAX_DEPTH_LOOKED_AT:
+                        waiting.append(below)
+        return found
 
     def _refuse_names(self, names: Names) -> None:
         if not names:

@@ -6,13 +6,17 @@ How a path is judged stands in `paths.py`, what is done to files in `files.py`, 
 
 import functools
 import os
+import re
+import secrets
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar, get_args
 
+import structlog
 import trio
+from attrs import evolve
 
 from agentrail.abc import (
     DirectoryEntry,
@@ -32,11 +36,14 @@ from agentrail.abc import (
 from agentrail.errors import OptionError, SandboxError
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
 from agentrail.sandboxes.command import Command, run_command
+from agentrail.sandboxes.confinement import Confinement, Network, ShellFallback, View, fall_back, probe
 from agentrail.sandboxes.files import Files, HardLinks
+from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.locks import KeyedLocks
-from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
+from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names, show_names
 from agentrail.sandboxes.process_tree import has_proc
-from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, PROTECTED, STATE_DIRECTORY, ProtectedNames
+from agentrail.sandboxes.refusals import refuse_commands
 from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_text
 from agentrail.sandboxes.walking import (
@@ -51,6 +58,8 @@ T = TypeVar("T")
 Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
+
+_OUTPUT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
 """What a command sees of our environment, and `LC_*`: a list of what may, because keys have any name."""
@@ -74,6 +83,10 @@ class LocalSandbox:
         virtual_mode: bool = True,
         hard_links: HardLinks = "read",
         protected: Iterable[str] = PROTECTED,
+        shell_fallback: ShellFallback = "refuse",
+        network: Network = "none",
+        readable: Iterable[str] = (),
+        limits: Limits | None = None,
         env: Mapping[str, str] | None = None,
         allow_root: bool = False,
     ) -> None:
@@ -86,6 +99,11 @@ class LocalSandbox:
             hard_links: What is done with a file that has several names, of which one may lie elsewhere: `read` it but
                 not write it, `refuse` both, `allow` both.
             protected: Names that are never written, in any directory.
+            shell_fallback: What becomes of commands where they cannot be confined: `refuse` them, or run them
+                `unconfined`, with the rights of the user.
+            network: What a confined command may reach: `none`, or all that the `host` reaches.
+            readable: What a confined command sees although it is hidden, such as `~/.cargo`.
+            limits: What a command may use up.
             env: Variables that commands see, besides those that are passed on.
             allow_root: Take even `/`.
 
@@ -93,8 +111,17 @@ class LocalSandbox:
             SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`.
             OptionError: Your move: an option that is none of its values.
         """
-        if hard_links not in get_args(HardLinks):
-            raise OptionError([f"hard_links is {hard_links!r}: expected 'read', 'refuse' or 'allow'"])
+        faults = [
+            f"{name} is {value!r}: expected {' or '.join(map(repr, get_args(allowed)))}"
+            for name, value, allowed in (
+                ("hard_links", hard_links, HardLinks),
+                ("shell_fallback", shell_fallback, ShellFallback),
+                ("network", network, Network),
+            )
+            if value not in get_args(allowed)
+        ]
+        if faults:
+            raise OptionError(faults)
         given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links; both names count
         resolved = given.resolve()
         if resolved == Path("/") and not allow_root:
@@ -114,6 +141,12 @@ class LocalSandbox:
             hard_links=hard_links,
             protected=ProtectedNames(protected),
         )
+        self._shell_fallback = shell_fallback
+        self._network = network
+        self._readable = tuple(readable)
+        self._limits = limits or Limits()
+        self._confinement: Confinement | None = None
+        self._probing = trio.Lock()
         self._env = dict(env or {})
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
@@ -123,8 +156,9 @@ class LocalSandbox:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`execute`."""
-        return frozenset({"execute"})
+        """`execute`, unless it was found out that commands are refused here."""
+        is_refused = self._confinement is not None and self._confinement.mode == "refused"
+        return frozenset() if is_refused else frozenset({"execute"})
 
     async def aclose(self) -> None:
         """Close the root; again if you like. Nothing may be under way."""
@@ -284,15 +318,33 @@ class LocalSandbox:
 
     # --- commands
 
+    async def confinement(self) -> Confinement:
+        """Say how commands run here; found out by trying, once.
+
+        Cancellation: The trial is killed, and made again by the next one who asks.
+        """
+        async with self._probing:
+            if self._confinement is None:
+                found = await probe(self._shell_fallback)
+                if self._path == Path("/") and found.mode == "bubblewrap":
+                    found = fall_back(self._shell_fallback, "the root is the whole machine")
+                if found.mode == "unconfined":
+                    structlog.get_logger(__name__).warning(
+                        "commands_unconfined", root=str(self._path), why=found.why
+                    )
+                self._confinement = found
+        return self._confinement
+
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
-        """Run a command with `bash -c`, or `sh -c` where there is no bash, with the rights of the user.
+        """Run a command with `bash -c`, or `sh -c` where there is no bash, confined as `confinement` says.
 
         Args:
             command: For the shell.
             options: Where it begins, and how long it may take.
 
         Returns:
-            What it did; or an error when it did not start.
+            What it did; or an error when it did not start. Confined, a command that a signal ended has the exit code
+            128 and the number of the signal, as in a shell.
 
         Cancellation: The command and all that it started get `SIGTERM`, two seconds later `SIGKILL`; then it travels on.
         """
@@ -309,34 +361,64 @@ class LocalSandbox:
                 "The command has a NUL or a lone surrogate in it, which no command can have. Leave it out."
             )
             return Refusal(code="invalid_command", message=message)
+        # Not abandoned when cancelled: the descriptor would be lost.
         directory = await self._in_thread(
             "directory", options.workdir, self._files.open_directory, abandon=False
         )
         if isinstance(directory, Refusal):
             return directory
         try:
-            return await run_command(
-                Command(
-                    argv=(shell, "-c", command),
-                    directory=self._directory_name(directory, options.workdir),
-                    environment=self._environment(),
-                    within_seconds=options.timeout_seconds,
-                )
-            )
+            confinement = await self.confinement()
+            if confinement.mode == "refused":
+                return refuse_commands(confinement.why)
+            return await self._run((shell, "-c", command), directory, options, confinement)
         except OSError as error:
             return Refusal(code="not_started", message=f"The command could not be started: {error.strerror}.")
         finally:
             os.close(directory)
+
+    async def _run(
+        self, argv: Names, directory: int, options: ExecuteOptions, confinement: Confinement
+    ) -> ExecuteResult:
+        confined = confinement.mode == "bubblewrap"
+        before = await trio.to_thread.run_sync(self._files.find_protected, limiter=self._threads)
+        view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(before))
+        name = f"{_output_name(options.output_name)}.txt"
+        home = {"HOME": str(view.root)} if confined else {}
+        result = await run_command(
+            Command(
+                argv=self._limits.wrap(argv, timeout_seconds=options.timeout_seconds, confined=confined),
+                confine=view.decide_argv if confined else None,
+                directory=f"/proc/self/fd/{directory}" if has_proc() else str(view.directory),
+                environment=self._environment() | home,
+                timeout_seconds=options.timeout_seconds,
+                output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
+                open_output=functools.partial(self._files.create_output, name),
+            )
+        )
+        after = await trio.to_thread.run_sync(self._files.find_protected, limiter=self._threads)
+        written = sorted(show_names(names) for names in after if after[names] != before.get(names))
+        # Its own directory changes when the output is put there.
+        return evolve(result, written_protected=tuple(one for one in written if one != STATE_DIRECTORY))
+
+    def _view(self, directory: int, workdir: str, protected: Iterable[Names]) -> View:
+        root, begin = self._path, self._path.joinpath(workdir)
+        if has_proc():  # where they are by now, should they have been renamed since
+            root, begin = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, directory))
+        paths = (root.joinpath(*names) for names in protected)
+        return View(
+            root=root,
+            directory=begin,
+            network=self._network,
+            readable=self._readable,
+            protected=tuple(path for path in paths if not path.is_symlink()),
+        )
 
     def _environment(self) -> dict[str, str]:
         passed_on = {
             name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")
         }
         return passed_on | self._env
-
-    def _directory_name(self, directory: int, workdir: str) -> str:
-        # By descriptor where that works, so that the command begins in what was opened, whatever is renamed meanwhile.
-        return f"/proc/self/fd/{directory}" if has_proc() else str(self._path.joinpath(workdir))
 
     # --- in the event loop
 
@@ -372,6 +454,10 @@ def _open_root(root: Path) -> int:
     except OSError as error:
         message = f"the root {str(root)!r} cannot be opened ({error.strerror}): name an existing directory"
         raise SandboxError(message) from None
+
+
+def _output_name(wanted: str | None) -> str:
+    return wanted if wanted is not None and _OUTPUT_NAME.fullmatch(wanted) else secrets.token_hex(8)
 
 
 def _is_encodable(text: str) -> bool:

@@ -14,6 +14,7 @@ PROTECTED: Final = (
 )
 """Each stands for itself and for all that is below it, in any directory. A file called `.git` is protected besides."""
 
+GIT: Final = ".git"
 STATE_DIRECTORY: Final = ".agentrail"
 OUTPUT_DIRECTORY: Final = "output"
 
@@ -24,6 +25,7 @@ class ProtectedNames:
     def __init__(self, protected: Iterable[str]) -> None:
         """Take paths such as `.git/hooks`; they are compared without case."""
         self._entries = tuple(tuple(map(_folded, entry.strip("/").split("/"))) for entry in protected)
+        self._last_names = frozenset((*(entry[-1] for entry in self._entries), GIT))
 
     def find_written(self, names: Sequence[str]) -> str | None:
         """Give the protected path that a write of this file would touch.
@@ -37,7 +39,15 @@ class ProtectedNames:
                 if folded[start : start + len(entry)] == entry:
                     return "/".join(names[: start + len(entry)])
         # A directory of that name may be worked in. A file of that name says where the repository is.
-        return "/".join(names) if folded and folded[-1] == ".git" else None
+        return "/".join(names) if folded and folded[-1] == GIT else None
+
+    def covers(self, names: Sequence[str], *, is_directory: bool) -> bool:
+        """Tell whether a protected path ends here, for who goes through a tree. Quick where none does."""
+        if (names[-1].lower() if names[-1].isascii() else _folded(names[-1])) not in self._last_names:
+            return False
+        folded = tuple(map(_folded, names))
+        is_entry = any(folded[-len(entry) :] == entry for entry in self._entries)
+        return is_entry or (folded[-1] == GIT and not is_directory)
 
     def find_read(self, names: Sequence[str]) -> str | None:
         """Give the path that may not be read: agentrail's own state, but for the outputs of commands."""

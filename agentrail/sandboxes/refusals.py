@@ -132,3 +132,12 @@ def refuse_hard_link(shown: str) -> Refused:
     """Say that a file has names elsewhere, which may be outside."""
     message = f"{shown} has other names too (hard links), maybe outside of the working directory."
     return Refused(code="permission_denied", message=message)
+
+
+def refuse_commands(why: str) -> Refusal:
+    """Say that no command runs here, why, and who can change it."""
+    message = (
+        f"Commands are disabled: bubblewrap is not available here ({escape(why)}). "
+        'Set shell_fallback="unconfined" to run them without a sandbox.'
+    )
+    return Refusal(code="unsupported", message=message)

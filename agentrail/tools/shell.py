@@ -51,6 +51,8 @@ def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error
     count = result.stopped_processes
     if count:
         parts.append(f"[{count} background {'process was' if count == 1 else 'processes were'} stopped]")
+    if result.written_protected:
+        parts.append(f"[Protected files were written: {', '.join(result.written_protected)}]")
     if result.timed_out:
         parts.append(
             f"Timed out after {within_seconds:g} s. It may have taken effect; check before repeating."
