@@ -8,11 +8,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import trio
 from attrs import frozen
 
+from agentrail.errors import OptionError
 from agentrail.sandboxes.protected import STATE_DIRECTORY
 
 Network: TypeAlias = Literal["none", "host"]
@@ -51,6 +52,17 @@ async def probe(fallback: ShellFallback) -> Confinement:
     if why is None:
         return Confinement(mode="bubblewrap")
     return fall_back(fallback, why)
+
+
+def check_choice(name: str, value: object, allowed: object) -> None:
+    """Hold an option against the words that it may be.
+
+    Raises:
+        OptionError: Your move: it is none of them; the message has them all.
+    """
+    words = get_args(allowed)
+    if value not in words:
+        raise OptionError([f"{name} is {value!r}: expected {' or '.join(map(repr, words))}"])
 
 
 def fall_back(fallback: ShellFallback, why: str) -> Confinement:

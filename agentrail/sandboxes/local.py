@@ -12,7 +12,7 @@ import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 import structlog
 import trio
@@ -33,10 +33,18 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
-from agentrail.errors import OptionError, SandboxError
+from agentrail.errors import SandboxError
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
 from agentrail.sandboxes.command import Command, run_command
-from agentrail.sandboxes.confinement import Confinement, Network, ShellFallback, View, fall_back, probe
+from agentrail.sandboxes.confinement import (
+    Confinement,
+    Network,
+    ShellFallback,
+    View,
+    check_choice,
+    fall_back,
+    probe,
+)
 from agentrail.sandboxes.files import Files, HardLinks
 from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.locks import KeyedLocks
@@ -111,17 +119,9 @@ class LocalSandbox:
             SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`.
             OptionError: Your move: an option that is none of its values.
         """
-        faults = [
-            f"{name} is {value!r}: expected {' or '.join(map(repr, get_args(allowed)))}"
-            for name, value, allowed in (
-                ("hard_links", hard_links, HardLinks),
-                ("shell_fallback", shell_fallback, ShellFallback),
-                ("network", network, Network),
-            )
-            if value not in get_args(allowed)
-        ]
-        if faults:
-            raise OptionError(faults)
+        check_choice("hard_links", hard_links, HardLinks)
+        check_choice("shell_fallback", shell_fallback, ShellFallback)
+        check_choice("network", network, Network)
         given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links; both names count
         resolved = given.resolve()
         if resolved == Path("/") and not allow_root:

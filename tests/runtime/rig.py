@@ -48,14 +48,14 @@ def refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
 
 def open_bare() -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that knows no model by its name, and no files."""
-    return open_sessions(refuse_names, lambda _root: NoSandbox())
+    return open_sessions(refuse_names, lambda _name, _root: NoSandbox())
 
 
 def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that gives each session the next of these sandboxes."""
     several = iter(sandboxes)
 
-    def next_one(_root: Path) -> NoSandbox:
+    def next_one(_name: str, _root: Path) -> NoSandbox:
         return next(several)
 
     return open_sessions(refuse_names, next_one)
