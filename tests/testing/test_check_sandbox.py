@@ -5,6 +5,7 @@ import tempfile
 import pytest
 
 from agentrail.abc import ReadResult
+from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.check_sandbox import check_sandbox
@@ -18,6 +19,12 @@ async def test_a_directory_keeps_to_the_port(tmp_path):
 async def test_memory_keeps_to_the_port():
     """`MemorySandbox`, under the same rules."""
     await check_sandbox(MemorySandbox)
+
+
+async def test_several_together_keep_to_the_port(tmp_path):
+    """`CompositeSandbox`, whose default is either of them."""
+    await check_sandbox(lambda: CompositeSandbox(MemorySandbox(), {}))
+    await check_sandbox(lambda: CompositeSandbox(LocalSandbox(tempfile.mkdtemp(dir=tmp_path)), {}))
 
 
 async def test_a_broken_rule_is_named():
