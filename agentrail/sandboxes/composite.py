@@ -179,7 +179,9 @@ class CompositeSandbox:
             for found in ("", *every.paths):
                 below = tuple(other.outside(found).rstrip("/").split("/"))[len(start) :]
                 is_directory = not found or found.endswith("/")
-                if compiled.matches(below, is_directory=is_directory):
+                if self._is_of(other, other.outside(found)) and compiled.matches(
+                    below, is_directory=is_directory
+                ):
                     paths.append(other.outside(found) if found else f"{'/'.join(other.prefix)}/")
         return GlobResult(
             paths=tuple(paths[:MAX_GLOB_PATHS]), truncated=truncated or len(paths) > MAX_GLOB_PATHS

@@ -52,7 +52,7 @@ def compile_pattern(pattern: str) -> PathPattern:
     if pattern.startswith("/"):
         message = 'it begins with "/", but patterns are relative'
         raise PatternFault(message)
-    alternatives = _expand(pattern)
+    alternatives = expand_braces(pattern)
     if any(".." in one.split("/") for one in alternatives):
         message = '".." is not allowed'
         raise PatternFault(message)
@@ -144,8 +144,12 @@ def _character_class(members: str) -> str:
     return f"[{'^' if negated else ''}{escaped}]"
 
 
-def _expand(pattern: str) -> tuple[str, ...]:
-    """Write out `{a,b}`, from left to right; what is not closed, and `{a}`, stand for themselves."""
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """Write out `{a,b}`; what is not closed, and `{a}`, stand for themselves.
+
+    Raises:
+        PatternFault: It stands for too many.
+    """
     done: list[str] = []
     waiting = [(pattern, 0)]
     while waiting:

@@ -6,17 +6,13 @@ How a path is judged stands in `paths.py`, what is done to files in `files.py`, 
 
 import functools
 import os
-import re
-import secrets
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-import structlog
 import trio
-from attrs import evolve
 
 from agentrail.abc import (
     DirectoryEntry,
@@ -35,23 +31,22 @@ from agentrail.abc import (
 )
 from agentrail.errors import SandboxError
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
-from agentrail.sandboxes.command import Command, run_command
+from agentrail.sandboxes.commands import CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import (
     Confinement,
     Network,
     ShellFallback,
-    View,
     check_choice,
-    fall_back,
-    probe,
 )
 from agentrail.sandboxes.files import Files, HardLinks
+from agentrail.sandboxes.gitignore import FILE_NAME
+from agentrail.sandboxes.globbing import PathPattern
 from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.locks import KeyedLocks
-from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names, show_names
+from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
-from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, PROTECTED, STATE_DIRECTORY, ProtectedNames
-from agentrail.sandboxes.refusals import refuse_commands
+from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
 from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_text
 from agentrail.sandboxes.walking import (
@@ -59,6 +54,7 @@ from agentrail.sandboxes.walking import (
     Tree,
     compile_include,
     glob_tree,
+    is_included,
     list_searched,
 )
 
@@ -66,11 +62,6 @@ T = TypeVar("T")
 Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
-
-_OUTPUT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-_PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
-"""What a command sees of our environment, and `LC_*`: a list of what may, because keys have any name."""
 
 
 class LocalSandbox:
@@ -141,15 +132,20 @@ class LocalSandbox:
             hard_links=hard_links,
             protected=ProtectedNames(protected),
         )
-        self._shell_fallback = shell_fallback
-        self._network = network
-        self._readable = tuple(readable)
-        self._limits = limits or Limits()
-        self._confinement: Confinement | None = None
-        self._probing = trio.Lock()
-        self._env = dict(env or {})
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
+        self._commands = Commands(
+            self._root,
+            resolved,
+            self._files,
+            CommandRules(
+                shell_fallback=shell_fallback,
+                network=network,
+                readable=tuple(readable),
+                limits=limits or Limits(),
+                env=dict(env or {}),
+            ),
+        )
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
@@ -157,8 +153,7 @@ class LocalSandbox:
     @property
     def capabilities(self) -> frozenset[str]:
         """`execute`, unless it was found out that commands are refused here."""
-        is_refused = self._confinement is not None and self._confinement.mode == "refused"
-        return frozenset() if is_refused else frozenset({"execute"})
+        return frozenset() if self._commands.is_refused else frozenset({"execute"})
 
     async def aclose(self) -> None:
         """Close the root; again if you like. Nothing may be under way."""
@@ -278,32 +273,60 @@ class LocalSandbox:
         include = compile_include(options.include)
         if isinstance(include, Refusal):
             return GrepResult(error=include)
-
-        def list_files(start: Names) -> list[Names]:
-            if self._files.is_file(start):
-                return [start]
-            return list_searched(self._tree(), start, include)
-
-        found = await self._reading("file", path, list_files)
+        found = await self._reading("file", path, lambda start: (start, self._files.is_file(start)))
         if isinstance(found, Refusal):
             return GrepResult(error=found)
-        batches = fill_batches(self._documents(found))
+        start, is_file = found
+        program = shutil.which("rg")
+        if program is not None and not is_file and self._virtual and has_proc():
+            return await self._grep_with_ripgrep(program, pattern, start, options, include)
+        listed = (
+            [start] if is_file else await self._run_abandonable(list_searched, self._tree(), start, include)
+        )
+        batches = fill_batches(self._documents(listed))
 
         async def next_batch() -> Sequence[Document]:
-            return await trio.to_thread.run_sync(
-                next, batches, (), abandon_on_cancel=True, limiter=self._threads
-            )
+            return await self._run_abandonable(next, batches, ())
 
-        return await grep_in_helper(pattern, options, next_batch)
+        return await grep_in_helper(pattern, options, next_batch, searched_files=len(listed))
+
+    async def _grep_with_ripgrep(
+        self, program: str, pattern: str, start: Names, options: GrepOptions, include: PathPattern | None
+    ) -> GrepResult:
+        def list_rules() -> list[str]:
+            above = (
+                (start[:depth], self._text_of((*start[:depth], FILE_NAME))) for depth in range(len(start))
+            )
+            return decide_rules(options.include, start, above)
+
+        async def read(path: str) -> Document | None:
+            names = tuple(path.split("/"))
+            if not is_included(include, names, start):  # an exception in a .gitignore can bring it back
+                return None
+            return await self._run_abandonable(self._document, names)
+
+        search = Search(
+            program=program,
+            root=f"/proc/self/fd/{self._root}",
+            start=start,
+            pattern=pattern,
+            options=options,
+            rules=await self._run_abandonable(list_rules),
+        )
+        return await grep_with_ripgrep(search, read)
+
+    async def _run_abandonable(self, work: Callable[..., T], *args: object) -> T:
+        return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._threads)
 
     def _tree(self) -> Tree:
         return Tree(list_dir=self._entries, read_text=self._text_of, check=trio.from_thread.check_cancelled)
 
     def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
-        for names in every:
-            text = self._text_of(names)
-            if text is not None:
-                yield Document(path=join_names(names), text=text)
+        return (document for names in every if (document := self._document(names)) is not None)
+
+    def _document(self, names: Names) -> Document | None:
+        text = self._text_of(names)
+        return None if text is None else Document(path=join_names(names), text=text)
 
     def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
         found = self._files.refusing("directory", names, lambda: self._files.list_dir(names))
@@ -323,17 +346,7 @@ class LocalSandbox:
 
         Cancellation: The trial is killed, and made again by the next one who asks.
         """
-        async with self._probing:
-            if self._confinement is None:
-                found = await probe(self._shell_fallback)
-                if self._path == Path("/") and found.mode == "bubblewrap":
-                    found = fall_back(self._shell_fallback, "the root is the whole machine")
-                if found.mode == "unconfined":
-                    structlog.get_logger(__name__).warning(
-                        "commands_unconfined", root=str(self._path), why=found.why
-                    )
-                self._confinement = found
-        return self._confinement
+        return await self._commands.confinement()
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Run a command with `bash -c`, or `sh -c` where there is no bash, confined as `confinement` says.
@@ -348,77 +361,21 @@ class LocalSandbox:
 
         Cancellation: The command and all that it started get `SIGTERM`, two seconds later `SIGKILL`; then it travels on.
         """
-        found = await self._execute(command, options)
-        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
-
-    async def _execute(self, command: str, options: ExecuteOptions) -> ExecuteResult | Refusal:
-        shell = shutil.which("bash") or shutil.which("sh")
-        if shell is None:
-            message = "Commands are disabled: neither bash nor sh is installed here."
-            return Refusal(code="unsupported", message=message)
-        if "\0" in command or not _is_encodable(command):
-            message = (
-                "The command has a NUL or a lone surrogate in it, which no command can have. Leave it out."
-            )
-            return Refusal(code="invalid_command", message=message)
+        fault = check_command(command)
+        if fault is not None:
+            await trio.lowlevel.checkpoint()
+            return ExecuteResult(error=fault)
         # Not abandoned when cancelled: the descriptor would be lost.
         directory = await self._in_thread(
             "directory", options.workdir, self._files.open_directory, abandon=False
         )
         if isinstance(directory, Refusal):
-            return directory
+            return ExecuteResult(error=directory)
         try:
-            confinement = await self.confinement()
-            if confinement.mode == "refused":
-                return refuse_commands(confinement.why)
-            return await self._run((shell, "-c", command), directory, options, confinement)
-        except OSError as error:
-            return Refusal(code="not_started", message=f"The command could not be started: {error.strerror}.")
+            found = await self._commands.run(command, directory, options)
         finally:
             os.close(directory)
-
-    async def _run(
-        self, argv: Names, directory: int, options: ExecuteOptions, confinement: Confinement
-    ) -> ExecuteResult:
-        confined = confinement.mode == "bubblewrap"
-        before = await trio.to_thread.run_sync(self._files.find_protected, limiter=self._threads)
-        view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(before))
-        name = f"{_output_name(options.output_name)}.txt"
-        home = {"HOME": str(view.root)} if confined else {}
-        result = await run_command(
-            Command(
-                argv=self._limits.wrap(argv, timeout_seconds=options.timeout_seconds, confined=confined),
-                confine=view.decide_argv if confined else None,
-                directory=f"/proc/self/fd/{directory}" if has_proc() else str(view.directory),
-                environment=self._environment() | home,
-                timeout_seconds=options.timeout_seconds,
-                output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
-                open_output=functools.partial(self._files.create_output, name),
-            )
-        )
-        after = await trio.to_thread.run_sync(self._files.find_protected, limiter=self._threads)
-        written = sorted(show_names(names) for names in after if after[names] != before.get(names))
-        # Its own directory changes when the output is put there.
-        return evolve(result, written_protected=tuple(one for one in written if one != STATE_DIRECTORY))
-
-    def _view(self, directory: int, workdir: str, protected: Iterable[Names]) -> View:
-        root, begin = self._path, self._path.joinpath(workdir)
-        if has_proc():  # where they are by now, should they have been renamed since
-            root, begin = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, directory))
-        paths = (root.joinpath(*names) for names in protected)
-        return View(
-            root=root,
-            directory=begin,
-            network=self._network,
-            readable=self._readable,
-            protected=tuple(path for path in paths if not path.is_symlink()),
-        )
-
-    def _environment(self) -> dict[str, str]:
-        passed_on = {
-            name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")
-        }
-        return passed_on | self._env
+        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
     # --- in the event loop
 
@@ -454,15 +411,3 @@ def _open_root(root: Path) -> int:
     except OSError as error:
         message = f"the root {str(root)!r} cannot be opened ({error.strerror}): name an existing directory"
         raise SandboxError(message) from None
-
-
-def _output_name(wanted: str | None) -> str:
-    return wanted if wanted is not None and _OUTPUT_NAME.fullmatch(wanted) else secrets.token_hex(8)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

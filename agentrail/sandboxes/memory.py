@@ -202,25 +202,25 @@ class MemorySandbox:
         Cancellation: The helper is killed.
         """
 
-        def work() -> list[Document]:
+        def work() -> list[Names]:
             include = _accept(compile_include(options.include))
             start = _decide(path)
             self._refuse_unreadable(start)
             if start in self._files:
-                return list(self._documents([start]))
-            self._list_dir(start)
-            return list(self._documents(list_searched(self._tree(), start, include)))
+                return [start]
+            self._list_dir(start)  # refuses a directory that is none
+            return list_searched(self._tree(), start, include)
 
         found = await _settle(work)
         if isinstance(found, Refusal):
             return GrepResult(error=found)
-        batches = fill_batches(found)
+        batches = fill_batches(self._documents(found))
 
         async def next_batch() -> Sequence[Document]:
             await trio.lowlevel.checkpoint()
             return next(batches, ())
 
-        return await grep_in_helper(pattern, options, next_batch)
+        return await grep_in_helper(pattern, options, next_batch, searched_files=len(found))
 
     # --- what it can and cannot
 

@@ -62,8 +62,16 @@ class Collected:
         return GrepResult(lines=tuple(self._lines), searched_files=searched_files, truncated=self.truncated)
 
 
-async def grep_in_helper(pattern: str, options: GrepOptions, next_batch: NextBatch) -> GrepResult:
+async def grep_in_helper(
+    pattern: str, options: GrepOptions, next_batch: NextBatch, *, searched_files: int
+) -> GrepResult:
     """Search texts with Python's `re`.
+
+    Args:
+        pattern: The regular expression.
+        options: The rest.
+        next_batch: Gives what is to be searched.
+        searched_files: How many files there are, with those that are no text.
 
     Returns:
         The matches; with the code `invalid_pattern`, or `timeout` when the search took too long.
@@ -79,7 +87,12 @@ async def grep_in_helper(pattern: str, options: GrepOptions, next_batch: NextBat
             message = "the helper of a search has no pipes"
             raise trio.TrioInternalError(message)
         try:
-            return await _converse(_Helper(asking, answering), pattern, options, next_batch)
+            collected = await _converse(_Helper(asking, answering), pattern, options, next_batch)
+            return (
+                GrepResult(error=collected)
+                if isinstance(collected, Refusal)
+                else collected.result(searched_files)
+            )
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
@@ -140,7 +153,9 @@ class _Helper:
         return answer
 
 
-async def _converse(helper: _Helper, pattern: str, options: GrepOptions, next_batch: NextBatch) -> GrepResult:
+async def _converse(
+    helper: _Helper, pattern: str, options: GrepOptions, next_batch: NextBatch
+) -> Collected | Refusal:
     job = {
         "pattern": pattern,
         "ignore_case": options.ignore_case,
@@ -148,17 +163,15 @@ async def _converse(helper: _Helper, pattern: str, options: GrepOptions, next_ba
     }
     fault = (await helper.ask(json.dumps(job).encode() + b"\n"))["fault"]
     if fault is not None:
-        return GrepResult(error=refuse_pattern(pattern, "Python's re", fault))
+        return refuse_pattern(pattern, "Python's re", fault)
     collected = Collected(options)
-    searched_files = 0
     while not collected.truncated and (batch := await next_batch()):
         texts = [document.text.encode() for document in batch]
         sizes = json.dumps([len(text) for text in texts]).encode()
         found = await helper.ask(b"\n".join((sizes, b"".join(texts))))
         for document, numbers in zip(batch, found["numbers"], strict=True):
             collected.add(document, numbers)
-        searched_files += len(batch)
-    return collected.result(searched_files)
+    return collected
 
 
 def _with_context(document: Document, numbers: Sequence[int], context_lines: int) -> Iterator[GrepLine]:
