@@ -323,7 +323,7 @@ async def _start(choices: Choices, nursery: trio.Nursery, interrupts: Interrupts
     try:
         chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)
         await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
-        async with open_supervisor() as supervisor:
+        async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(choices, chosen))
             async with open_desk() as desk:
                 chat = Chat(session=session, desk=desk, transcript=transcript, nursery=nursery)

@@ -149,7 +149,7 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     try:
         chosen = await choose_model(os.environ, wanted=order.choices.model, base_url=order.choices.base_url)
         await printer.say(f"model {chosen.model} ({chosen.why})")
-        async with open_supervisor() as supervisor:
+        async with open_supervisor(shell_fallback=order.choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(order.choices, chosen))
             async with session.subscribe(buffer=MAX_WAITING_EVENTS) as events:
                 await session.prompt(order.prompt)

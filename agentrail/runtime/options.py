@@ -26,7 +26,8 @@ class SessionOptions:
         system_prompt: Stands before the conversation.
         session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None.
         working_dir: The root of the file tools.
-        sandbox: Where files are read and commands run; a local one on `working_dir` when None.
+        sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
+            for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
         user_data: The application's own data; tools see it.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
@@ -47,7 +48,7 @@ class SessionOptions:
     system_prompt: str | None = None
     session_id: str | None = None
     working_dir: str | os.PathLike[str] = "."
-    sandbox: Sandbox | None = None
+    sandbox: Sandbox | str | None = None
     user_data: Mapping[str, JsonValue] = field(factory=dict)
     provider_opts: Mapping[str, Any] = field(factory=dict)
     max_turns: int = 100
@@ -82,6 +83,17 @@ _TOOL_MEMBERS: Final = (
     "effect_class",
     "timeout_seconds",
     "execute",
+)
+_SANDBOX_MEMBERS: Final = (
+    "capabilities",
+    "read",
+    "write",
+    "edit",
+    "list_dir",
+    "grep",
+    "glob",
+    "execute",
+    "aclose",
 )
 _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
@@ -146,6 +158,7 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
     if system_prompt is not None and not isinstance(system_prompt, str):
         faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
+    faults += _sandbox(values["sandbox"])
     for name in ("max_turns", "max_parallel_tools"):
         faults += _whole(name, values[name], least=1)
     for name in ("max_prompt_queue", "max_steering_queue", "max_retries", "tool_max_retries"):
@@ -169,6 +182,16 @@ def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
     if is_number and (0 < value < float("inf") or (zero and value == 0)):  # type: ignore[operator]  # it is a number
         return []
     return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
+
+
+def _sandbox(sandbox: object) -> list[str]:
+    expected = "expected a sandbox, or 'local', 'local:/path' or 'memory'"
+    if sandbox is None or sandbox in {"local", "memory"} or _has(sandbox, _SANDBOX_MEMBERS):
+        return []
+    if isinstance(sandbox, str) and sandbox.startswith("local:"):
+        path = sandbox.removeprefix("local:")
+        return [] if os.path.isdir(path) else [f"sandbox is {sandbox!r}: there is no such directory"]  # noqa: PTH112
+    return [f"sandbox is {sandbox!r}: {expected}"]
 
 
 def _whole(name: str, value: object, *, least: int) -> list[str]:

@@ -9,6 +9,7 @@ import secrets
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -46,7 +47,8 @@ class OwnSandbox(Sandbox, Protocol):
         ...
 
 
-MakeSandbox: TypeAlias = Callable[[Path], OwnSandbox]
+MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
+"""Turns a name such as `memory`, and the working directory, into a sandbox."""
 
 
 class _Workspace:
@@ -56,14 +58,13 @@ class _Workspace:
     a tenth of that.
     """
 
-    def __init__(self, make: MakeSandbox, root: Path) -> None:
+    def __init__(self, make: Callable[[], OwnSandbox]) -> None:
         self._make = make
-        self._root = root
         self._opened: OwnSandbox | None = None
 
     def open(self) -> Sandbox:
         if self._opened is None:
-            self._opened = self._make(self._root)
+            self._opened = self._make()
         return self._opened
 
     async def aclose(self) -> None:
@@ -227,7 +228,9 @@ class SessionSupervisor:
             fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
             max_retries=options.max_retries,
         )
-        given, workspace = options.sandbox, _Workspace(self._make_sandbox, working_dir)
+        named = options.sandbox if isinstance(options.sandbox, str) else "local"
+        given = None if isinstance(options.sandbox, str) else options.sandbox
+        workspace = _Workspace(partial(self._make_sandbox, named, working_dir))
         ports = Ports(
             session_id=session_id,
             providers=providers,
