@@ -25,8 +25,8 @@ from agentrail.core.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import TERMINAL, AbortSettled, AgentEnd, AgentError, AgentStart, Event, PromptDropped
 from agentrail.messages import PromptRef
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""

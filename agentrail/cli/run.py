@@ -21,8 +21,8 @@ from agentrail.cli.screen import DirectScreen, look_of_process, send_logs_to_std
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""

@@ -94,6 +94,8 @@ class Ports:
         working_dir: The root of the file tools.
         user_data: The application's own data.
         tool_timeout_seconds: For tools that name none.
+        event_buffer_size: How many committed events are kept for subscribers that come back.
+        group_id: The group that it belongs to, or None; its children belong to it too.
     """
 
     session_id: SessionId
@@ -105,6 +107,8 @@ class Ports:
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
     tool_timeout_seconds: float = 300.0
+    event_buffer_size: int = 1000
+    group_id: str | None = None
 
 
 @define(eq=False)

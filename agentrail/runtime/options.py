@@ -41,6 +41,8 @@ class SessionOptions:
         immune_tools: Names that a default abort does not stop.
         max_parallel_tools: How many calls of a batch run at a time.
         tool_timeout_seconds: For tools that name no timeout of their own.
+        event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
+        group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
     """
 
     model: str | Provider
@@ -62,6 +64,8 @@ class SessionOptions:
     immune_tools: Sequence[str] = ()
     max_parallel_tools: int = 8
     tool_timeout_seconds: float = 300.0
+    event_buffer_size: int = 1000
+    group_id: str | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -147,13 +151,11 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
             faults.append(f"{name} is {values[name]!r}: expected a mapping")
     faults += _names("immune_tools", values["immune_tools"], "tool names")
     faults += _names("fallback_models", values["fallback_models"], "model strings")
-    session_id, system_prompt, working_dir = (
-        values["session_id"],
-        values["system_prompt"],
-        values["working_dir"],
-    )
-    if session_id is not None and not (isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id)):
-        faults.append(f"session_id is {session_id!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
+    system_prompt, working_dir = values["system_prompt"], values["working_dir"]
+    for name in ("session_id", "group_id"):
+        given = values[name]
+        if given is not None and not (isinstance(given, str) and _SESSION_ID.fullmatch(given)):
+            faults.append(f"{name} is {given!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
     if not isinstance(working_dir, str | os.PathLike) or not os.path.isdir(working_dir):  # noqa: PTH112 - a third of it
         faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
     if system_prompt is not None and not isinstance(system_prompt, str):
@@ -161,7 +163,13 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     faults += _sandbox(values["sandbox"])
     for name in ("max_turns", "max_parallel_tools"):
         faults += _whole(name, values[name], least=1)
-    for name in ("max_prompt_queue", "max_steering_queue", "max_retries", "tool_max_retries"):
+    for name in (
+        "max_prompt_queue",
+        "max_steering_queue",
+        "max_retries",
+        "tool_max_retries",
+        "event_buffer_size",
+    ):
         faults += _whole(name, values[name], least=0)
     if values["max_output_tokens"] is not None:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)

@@ -21,9 +21,9 @@ from agentrail.core.signals import Abort, ChunksArrived, SignalId
 from agentrail.errors import CycleEnded, ModelNotFound, SessionDown
 from agentrail.events import Event
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import ChunkBuffer, Letter
+from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.expectations import check_events, check_history

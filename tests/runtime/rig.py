@@ -12,8 +12,8 @@ import trio.testing
 from agentrail.core.projection import Status
 from agentrail.errors import ModelNotFound
 from agentrail.events import Event
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel, Turn, calls, says
@@ -86,6 +86,12 @@ async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
                 return seen
     message = f"the session ended without {kind.__name__}; it published {seen}"
     raise AssertionError(message)
+
+
+async def take(subscription: Subscription, count: int = 1) -> list[Event]:
+    """Read so many events."""
+    with trio.fail_after(30):
+        return [await anext(subscription) for _ in range(count)]
 
 
 async def rest(subscription: Subscription) -> list[Event]:
