@@ -59,7 +59,7 @@ async def open_supervisor(*, environ: Environment | None = None) -> AsyncIterato
         environ: Where keys and base urls are looked for; the process's own environment when None.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`.
+        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
         Exception: What the body raised, as itself.
