@@ -304,7 +304,7 @@ def _read_tool(text: str) -> ToolSpec:
     return ToolSpec(name=str(name), description="", parameters=schema, **options)
 
 
-def _read_plugin(text: str) -> Entry:
+def _read_plugin(text: str) -> Any:
     """Read a built-in plugin with its options, or a puppet with its rules; puppets have names in lower case."""
     name, *words = split_words(text)
     if not isinstance(name, str):
