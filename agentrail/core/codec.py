@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
 from agentrail.core.request import (
     ArgumentsDelta,
     Completed,
@@ -59,6 +60,11 @@ TAGS: Final[Mapping[type, Tag]] = MappingProxyType(
         ArgumentsDelta: ("kind", "arguments_delta"),
         UsageUpdate: ("kind", "usage_update"),
         Completed: ("kind", "completed"),
+        FileText: ("kind", "file_text"),
+        FileWritten: ("kind", "file_written"),
+        ModelAnswer: ("kind", "model_answer"),
+        Found: ("kind", "found"),
+        RequestFailed: ("kind", "request_failed"),
     }
 )
 """How the members of unions are told apart: the name and the value of a member of the object."""

@@ -24,6 +24,7 @@ from agentrail.core.signals import (
     MessagesQuery,
     Outcome,
     Parked,
+    PluginLagged,
     Prompt,
     Reject,
     ReplyQuery,
@@ -91,6 +92,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     Restarted:         _row(T,    T,       T,         T),  # whatever ran died with the old actor
     Parked:            _row(T,    T,       T,         T),
     StepCrashed:       _row(T,    T,       T,         T),
+    PluginLagged:      _row(T,    T,       T,         T),
     StreamStarted:     _row(D,    T,       D,         D),
     ChunksArrived:     _row(D,    D,       T,         D),
     ResponseCompleted: _row(D,    T,       T,         D),  # RUNNING too: a response may come in one piece

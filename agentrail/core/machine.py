@@ -28,6 +28,7 @@ from agentrail.core.signals import (
     ErrandFinished,
     MessagesQuery,
     Parked,
+    PluginLagged,
     Prompt,
     Reject,
     ReplyQuery,
@@ -56,7 +57,7 @@ from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, NotAvailable
-from agentrail.events import AbortReceipt, SessionStart, SignalQuarantined
+from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.otp import statem
 from agentrail.otp.exits import Crashed, Shutdown, describe
 from agentrail.otp.statem import (
@@ -235,6 +236,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return teardown.parked(work, signal)
         case StepCrashed():
             return _put_aside(work, phase, signal)
+        case PluginLagged(plugin=plugin, hook=hook, milliseconds=milliseconds):
+            work.publish(PluginSlow(plugin=plugin, hook=hook, milliseconds=milliseconds))
         case Compact():
             message = f"the table refuses {signal!r}"
             raise AssertionError(message)

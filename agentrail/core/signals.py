@@ -303,6 +303,20 @@ class StepCrashed(Stamped, frozen=True, kw_only=True, gc=False):
     owed_by: EffectId | None = None
 
 
+class PluginLagged(Stamped, frozen=True, kw_only=True, gc=False):
+    """A plugin took long. The shell says so, because the core has no clock.
+
+    Attributes:
+        plugin: Its name.
+        hook: What it was asked on.
+        milliseconds: How long it took.
+    """
+
+    plugin: str
+    hook: str
+    milliseconds: int
+
+
 # --- outcomes of effects
 
 
@@ -436,6 +450,7 @@ Signal: TypeAlias = (
     | Restarted
     | Parked
     | StepCrashed
+    | PluginLagged
     | StreamStarted
     | ChunksArrived
     | ResponseCompleted

@@ -1,7 +1,7 @@
 """The handle that one holds to a session. Its methods send one message and wait for the reply."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import trio
 from attrs import frozen
@@ -14,6 +14,7 @@ from agentrail.core.signals import (
     AbortTool,
     Approve,
     Asked,
+    ChangePlugins,
     ChangeTools,
     KillTools,
     MessagesQuery,
@@ -26,7 +27,9 @@ from agentrail.core.signals import (
     Steer,
     Stop,
     SwitchModel,
+    UpdatePluginOpts,
 )
+from agentrail.core.stack import Entry
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
@@ -412,6 +415,66 @@ class Session:
         """
         return await self._change_tools(tools, (), replace=True)
 
+    async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
+        """Give a plugin other options: at once in idle, else when the session is idle again.
+
+        Of two updates that wait, the last value of a field counts. `PluginOptsUpdated` says what became of it.
+
+        Args:
+            plugin: Its name.
+            **options: Those that change.
+
+        Raises:
+            PluginError: Your move: there is no plugin of this name.
+            SessionDown: The session has ended.
+
+        Cancellation: The update stands. Returns when it is noted.
+        """
+        signal = UpdatePluginOpts(
+            at_ms=now_ms(), signal_id=self._cell.slots.mint(), plugin=plugin, options=options
+        )
+        await self._ask(signal)
+
+    async def attach_plugin(self, plugin: Entry) -> None:
+        """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
+
+        Args:
+            plugin: A class, an instance, or one of them with its options.
+
+        Raises:
+            PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("attach", entry=plugin)
+
+    async def detach_plugin(self, name: str) -> None:
+        """Take a plugin out of the stack, between two cycles, and its state with it.
+
+        Raises:
+            PluginError: Your move: there is none of this name, or a cycle waits for a person.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("detach", name=name)
+
+    async def reload_plugin(self, plugin: Entry) -> None:
+        """Put new code in the place of the plugin of the same name, between two cycles; its state is migrated.
+
+        Args:
+            plugin: The new code; without options those of the old one stay.
+
+        Raises:
+            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, or a cycle waits for
+                a person. The old one stays.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("reload", entry=plugin)
+
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session.
 
@@ -442,6 +505,14 @@ class Session:
     def monitor(self) -> "SessionMonitor":
         """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
         return SessionMonitor(self._cell)
+
+    async def _change_plugins(
+        self, change: Literal["attach", "detach", "reload"], *, name: str = "", entry: Entry | None = None
+    ) -> None:
+        signal = ChangePlugins(
+            at_ms=now_ms(), signal_id=self._cell.slots.mint(), change=change, name=name, entry=entry
+        )
+        await self._ask(signal)
 
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool

@@ -10,6 +10,8 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import Provider, Sandbox, Tool
+from agentrail.core.stack import Entry
+from agentrail.core.state import PromptMode
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
 from agentrail.otp.child_specs import Restart
@@ -24,7 +26,9 @@ class SessionOptions:
     Attributes:
         model: A model string such as `anthropic:claude-sonnet-4-5`, or a provider object.
         tools: What the model may call; two of one name are refused.
-        system_prompt: Stands before the conversation.
+        plugins: Who watches and steers the session: `Plugin` classes, instances, or `(Plugin, {options})`.
+        system_prompt: Stands before the conversation, and before the sections that plugins and tools add.
+        prompt_mode: `full`: all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
         session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None.
         working_dir: The root of the file tools.
         sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
@@ -49,7 +53,9 @@ class SessionOptions:
 
     model: str | Provider
     tools: Sequence[Tool] = ()
+    plugins: Sequence[Entry] = ()
     system_prompt: str | None = None
+    prompt_mode: PromptMode = "full"
     session_id: str | None = None
     working_dir: str | os.PathLike[str] = "."
     sandbox: Sandbox | str | None = None
@@ -150,6 +156,11 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     if not isinstance(values["model"], str) and not _has(values["model"], _PROVIDER_MEMBERS):
         faults.append(f"model is {values['model']!r}: expected a model string or a provider")
     faults += _tools(values["tools"])
+    if isinstance(values["plugins"], str) or not _is_sequence(values["plugins"]):
+        faults.append(f"plugins is {values['plugins']!r}: expected a sequence of plugins")
+    if values["prompt_mode"] not in get_args(PromptMode):
+        known = ", ".join(map(repr, get_args(PromptMode)))
+        faults.append(f"prompt_mode is {values['prompt_mode']!r}: expected one of {known}")
     for name in ("user_data", "provider_opts"):
         if not isinstance(values[name], Mapping):
             faults.append(f"{name} is {values[name]!r}: expected a mapping")

@@ -5,12 +5,9 @@ apart from those of the others. What a session knew survives its actor, so its h
 had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
 """
 
-import os
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -23,10 +20,7 @@ from agentrail.actors.start import Look, Options, Start, worker
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
-from agentrail.core.machine import new_session
 from agentrail.core.signals import Parked, Stop
-from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import Toolbox
 from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.events import Event
 from agentrail.messages import SessionId
@@ -41,13 +35,12 @@ from agentrail.otp.child_specs import (
 )
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
+from agentrail.runtime.assembly import assemble
 from agentrail.runtime.branch import Branch, Label
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session, SessionMonitor
-from agentrail.runtime.interpreter import Ports
-from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
@@ -160,7 +153,14 @@ class SessionSupervisor:
         if live is not None:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
-        entry = self._entries[session_id] = self._make_entry(session_id, chosen)
+        cell, workspace = assemble(
+            session_id,
+            chosen,
+            resolve_provider=self._resolve_provider,
+            make_sandbox=self._make_sandbox,
+            specs=self._specs,
+        )
+        entry = self._entries[session_id] = _Entry(cell, workspace, Branch(session_id, BRANCH))
         self._fan_in.join(entry.cell)
         # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, chosen))
@@ -316,50 +316,6 @@ class SessionSupervisor:
         entry = self._entries.get(session_id)
         # One that has ended may still wait for a tool that will not stop; its id is free all the same.
         return None if entry is None or entry.cell.state.ended else entry
-
-    def _make_entry(self, session_id: SessionId, options: SessionOptions) -> _Entry:
-        tools = {(tool.name, 0): tool for tool in options.tools}
-        toolbox = Toolbox(
-            self._specs.of(tool) for tool in options.tools
-        )  # before the model is looked at: two tools of one name are found first
-        model, provider = find_provider(options.model, options.provider_opts, self._resolve_provider)
-        providers = {model: provider}
-        for name in options.fallback_models:
-            providers.setdefault(name, self._resolve_provider(name, {}))
-        working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
-        config = SessionConfig(
-            session_id=session_id,
-            path=(session_id,),
-            model=facts_of(model, provider),
-            system_prompt=options.system_prompt,
-            max_turns=options.max_turns,
-            max_output_tokens=options.max_output_tokens,
-            max_prompt_queue=options.max_prompt_queue,
-            max_steering_queue=options.max_steering_queue,
-            max_parallel_tools=options.max_parallel_tools,
-            immune_tools=frozenset(options.immune_tools),
-            tool_max_retries=options.tool_max_retries,
-            approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
-            fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
-            max_retries=options.max_retries,
-        )
-        named = options.sandbox if isinstance(options.sandbox, str) else "local"
-        given = None if isinstance(options.sandbox, str) else options.sandbox
-        workspace = Workspace(partial(self._make_sandbox, named, working_dir))
-        ports = Ports(
-            session_id=session_id,
-            providers=providers,
-            tools=tools,
-            find_provider=self._resolve_provider,
-            spec_of=self._specs.of,
-            open_sandbox=workspace.open if given is None else lambda: given,
-            working_dir=str(working_dir),
-            user_data=dict(options.user_data),
-            tool_timeout_seconds=options.tool_timeout_seconds,
-            event_buffer_size=options.event_buffer_size,
-            group_id=options.group_id,
-        )
-        return _Entry(SessionCell(new_session(config, toolbox), ports), workspace, Branch(session_id, BRANCH))
 
     def _child_spec(self, entry: _Entry, options: SessionOptions) -> ChildSpec:
         start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)

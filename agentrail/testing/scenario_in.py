@@ -32,6 +32,7 @@ from agentrail.core.signals import (
     ErrandFinished,
     MessagesQuery,
     Parked,
+    PluginLagged,
     Prompt,
     Reject,
     ReplyQuery,
@@ -431,6 +432,9 @@ def _notice_of(command: _Command, at_ms: int) -> Signal | None:
             return Started(at_ms=at_ms)
         case ["Restarted", incarnation]:  # Restarted 2 "the interpreter crashed"
             return Restarted(at_ms=at_ms, reason=command.said() or "", incarnation=int(incarnation))
+        case ["PluginLagged", plugin, hook]:  # PluginLagged Guard BeforeTool ms=80
+            milliseconds = command.number("ms")
+            return PluginLagged(at_ms=at_ms, plugin=plugin, hook=hook, milliseconds=milliseconds)
         case ["Parked"]:  # Parked "the interpreter crashed"
             return Parked(at_ms=at_ms, reason=command.said() or "")
         case [
@@ -554,6 +558,10 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield quote(reason)
         case Parked(reason=reason):
             yield quote(reason)
+        case PluginLagged(plugin=plugin, hook=hook, milliseconds=milliseconds):
+            yield plugin
+            yield hook
+            yield f"ms={milliseconds}"
         case StepCrashed(signal_kind=kind, error=error, asked_by=asked_by, owed_by=owed_by):
             yield kind
             yield quote(error.message)

@@ -1,0 +1,102 @@
+"""From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+from agentrail.abc import Provider, ResolveProvider
+from agentrail.core.machine import new_session
+from agentrail.core.stack import load_stack
+from agentrail.core.state import SessionConfig
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import SessionId
+from agentrail.runtime.interpreter import Ports
+from agentrail.runtime.models import facts_of, find_provider
+from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.workspace import MakeSandbox, Workspace
+
+
+def assemble(
+    session_id: SessionId,
+    options: SessionOptions,
+    *,
+    resolve_provider: ResolveProvider,
+    make_sandbox: MakeSandbox,
+    specs: ToolSpecs,
+) -> tuple[SessionCell, Workspace]:
+    """Make a session of its options. Nothing runs yet, and nothing is connected.
+
+    Args:
+        session_id: Its name.
+        options: What it was started with.
+        resolve_provider: Turns a model string into a provider.
+        make_sandbox: Makes the place where its files are, when the first tool wants one.
+        specs: What tools say of themselves.
+
+    Returns:
+        The session, and the place to close when it is gone.
+
+    Raises:
+        ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
+    """
+    # Before the model is looked at: two tools of one name are found first.
+    toolbox = Toolbox(specs.of(tool) for tool in options.tools)
+    watch = PluginWatch()
+    stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
+    model, provider = find_provider(options.model, options.provider_opts, resolve_provider)
+    providers = {model: provider}
+    for name in options.fallback_models:
+        providers.setdefault(name, resolve_provider(name, {}))
+    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
+    config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
+    named = options.sandbox if isinstance(options.sandbox, str) else "local"
+    given = None if isinstance(options.sandbox, str) else options.sandbox
+    workspace = Workspace(partial(make_sandbox, named, working_dir))
+    ports = Ports(
+        session_id=session_id,
+        providers=providers,
+        tools={(tool.name, 0): tool for tool in options.tools},
+        find_provider=resolve_provider,
+        spec_of=specs.of,
+        open_sandbox=workspace.open if given is None else lambda: given,
+        working_dir=str(working_dir),
+        user_data=dict(options.user_data),
+        tool_timeout_seconds=options.tool_timeout_seconds,
+        event_buffer_size=options.event_buffer_size,
+        group_id=options.group_id,
+    )
+    cell = SessionCell(new_session(config, toolbox, stack, plugin_states), ports)
+    watch.report_to(cell.mailbox.put_notice)
+    return cell, workspace
+
+
+def _config_of(
+    session_id: SessionId,
+    options: SessionOptions,
+    first: tuple[str, Provider],
+    providers: dict[str, Provider],
+    working_dir: str,
+) -> SessionConfig:
+    return SessionConfig(
+        session_id=session_id,
+        path=(session_id,),
+        model=facts_of(*first),
+        system_prompt=options.system_prompt,
+        max_turns=options.max_turns,
+        max_output_tokens=options.max_output_tokens,
+        max_prompt_queue=options.max_prompt_queue,
+        max_steering_queue=options.max_steering_queue,
+        max_parallel_tools=options.max_parallel_tools,
+        immune_tools=frozenset(options.immune_tools),
+        tool_max_retries=options.tool_max_retries,
+        approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
+        fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
+        max_retries=options.max_retries,
+        prompt_mode=options.prompt_mode,
+        working_dir=working_dir,
+        user_data=dict(options.user_data),
+        group_id=options.group_id,
+    )

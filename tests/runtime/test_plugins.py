@@ -1,0 +1,199 @@
+"""Plugins in a session that runs: the stack is asked, its answers are carried out, and it can be changed between cycles."""
+
+import time
+
+import attrs
+import pytest
+import trio
+
+from agentrail import plugins as p
+from agentrail.errors import CycleAborted, OptionError, PluginError
+from agentrail.events import (
+    ApprovalRequired,
+    PluginEvent,
+    PluginFailed,
+    PluginOptsUpdated,
+    PluginSlow,
+    ToolBlocked,
+)
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.tools import RecordingTool
+
+
+@attrs.frozen
+class Limit:
+    """How long a prompt may be."""
+
+    words: int = 3
+
+
+class Short(p.Plugin[Limit]):
+    """Refuses long prompts."""
+
+    def init(self, words: int = 3) -> Limit:
+        """Take the limit."""
+        return Limit(words)
+
+    @p.on(p.BeforePrompt)
+    def judge(self, event: p.BeforePrompt, state: Limit, ctx: p.Context) -> p.Action[Limit]:
+        """Judge a prompt."""
+        if len(event.text.split()) > state.words:
+            return p.Abort(f"more than {state.words} words", state)
+        return p.Continue(state)
+
+
+class Slow(p.Plugin[int]):
+    """Takes its time, on purpose."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforePrompt)
+    def dawdle(self, event: p.BeforePrompt, state: int, ctx: p.Context) -> p.Action[int]:
+        """Hold everybody up."""
+        end = time.perf_counter() + 0.06
+        while time.perf_counter() < end:
+            pass
+        return p.Continue(state)
+
+
+class Reader(p.Plugin[str]):
+    """Reads a file, and tells what is in it."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask for the file."""
+        return p.Request(p.ReadFile("notes.txt"), "notes", state)
+
+    @p.on(p.RequestDone)
+    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+        """Tell."""
+        assert isinstance(event.result, p.FileText)
+        text = event.result.text or "nothing"
+        return p.Emit("read", text, text)
+
+
+def puppet(name: str, **rules: str) -> PuppetPlugin:
+    """A plugin that answers by rules; `BeforeTool__shell` stands for `BeforeTool.shell`."""
+    read = tuple(read_rule(key.replace("__", "."), value) for key, value in rules.items())
+    return PuppetPlugin(read, name=name)
+
+
+async def test_a_plugin_refuses_a_prompt(supervisor):
+    """Whoever asked hears the plugin's reason, and the model is not asked."""
+    model = ScriptedModel([says("never said")])
+    session = await supervisor.start_session(model=model, plugins=[(Short, {"words": 2})])
+    with pytest.raises(CycleAborted, match="more than 2 words"):
+        await session.ask("one two three")
+    assert await session.ask("one two") == "never said"
+
+
+async def test_options_of_a_plugin_change_in_idle(supervisor):
+    """The next prompt is judged by the new ones, and everybody hears of the change."""
+    session = await supervisor.start_session(model=ScriptedModel([says("yes")]), plugins=[Short])
+    async with session.subscribe(kinds=[PluginOptsUpdated]) as events:
+        await session.update_plugin_opts("Short", words=9)
+        assert await anext(events) == PluginOptsUpdated(plugin="Short", success=True)
+    assert await session.ask("one two three four") == "yes"
+    with pytest.raises(PluginError, match="Did you mean 'Short'"):
+        await session.update_plugin_opts("Shorts", words=9)
+
+
+async def test_plugins_come_and_go_between_cycles(supervisor):
+    """An attached one is asked from the next prompt on, a detached one is not."""
+    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]))
+    await session.attach_plugin(Short)
+    with pytest.raises(CycleAborted):
+        await session.ask("one two three four")
+    await session.reload_plugin((Short, {"words": 4}))
+    await session.detach_plugin("Short")
+    assert await session.ask("one two three four") == "a"
+    with pytest.raises(PluginError, match="no plugin is named 'Short'"):
+        await session.detach_plugin("Short")
+
+
+async def test_a_call_that_a_plugin_blocks_is_not_run(supervisor):
+    """The model reads the reason, and the other calls of the batch run."""
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([calls(("shell", {})), says("so be it")])
+    guard = puppet("guard", BeforeTool__shell="block:not today")
+    session = await supervisor.start_session(model=model, tools=[tool], plugins=[guard])
+    async with session.subscribe(kinds=[ToolBlocked]) as events:
+        assert await session.ask("go") == "so be it"
+        blocked = await anext(events)
+    assert (blocked.reason, blocked.by) == ("not today", "guard")
+    assert tool.calls == []
+
+
+async def test_an_approval_runs_the_very_call(supervisor):
+    """The session is suspended until somebody decides, and then the call runs with what was shown."""
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
+    people = puppet("people", BeforeTool__shell="approve:may it?")
+    session = await supervisor.start_session(model=model, tools=[tool], plugins=[people])
+    with trio.fail_after(5):
+        async with session.subscribe(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
+            answers: list[str] = []
+
+            async def ask() -> None:
+                answers.append(await session.ask("go"))
+
+            nursery.start_soon(ask)
+            required = await anext(events)
+            status = await session.status()
+            assert status.suspended
+            assert status.approvals == (required.approval,)
+            await session.approve(required.approval.id)
+    assert answers == ["done"]
+    assert tool.calls == [{"command": "ls"}]
+
+
+async def test_a_slow_plugin_is_named_once(supervisor):
+    """Over 50 ms: one event, and no more within a minute."""
+    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]), plugins=[Slow])
+    async with session.subscribe(kinds=[PluginSlow]) as events:
+        await session.ask("one")
+        await session.ask("two")
+        await session.stop()
+        slow = [event async for event in events]
+    assert [(event.plugin, event.hook) for event in slow] == [("Slow", "BeforePrompt")]
+    assert slow[0].milliseconds >= 50
+
+
+async def test_a_plugin_gets_the_file_that_it_asked_for(supervisor):
+    """The hook does not wait; the answer comes as a hook event of its own."""
+    files = MemorySandbox({"notes.txt": "buy milk"})
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=files
+    )
+    with trio.fail_after(5):
+        async with session.subscribe(kinds=[PluginEvent]) as events:
+            await session.ask("one")
+            assert (await anext(events)).payload == "buy milk"
+
+
+async def test_a_plugin_that_fails_open_changes_nothing(supervisor):
+    """Its failure is published, and the cycle goes on as if it had said nothing."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("fine")]), plugins=[puppet("broken", BeforeRequest="raise:oops")]
+    )
+    async with session.subscribe(kinds=[PluginFailed]) as events:
+        assert await session.ask("one") == "fine"
+        failed = await anext(events)
+    assert (failed.plugin, failed.hook, failed.policy) == ("broken", "BeforeRequest", "open")
+
+
+async def test_a_session_with_a_broken_stack_is_not_started(supervisor):
+    """All faults are named, and nothing runs."""
+    with pytest.raises(PluginError, match="two plugins are named 'Short'"):
+        await supervisor.start_session(model=ScriptedModel([]), plugins=[Short, Short])
+    with pytest.raises(OptionError, match="plugins is 'Short'"):
+        await supervisor.start_session(model=ScriptedModel([]), plugins="Short")
+    assert supervisor.sessions() == ()
