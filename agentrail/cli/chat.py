@@ -5,7 +5,7 @@ import difflib
 import importlib.util
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final
@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from agentrail.actors.tree import render_tree
 from agentrail.app import choose_model, open_supervisor
+from agentrail.cli import people
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.lines import Key, Lines, PlainLines, open_edited_lines
@@ -24,7 +25,19 @@ from agentrail.cli.rendering import Transcript
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
 from agentrail.core.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
-from agentrail.events import TERMINAL, AbortSettled, AgentEnd, AgentError, AgentStart, Event, PromptDropped
+from agentrail.events import (
+    TERMINAL,
+    AbortSettled,
+    AgentEnd,
+    AgentError,
+    AgentResumed,
+    AgentStart,
+    ApprovalRequired,
+    AskUser,
+    Event,
+    PromptDropped,
+    PromptRejected,
+)
 from agentrail.messages import PromptRef
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -39,6 +52,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "/status": "say what the session is doing",
         "/abort": "stop the running cycle; what waits goes on",
         "/tree": "show what runs: supervisor, sessions, and what is behind them",
+        **people.COMMANDS,
         "/quit": "stop everything and leave, as Ctrl-D does",
     }
 )
@@ -103,6 +117,7 @@ class Ledger:
         self._current: PromptRef | None = None
         self._idle = trio.Event()
         self._idle.set()
+        self._asked = trio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -122,11 +137,22 @@ class Ledger:
         """Note an event."""
         if isinstance(event, AgentStart):
             self._current = event.ref
-        elif isinstance(event, PromptDropped):
+        elif isinstance(event, PromptDropped | PromptRejected):
             self._end(event.ref)
+        elif isinstance(event, ApprovalRequired | AskUser):
+            self._asked.set()
+        elif isinstance(event, AgentResumed):
+            self._asked = trio.Event()
         elif type(event) in TERMINAL and self._current is not None:
             self._end(self._current)
             self._current = None
+            self._asked = trio.Event()
+
+    async def wait_for_line(self) -> None:
+        """Wait until there are none, or one of them cannot go on without a person."""
+        async with trio.open_nursery() as nursery:
+            for wait in (self.wait_idle, self._asked.wait):
+                nursery.start_soon(_race, wait, nursery.cancel_scope)
 
     async def wait_idle(self) -> None:
         """Wait until there are none."""
@@ -215,7 +241,7 @@ class Chat:
             elif not isinstance(typed, str) or not await self._take(typed):
                 return
             elif self.desk.in_order:
-                await self.ledger.wait_idle()
+                await self.ledger.wait_for_line()
 
     async def _leave(self) -> None:
         """Stop what runs, and show that it did; the session itself ends with its supervisor."""
@@ -248,13 +274,22 @@ class Chat:
         if receipt.queued:
             await self._say(f"queued at position {receipt.position}; 0 is next")
 
+    async def _decide(self, command: str, rest: str) -> None:
+        try:
+            await self._say(await people.decide(self.session, command, rest))
+        except YourMove as error:
+            await self._say(f"error: {describe_error(error)}")
+
     async def _command(self, text: str) -> None:
+        name, _, rest = text.partition(" ")
         match text:
             case "/help":
                 for name, what in COMMANDS.items():
                     await self._say(f"{name}: {what}")
             case "/status":
-                await self._say(show_status(await self.session.status()))
+                status = await self.session.status()
+                for line in (show_status(status), *people.show_waiting(status)):
+                    await self._say(line)
             case "/tree":
                 for line in render_tree(await self.supervisor.tree()).splitlines():
                     await self._say(line)
@@ -263,6 +298,8 @@ class Chat:
                     await self._say("nothing runs")
                 else:
                     self.nursery.start_soon(self._abort, "by the user")
+            case _ if name in people.COMMANDS:
+                await self._decide(name, rest)
             case _:
                 near = difflib.get_close_matches(text, COMMANDS, n=1)
                 hint = f"did you mean {near[0]}?" if near else "/help lists all there are"
@@ -282,6 +319,11 @@ class Chat:
             await self.desk.screen.write(self.transcript.invite())
 
 
+async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+    await wait()
+    scope.cancel(reason="the other came first")
+
+
 def show_status(status: Status) -> str:
     """Say in one line what a session is doing."""
     tools = ", ".join(tool.name for tool in status.running_tools)
@@ -290,6 +332,7 @@ def show_status(status: Status) -> str:
         f"model {status.model}",
         f"{status.messages} messages",
         f"{status.usage.total} tokens",
+        *(["waits for you"] if status.suspended else []),
         *([f"{len(status.queued)} prompts wait"] if status.queued else []),
         *([f"running: {tools}"] if tools else []),
         *([f"{status.restarts} restarts"] if status.restarts else []),

@@ -50,11 +50,11 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.LoopDetected(name=name, count=count):
             return f"{name} goes round in circles, {count} times now"
         case events.ApprovalRequired(approval=approval):
-            return f"{approval.tool} waits for your approval ({approval.id})" + (
-                f": {approval.hint}" if approval.hint else ""
-            )
+            hint = f" ({approval.hint})" if approval.hint else ""
+            return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} /approve or /reject"
         case events.AskUser(question=question, options=options):
-            return f"{question} ({' / '.join(options)})" if options else question
+            listed = "".join(f" {place}) {option}" for place, option in enumerate(options, start=1))
+            return f"{question}{listed} /answer"
         case events.CompactEnd(removed=removed):
             return f"a summary stands for the first {removed} messages now"
         case events.ContentPolicyViolated(summary=summary):

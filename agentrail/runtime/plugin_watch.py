@@ -23,7 +23,9 @@ class PluginWatch:
     def __init__(self) -> None:
         """Report to nobody yet."""
         self._report: Callable[[PluginLagged], None] | None = None
-        self._reported_at: dict[str, float] | None = None  # made when it is needed: most sessions have no slow plugin
+        self._reported_at: dict[str, float] | None = (
+            None  # made when it is needed: most sessions have no slow plugin
+        )
 
     def report_to(self, report: Callable[[PluginLagged], None]) -> None:
         """Say who hears of slow plugins: the session's own mailbox."""

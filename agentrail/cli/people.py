@@ -1,0 +1,121 @@
+"""What a person decides in `agentrail chat`: steers, approvals, answers. Which words mean what; the session does the rest."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from agentrail.core.projection import Status
+from agentrail.errors import InteractionError
+from agentrail.events import Approval, Question
+from agentrail.runtime.handle import Session
+
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "/steer": "say something to the running cycle, as in /steer rather in French",
+        "/approve": "let the call run that waits; /approve always for all that are like it",
+        "/reject": "refuse the call that waits, as in /reject not this file",
+        "/answer": "answer what the model asked, in words or with the number of an option",
+    }
+)
+"""What they are called, and what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
+
+Waiting: TypeAlias = Approval | Question
+
+
+@frozen(kw_only=True)
+class Words:
+    """What stands behind a command.
+
+    Attributes:
+        place: Which of those that wait, from 1.
+        text: The rest.
+    """
+
+    place: int
+    text: str
+
+
+def waiting_of(status: Status) -> tuple[Waiting, ...]:
+    """Give what waits for a person, the oldest first."""
+    both: tuple[Waiting, ...] = (*status.approvals, *status.questions)
+    return tuple(sorted(both, key=lambda one: one.requested_at_ms))
+
+
+def show_waiting(status: Status) -> list[str]:
+    """Say what waits for a person, a line each."""
+    return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
+
+
+async def decide(session: Session, command: str, rest: str) -> str:
+    """Carry out a command of a person.
+
+    Args:
+        session: Whose.
+        command: One of `COMMANDS`.
+        rest: What stands behind it.
+
+    Returns:
+        A line that says what became of it.
+
+    Raises:
+        YourMove: What the session does not take, with the reason.
+    """
+    if command == "/steer":
+        receipt = await session.steer(rest)
+        return (
+            "it starts a cycle of its own" if receipt.status == "became_prompt" else "the model hears it next"
+        )
+    words = read_words(rest)
+    found = pick(waiting_of(await session.status()), words.place, questions=command == "/answer")
+    if isinstance(found, Question):
+        text = words.text
+        await session.respond(found.ref, int(text) - 1 if text.isdecimal() and found.options else text)
+        return "answered"
+    match command:
+        case "/approve":
+            await session.approve(found.id, kind="always" if words.text == "always" else "once")
+            return f"{found.tool} runs"
+        case "/reject":
+            await session.reject(found.id, words.text or None, auto_resume=True)
+            return f"{found.tool} is refused"
+        case _:
+            await session.respond(found.id, words.text)
+            return f"{found.tool} is answered in place of running"
+
+
+def read_words(rest: str) -> Words:
+    """Split a place from the rest; without one the first is meant."""
+    head, _, tail = rest.strip().partition(" ")
+    if head.startswith("#") and head[1:].isdecimal():
+        return Words(place=int(head[1:]), text=tail.strip())
+    return Words(place=1, text=rest.strip())
+
+
+def pick(waiting: tuple[Waiting, ...], place: int, *, questions: bool) -> Waiting:
+    """Find what is meant.
+
+    Args:
+        waiting: What waits, the oldest first.
+        place: From 1, among what is shown.
+        questions: Whether a question may be meant; an answer may also stand for the result of a call.
+
+    Raises:
+        YourMove: Nothing waits there, or it is a question and cannot be approved.
+    """
+    if not 1 <= place <= len(waiting):
+        message = f"nothing waits at #{place}" if waiting else "nothing waits for you"
+        raise InteractionError(message)
+    found = waiting[place - 1]
+    if isinstance(found, Question) and not questions:
+        message = "that is a question: answer it with /answer"
+        raise InteractionError(message)
+    return found
+
+
+def _show(one: Waiting) -> str:
+    if isinstance(one, Question):
+        options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
+        return f"{one.question}{options}"
+    return f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
