@@ -22,6 +22,7 @@ from agentrail.core.effects import (
     Publish,
     Refuse,
     Reply,
+    RunErrand,
     RunTool,
     SetTimer,
     StartStream,
@@ -56,6 +57,7 @@ from agentrail.events import (
     PromptDropped,
     PromptQueued,
     PromptReceived,
+    PromptRejected,
     SessionEnd,
     SteeringApplied,
     SteeringReceived,
@@ -302,7 +304,7 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
         _started(seen)
     )  # what is asked and superseded in one step is set and cancelled in it
     assert now <= was | set(_started(seen))
-    if isinstance(seen.signal, Restarted | Parked):
+    if isinstance(seen.signal, Restarted | Parked) or seen.after.ended:
         assert not (was & now) or seen.before.ended
     else:
         # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
@@ -362,9 +364,11 @@ def prompts_are_never_lost(seen: Seen) -> None:
     grown = seen.after.data.history.since(len(seen.before.data.history))
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
+    rejected = [event.ref for event in seen.events if isinstance(event, PromptRejected)]
     waiting = [prompt.ref for prompt in seen.after.data.queue]
-    assert came in ([*begun, *dropped, *waiting], [*dropped, *begun, *waiting])
-    assert len(begun) <= 1
+    left = [*rejected, *begun]  # one of the two, because each step starts one prompt at most
+    assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
+    assert len(left) <= 1
     assert begun == [event.ref for event in seen.events if isinstance(event, AgentStart)]
     if dropped:
         assert isinstance(seen.signal, Stop | Parked) or (
@@ -388,12 +392,17 @@ def steers_are_never_lost(seen: Seen) -> None:
 def _requeued(seen: Seen) -> list[str]:
     """The steers that met the end of their cycle, and are prompts now."""
     steers = {str(steer.ref) for steer in seen.before.data.steers}
+    steers |= {
+        str(event.ref)
+        for event in seen.events
+        if isinstance(event, SteeringReceived) and event.status == "queued"
+    }
     queued = (event.ref for event in seen.events if isinstance(event, PromptQueued))
     return [ref for ref in queued if ref in steers]
 
 
 def _new_prompts(seen: Seen) -> list[str]:
-    if isinstance(seen.signal, Prompt | Steer) and _is_accepted(seen):
+    if isinstance(seen.signal, Prompt | Steer):
         said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
         return [ref for ref in said if ref == seen.signal.ref]
     return []
@@ -486,6 +495,7 @@ def _open(state: SessionState) -> set[EffectId]:
     if data.teardown is not None:
         ids.add(data.teardown.effect_id)
     ids |= {interaction.timer for interaction in data.interactions if interaction.timer is not None}
+    ids |= {errand.effect_id for errand in data.errands}
     return ids | set(data.drains)
 
 
@@ -495,6 +505,8 @@ def _started(seen: Seen) -> Iterator[EffectId]:
             case StartStream(request=request):
                 yield request.attempt
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
+                yield effect_id
+            case RunErrand(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
@@ -507,6 +519,7 @@ def _ends_its_effect(seen: Seen) -> bool:
         "ToolFinished",
         "TeardownFinished",
         "TimerFired",
+        "ErrandFinished",
     } and (isinstance(seen.signal, ToolFinished) or seen.after.data.dropped == seen.before.data.dropped)
 
 

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from agentrail.core import machine
+from agentrail.core.hooks import FileText
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -13,6 +14,7 @@ from agentrail.core.signals import (
     Approve,
     ChunksArrived,
     Compact,
+    ErrandFinished,
     MessagesQuery,
     Parked,
     Prompt,
@@ -152,7 +154,11 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     stream = state.data.stream.effect_id if state.data.stream else EffectId("r0")
     for effect_id in {stream, EffectId("r0")}:
         yield from _stream_outcomes(effect_id)
-    running = [call.effect_id for call in (*state.data.batch, *state.data.survivors) if call.effect_id]
+    calls = (*state.data.batch, *state.data.survivors)
+    running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
+    for errand in state.data.errands[:1]:
+        found = FileText(path="a", text="b")
+        yield ErrandFinished(at_ms=1, effect_id=errand.effect_id, result=found)
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
