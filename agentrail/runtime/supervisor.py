@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from attrs import define, field
 
-from agentrail.abc import ResolveProvider, Sandbox, Tool
+from agentrail.abc import ProviderProfiles, ResolveProvider, Sandbox, Tool
 from agentrail.core.machine import new_session
 from agentrail.core.signals import Parked, Restarted, Signal, Started
 from agentrail.core.state import SessionConfig
@@ -102,6 +102,9 @@ class _Entry:
 
 class SessionSupervisor:
     """Owns sessions: a crash of one is nobody else's business, and none outlives its supervisor."""
+
+    providers: ProviderProfiles
+    """The named profiles that `registry:<profile>:<model>` stands for; put here by `open_supervisor`."""
 
     def __init__(
         self,
