@@ -38,7 +38,7 @@ class Aimock:
     * anything else says `Hello from the mock.`
 
     Attributes:
-        base_url_openai: For `openai-chat`.
+        base_url_openai: For `openai` and `openai-chat`.
         base_url_anthropic: For `anthropic`.
     """
 

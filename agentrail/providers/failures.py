@@ -92,6 +92,7 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "invalid_api_key": Authentication,
         "permission_error": Authentication,
         "context_length_exceeded": ContextOverflow,
+        "exceed_context_size_error": ContextOverflow,
         "model_not_found": ModelNotFound,
         "content_filter": ContentRefused,
         "content_policy_violation": ContentRefused,
@@ -156,11 +157,19 @@ _BY_STATUS: Final[Mapping[int, Kind]] = MappingProxyType(
     }
 )
 
-_OVERFLOW: Final = re.compile(
-    r"prompt is too long|maximum context length|input token count.{0,40}exceeds|exceeds? the (available )?context"
-    r"|context (length|window|size).{0,20}exceeded|input length and .{0,40}exceed context",
-    re.IGNORECASE | re.DOTALL,
+OVERFLOW: Final = (
+    r"prompt (is )?too long",  # Anthropic, Ollama
+    r"input length and .{0,40}exceed context",  # Anthropic, when prompt and output together are too long
+    r"maximum (context|prompt) length",  # OpenAI, vLLM, OpenRouter, Mistral; xAI
+    r"input token count.{0,40}exceeds",  # Gemini
+    r"exceeds? the (available )?context (size|window)",  # llama.cpp, OpenAI's Responses
+    r"input is too long for requested model",  # Bedrock behind a proxy
+    r"(greater|longer) than the context length",  # LM Studio
+    r"context (length|window|size) (was |is )?exceeded",  # proxies
 )
+"""The words by which a prompt that is too long is told from any other bad request; each has a recorded body."""
+
+_OVERFLOW: Final = re.compile("|".join(OVERFLOW), re.IGNORECASE | re.DOTALL)
 
 
 def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
@@ -307,7 +316,9 @@ def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float 
         headers: With names in lower case.
         now: What a date is compared to.
     """
-    precise = _number(headers.get("retry-after-ms"))
+    precise = _number(
+        headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms")
+    )  # the latter of Azure
     if precise is not None:
         return precise / 1000
     text = headers.get("retry-after") or headers.get("llm_provider-retry-after")  # the latter through LiteLLM
