@@ -233,8 +233,12 @@ class ResponsesStream:
             reason = "refused"
         elif status == "completed":
             reason = "tool_use" if self._draft.has_calls else "end"
+        elif status == "incomplete":
+            # Without a reason, as some servers leave it, it is the one that every server has.
+            details = _object_of(response, "incomplete_details")
+            reason = _INCOMPLETE.get(_text_of(details, "reason") or "max_output_tokens", "other")
         else:
-            reason = _INCOMPLETE.get(_text_of(_object_of(response, "incomplete_details"), "reason"), "other")
+            reason = "other"
         return self._draft.completed(reason, usage)
 
     def _unknown(self, event: dict[str, Any]) -> list[Chunk]:

@@ -80,6 +80,8 @@ def _calls(end: Completed) -> list[tuple[str, object]]:
         ("usage_absurd", HELLO, "end"),
         ("unknown_events", HELLO, "end"),
         ("unknown_reason", HELLO, "other"),
+        ("unknown_status", HELLO, "other"),
+        ("incomplete_without_reason", HELLO, "max_tokens"),
         ("status_missing", HELLO, "end"),
         ("done_mark", HELLO, "end"),
         ("after_terminal", HELLO, "end"),
