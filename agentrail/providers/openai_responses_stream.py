@@ -69,14 +69,14 @@ class ResponsesStream:
         kind = event.get("type")
         match kind:
             case "response.output_text.delta":
-                return self._text(_text_of(event, "delta"), self._part(event))
+                return self._text(_text_of(event, "delta"), self._part(kind, event))
             case "response.function_call_arguments.delta":
                 return self._arguments(event)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._thinking(_text_of(event, "delta"), self._part(event))
+                return self._thinking(_text_of(event, "delta"), self._part(kind, event))
             case "response.refusal.delta":
                 self._was_refused = True
-                return self._text(_text_of(event, "delta"), self._part(event))
+                return self._text(_text_of(event, "delta"), self._part(kind, event))
             case str() if kind in _PART_DONE:
                 return self._part_done(kind, event)
             case "response.function_call_arguments.done":
@@ -113,12 +113,11 @@ class ResponsesStream:
         # Not by id in the first place: there are proxies that give an item another id with each event.
         return (place, self._announced.setdefault(place, 0))
 
-    def _part(self, event: dict[str, Any]) -> object:
-        number = event.get("summary_index")
-        if isinstance(number, int):
-            return (self._item(event), "summary", number)
-        number = event.get("content_index")
-        return (self._item(event), "content", number if isinstance(number, int) else 0)
+    def _part(self, kind: str, event: dict[str, Any]) -> object:
+        # By the kind and not by which index is there: some servers leave it out where it would be 0.
+        member = "summary" if kind.startswith("response.reasoning_summary") else "content"
+        number = event.get(f"{member}_index")
+        return (self._item(event), member, number if isinstance(number, int) else 0)
 
     # --- parts of items
 
@@ -129,7 +128,7 @@ class ResponsesStream:
         return [self._draft.thinking(piece, key=part)] if piece else []
 
     def _part_done(self, kind: str, event: dict[str, Any]) -> list[Chunk]:
-        whole, part = _text_of(event, _PART_DONE[kind]), self._part(event)
+        whole, part = _text_of(event, _PART_DONE[kind]), self._part(kind, event)
         if kind.startswith("response.reasoning"):
             return self._whole_thinking(whole, part)
         self._was_refused = self._was_refused or kind == "response.refusal.done"

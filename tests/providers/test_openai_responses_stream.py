@@ -168,6 +168,14 @@ def test_a_summary_is_thinking_and_its_item_goes_back_as_it_came():
     ]
 
 
+def test_a_summary_whose_parts_have_no_number_is_said_once():
+    """As a proxy sends it: with an index in the `done`, and none in the deltas."""
+    thought, item, text = completed(_read("no_summary_index")).message.content
+    assert thought == Thinking(text="Let me think.", provider="openai")
+    assert isinstance(item, Opaque)
+    assert text == Text(text="42")
+
+
 def test_reasoning_without_a_summary_is_kept_all_the_same():
     """Nobody sees it, and the vendor wants it back."""
     item, text = completed(_read("reasoning_without_summary")).message.content
