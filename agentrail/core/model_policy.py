@@ -4,28 +4,10 @@ It is written down among the options of a provider, because that is where people
 because a provider decides nothing. So it is a value that both know.
 """
 
-from typing import Literal, TypeAlias
-
 from attrs import frozen
 
-StallPolicy: TypeAlias = Literal["abort", "retry", "report"]
-
-
-@frozen(kw_only=True)
-class Price:
-    """What tokens cost, in US dollars per million.
-
-    Attributes:
-        input: Tokens read.
-        output: Tokens written.
-        cache_read: Tokens that came from the vendor's cache; as `input` when None.
-        cache_write: Tokens that were written into it; as `input` when None.
-    """
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
+from agentrail.core.budget import Price
+from agentrail.core.retries import StallPolicy
 
 
 @frozen(kw_only=True)

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 from attrs import asdict, field, fields, frozen
 
-from agentrail.core.model_policy import ModelPolicy, Price, StallPolicy
+from agentrail.core.budget import Price
+from agentrail.core.model_policy import ModelPolicy
+from agentrail.core.retries import StallPolicy
 from agentrail.errors import OptionError
 
 KeySource: TypeAlias = str | Callable[[], str | Awaitable[str]]
