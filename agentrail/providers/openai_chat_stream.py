@@ -190,7 +190,6 @@ class ChatStream:
 
     def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
         if slot.index is None:
-            chunks += self._untagged(self._tags.flush())
             started = self._draft.start_call(slot.wire_id, slot.name)
             slot.index = started.index
             chunks.append(started)

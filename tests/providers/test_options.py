@@ -15,7 +15,8 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from tests.providers.transcripts import KEY
+from agentrail.providers.streaming import make_post
+from tests.providers.transcripts import KEY, VENDOR
 
 GOOD = {
     "api_key": KEY,
@@ -89,6 +90,17 @@ def test_http2_says_what_is_missing(monkeypatch):
         ProviderOptions.parse({"http2": True})
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert ProviderOptions.parse({"http2": True}).http2
+
+
+def test_how_a_connection_is_made_travels_with_the_request(monkeypatch):
+    """Certificates, proxies and HTTP/2 are the client's business, and it is chosen by what the request says of them."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    options = ProviderOptions.parse(
+        {"verify": False, "trust_env": False, "http2": True, "headers": {"x-a": "b"}}
+    )
+    post = make_post(options, url="http://h/", headers={"x-key": "k"}, body=b"", vendor=VENDOR)
+    assert (post.verify, post.trust_env, post.http2) == (False, False, True)
+    assert {"x-a": "b", "x-key": "k"}.items() <= post.headers.items()
 
 
 def test_nothing_given_is_the_defaults():
