@@ -192,6 +192,7 @@ def test_usage_has_one_meaning():
     assert usage.total == 150
 
 
+@pytest.mark.at(134)
 def test_usage_in_every_chunk_is_a_total_each_time():
     """Usage that comes again and again is never added up, and is only told when it changed."""
     chunks = _read("usage_in_every_chunk")

@@ -208,6 +208,7 @@ def test_the_call_of_a_hosted_tool_is_kept_as_it_came():
     assert text == Text(text=HELLO)
 
 
+@pytest.mark.at(134)
 def test_usage_has_one_meaning():
     """Cached tokens are a part of the input, reasoning a part of the output: neither is added again."""
     usage = completed(_read("usage_details")).usage

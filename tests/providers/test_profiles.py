@@ -207,6 +207,16 @@ def test_profiles_are_listed_by_name_and_show_no_key():
     assert KEY not in repr(profiles) + repr(profiles.list())
 
 
+async def test_what_is_made_to_look_at_never_sends():
+    """Until `resolve` was asked there may be no key, and a request without one would go out for nothing."""
+    async with HttpClients() as http:
+        profiles = Profiles(partial(make_provider, http=http, environ={}))
+        profiles.register("eu", provider="anthropic", resolve=lambda _: {"api_key": KEY})
+        with pytest.raises(Authentication, match="made to look at, not to send"):
+            await _ask(profiles.known("eu", "claude", {}))
+        assert http.statistics().requests == 0
+
+
 def test_the_rest_of_the_port_is_that_of_the_provider_behind_the_name():
     """Also before `resolve` was ever asked."""
     profiles = Profiles(partial(make_provider, http=HttpClients(), environ={}))

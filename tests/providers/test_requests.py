@@ -258,6 +258,7 @@ def test_open_reasoning_goes_back_inside_a_loop_to_compatible_servers_only():
     assert "reasoning_content" not in body["messages"][3]
 
 
+@pytest.mark.at(138)
 @EVERY
 def test_tools_are_sorted_and_encoded_once(kind):
     """The list is the same in whatever order it was attached, and its bytes are kept."""
@@ -409,6 +410,7 @@ def test_the_body_for_message_1001_encodes_one_message(kind):
     assert b"p499" in body
 
 
+@pytest.mark.at(140)
 @EVERY
 def test_consecutive_requests_share_their_beginning(kind):
     """Byte for byte, up to the end of the older conversation: that is what a vendor's cache looks for."""
