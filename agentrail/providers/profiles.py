@@ -174,8 +174,8 @@ class ProfiledProvider:
         return model_policy_of(self._known())
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what the provider behind the name knows of a model."""
-        return self._known().capabilities(model)
+        """Say what the provider behind the name knows of a model, with or without the profile in front of it."""
+        return self._known().capabilities(model.removeprefix(f"{self._profile}:"))
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request as the provider behind the name would."""

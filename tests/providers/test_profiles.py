@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import agentrail
-from agentrail.abc import Provider, model_policy_of
+from agentrail.abc import Capabilities, Provider, model_policy_of
 from agentrail.app import make_provider
 from agentrail.errors import (
     Authentication,
@@ -70,6 +70,19 @@ class Made:
         """Make a model that says which one it is."""
         self.opts.append(opts)
         return FunctionModel(lambda request: says(f"{model} for {request.model_name}"))
+
+
+class CapabilitiesOnly(FunctionModel):
+    """Remembers which models it was asked about."""
+
+    def __init__(self, asked: list[str]) -> None:
+        super().__init__(lambda _: says("never"))
+        self._asked = asked
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Remember the name."""
+        self._asked.append(model)
+        return Capabilities()
 
 
 async def _ask(provider: Provider, model: str = "registry:eu:gpt-x") -> str:
@@ -227,5 +240,10 @@ def test_the_rest_of_the_port_is_that_of_the_provider_behind_the_name():
     assert isinstance(provider, Provider)
     assert model_policy_of(provider).max_retries == 1
     assert provider.capabilities("gpt-x").context_window == 9
+    asked: list[str] = []
+    other = Profiles(lambda *_: CapabilitiesOnly(asked))
+    other.register("eu")
+    other.provider_for("registry:eu:gpt-x", {}).capabilities("eu:gpt-x")
+    assert asked == ["gpt-x"]
     body = json.loads(provider.encode(request_of("Hi", model="registry:eu:gpt-x")))
     assert (body["model"], body["temperature"]) == ("gpt-x", 1)
