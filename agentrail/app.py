@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +27,9 @@ from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -60,28 +63,52 @@ ASK_WITHIN_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def open_supervisor(*, environ: Environment | None = None) -> AsyncIterator[SessionSupervisor]:
+async def open_supervisor(
+    *, environ: Environment | None = None, shell_fallback: ShellFallback = "refuse"
+) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
     Args:
         environ: Where keys and base urls are looked for; the process's own environment when None.
+        shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes that are made here:
+            `refuse` them, or run them `unconfined`.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`.
 
     Raises:
+        OptionError: Your move: `shell_fallback` is neither.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most.
     """
     environment = os.environ if environ is None else environ
+    check_choice("shell_fallback", shell_fallback, ShellFallback)
     async with HttpClients() as http:
         # A profile brings its own key and address: those of the environment are for another server.
         profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
-        async with open_sessions(resolve, LocalSandbox) as supervisor:
+        sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
+        async with open_sessions(resolve, sandboxes) as supervisor:
             supervisor.providers = profiles
             yield supervisor
+
+
+def make_sandbox(
+    name: str, working_dir: Path, *, shell_fallback: ShellFallback = "refuse"
+) -> LocalSandbox | MemorySandbox:
+    """Turn the name of a sandbox into one: `local`, `local:/path` or `memory`.
+
+    Raises:
+        SandboxError: Your move: the directory cannot be opened, or is the whole machine.
+        OptionError: Your move: there is no sandbox of that name.
+    """
+    kind, _, path = name.partition(":")
+    if name == "memory":
+        return MemorySandbox()
+    if kind == "local":
+        return LocalSandbox(path or working_dir, shell_fallback=shell_fallback)
+    raise OptionError([f"sandbox is {name!r}: expected 'local', 'local:/path' or 'memory'"])
 
 
 def make_provider(

@@ -58,7 +58,7 @@
 What is published or journaled holds no exception object: there an error is an `ErrorInfo`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -310,13 +310,16 @@ class SubscriberTooSlow(YourMove):
     """The subscriber did not read and its buffer is full: it is cut off, the session and the others go on.
 
     Attributes:
-        resume_after: The number of the last committed event that this subscriber was given.
+        resume_after: The number to go on after: all up to it was given, or was not wanted. None where
+            several sessions were read.
+        positions: The same for each session that was read, by its id.
     """
 
-    def __init__(self, message: str, *, resume_after: int) -> None:
-        """Keep the number from which a new subscription goes on."""
+    def __init__(self, message: str, *, resume_after: int | None, positions: Mapping[str, int]) -> None:
+        """Keep the numbers from which a new subscription goes on."""
         super().__init__(message)
         self.resume_after = resume_after
+        self.positions = positions
 
 
 # --- the tool's author

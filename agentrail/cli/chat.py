@@ -25,8 +25,8 @@ from agentrail.core.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import TERMINAL, AbortSettled, AgentEnd, AgentError, AgentStart, Event, PromptDropped
 from agentrail.messages import PromptRef
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
@@ -323,7 +323,7 @@ async def _start(choices: Choices, nursery: trio.Nursery, interrupts: Interrupts
     try:
         chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)
         await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
-        async with open_supervisor() as supervisor:
+        async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(choices, chosen))
             async with open_desk() as desk:
                 chat = Chat(session=session, desk=desk, transcript=transcript, nursery=nursery)

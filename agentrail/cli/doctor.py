@@ -26,6 +26,7 @@ from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_er
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
+from agentrail.sandboxes.confinement import probe
 
 Verdict: TypeAlias = Literal["good", "absent", "bad"]
 
@@ -56,6 +57,7 @@ def doctor(*, model: Model = None, base_url: BaseUrl = None) -> Exit:
     findings = (
         *look_at_installation(),
         *look_at_variables(os.environ),
+        trio.run(look_at_confinement),
         *trio.run(look_at_model, model, base_url),
     )
     try:
@@ -109,6 +111,21 @@ def _look_at_shell() -> Finding:
         verdict="absent",
         text="neither bash nor sh was found: the tool shell cannot run commands",
         remedy="install bash, or put it on PATH",
+    )
+
+
+async def look_at_confinement() -> Finding:
+    """Look whether commands can be confined here, by trying."""
+    found = await probe("refuse")
+    if found.mode == "bubblewrap":
+        return Finding(
+            name="bubblewrap", verdict="good", text="works: commands of the tool shell are confined"
+        )
+    return Finding(
+        name="bubblewrap",
+        verdict="absent",
+        text=f"cannot confine commands here: {found.why}",
+        remedy="install bubblewrap; or --shell-fallback unconfined runs commands with all your rights",
     )
 
 

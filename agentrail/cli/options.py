@@ -12,10 +12,11 @@ from agentrail.app import ChosenModel
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.options import SessionOptions
+from agentrail.sandboxes.confinement import ShellFallback
 from agentrail.tools import builtin
 
 DEFAULT_TOOLS: Final = "list_dir,read_file"
-"""Those that only read. `shell` must be asked for: nothing confines what it runs."""
+"""Those that only read. `shell` must be asked for."""
 
 BaseUrl = Annotated[
     str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
@@ -36,6 +37,7 @@ class Choices:
         base_url: Where the provider's server is; None for what the environment or the vendor says.
         cwd: The working directory of the tools.
         tools: Names with commas between them, or `none`.
+        shell_fallback: What becomes of commands that cannot be confined.
         system: What stands before the conversation.
         max_turns: Model calls in one cycle.
     """
@@ -53,9 +55,16 @@ class Choices:
         str,
         Parameter(
             help="Which tools the model may call: list_dir, read_file, shell, with commas between them; or none. "
-            "shell runs with all your rights, nothing confines it yet, so it must be named."
+            "shell runs commands in the working directory, so it must be named."
         ),
     ] = DEFAULT_TOOLS
+    shell_fallback: Annotated[
+        ShellFallback,
+        Parameter(
+            help="What becomes of commands where bubblewrap cannot confine them: refuse them, or run them "
+            "unconfined, with all your rights. agentrail doctor says whether it can."
+        ),
+    ] = "refuse"
     system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
     max_turns: Annotated[
         int,

@@ -21,8 +21,8 @@ from agentrail.cli.screen import DirectScreen, look_of_process, send_logs_to_std
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""
@@ -149,7 +149,7 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     try:
         chosen = await choose_model(os.environ, wanted=order.choices.model, base_url=order.choices.base_url)
         await printer.say(f"model {chosen.model} ({chosen.why})")
-        async with open_supervisor() as supervisor:
+        async with open_supervisor(shell_fallback=order.choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(order.choices, chosen))
             async with session.subscribe(buffer=MAX_WAITING_EVENTS) as events:
                 await session.prompt(order.prompt)

@@ -10,18 +10,23 @@ from typing import Final, assert_never
 import msgspec
 
 from agentrail.core import calls, interactions
+from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.cycle import begin_turn, finish
 from agentrail.core.effects import CancelTimer, RunTool, SetTimer
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
+from agentrail.core.outcome import Unfit
+from agentrail.core.pipeline import Fit
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
 from agentrail.core.signals import AbortTool, TimerFired, ToolFinished, ToolProgressed
 from agentrail.core.state import CallState, Phase, Stage
-from agentrail.core.toolbox import ToolSpec
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, UnknownCall
 from agentrail.events import (
     Event,
+    ToolBlocked,
     ToolCalls,
     ToolCallUnknown,
     ToolKilled,
@@ -29,7 +34,7 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.messages import StopReason, ToolCall
+from agentrail.messages import JsonObject, StopReason, ToolResult
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
 """The stages in which a call needs no person."""
@@ -40,28 +45,86 @@ SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase:
     """Take the open calls through the gates, and run those that passed."""
-    open_calls = work.data.history.open
-    work.publish(ToolCalls(count=len(open_calls)))
-    tools = work.data.tools
-    batch: list[CallState] = []
-    for call in open_calls:
-        spec = tools.get(call.name)
-        match judge(call, tools, stop_reason, withheld=withheld):
+    open_batch(work)
+    work.publish(ToolCalls(count=len(work.data.batch)))
+    for state in work.data.batch:
+        match judge(state.call, work.data.tools, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
-                state = CallState(
-                    call=call,
-                    spec=spec,
-                    generation=tools.generation_of(call.name),
-                    arguments=arguments,
-                    stage="waiting",
-                )
-                batch.append(_asked_first(work, state))
+                passed = msgspec.structs.replace(state, arguments=arguments)
+                calls.put(work, _asked_first(work, judge_call(work, passed)))
             case Refused() as refusal:
-                batch.append(_refused(work, call, spec, refusal))
+                calls.put(work, _refused(work, state, refusal))
             case _ as never:
                 assert_never(never)
-    work.change(batch=tuple(batch))
+        if work.abort is not None:
+            return Phase.EXECUTING_TOOLS
     return go_on(work)
+
+
+def open_batch(work: Work) -> None:
+    """Make a state for each open call; none of them has been looked at yet."""
+    tools = work.data.tools
+    work.change(
+        batch=tuple(
+            CallState(
+                call=call,
+                spec=tools.get(call.name),
+                generation=tools.generation_of(call.name),
+                arguments=call.arguments or {},
+                stage="waiting",
+            )
+            for call in work.data.history.open
+        )
+    )
+
+
+def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) -> CallState:
+    """Ask the plugins about a call whose arguments fit its tool.
+
+    Args:
+        work: The step.
+        state: The call.
+        edited_by: Who changed the arguments outside of the pipeline; then only the safety plugins look again, and an
+            approval is not asked for twice.
+
+    Returns:
+        The call: as it will run, answered with a refusal, or waiting for a person.
+    """
+    if not somebody_listens(work, BeforeTool):
+        return state
+    call = state.call
+    event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
+    outcome = ask(work, event, fit=_fit_of(state), edited_by=edited_by)
+    if outcome.arguments is not None:
+        state = msgspec.structs.replace(state, arguments=outcome.arguments)
+    decision = outcome.decision
+    match decision and decision.action:
+        case BlockTool(reason=reason):
+            assert decision is not None  # noqa: S101 - it has an action
+            blocked = ToolBlocked(name=call.name, call_id=call.call_id, reason=reason, by=decision.by)
+            return calls.answer(work, state, reason, blocked)[0]
+        case Unfit(text=text):
+            return calls.answer(work, state, f'Invalid arguments for "{call.name}": {text}')[0]
+        case RequireApproval(hint=hint, expires_seconds=seconds) if edited_by is None:
+            if interactions.is_allowed(work.data.rules, call.name, state.arguments):
+                return state
+            own = None if seconds is None else round(seconds * 1000)
+            timeout_ms = own if own is not None else work.data.config.approval_timeout_ms
+            interactions.require_approval(work, state, hint, timeout_ms)
+            return msgspec.structs.replace(state, stage="asking")
+        case _:
+            return state
+
+
+def _fit_of(state: CallState) -> Fit:
+    spec = state.spec
+    assert spec is not None  # noqa: S101 - a call without a tool is refused before anybody is asked
+
+    def fit(arguments: JsonObject) -> JsonObject | str:
+        completed = spec.with_defaults(arguments)
+        return "; ".join(spec.faults(completed)) or completed
+
+    return fit
 
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
@@ -85,11 +148,19 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     if signal.crashed and _pause(work, state, signal):
         _fill_slots(work)  # its slot is free meanwhile
         return phase
-    result = calls.finished_result(state, signal)
+    result = _after_tool(work, calls.finished_result(state, signal))
     calls.publish_end(work, result)
     calls.publish_metrics(work, state, signal)
     calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
-    return go_on(work)
+    return phase if work.abort is not None else go_on(work)
+
+
+def _after_tool(work: Work, result: ToolResult) -> ToolResult:
+    """Let plugins look at a result, and perhaps give the model another."""
+    if not somebody_listens(work, AfterTool):
+        return result
+    outcome = ask(work, AfterTool(name=result.name, call_id=result.call_id, result=result))
+    return outcome.result or result
 
 
 def pause_is_over(work: Work, signal: TimerFired) -> Phase:
@@ -185,13 +256,18 @@ def into_history(work: Work) -> None:
 
 
 def _close(work: Work) -> Phase:
+    results = [state.result for state in work.data.batch if state.result is not None]
     into_history(work)
+    if somebody_listens(work, AfterToolBatch):
+        ask(work, AfterToolBatch(results=tuple(results)))
+        if work.abort is not None:
+            return Phase.RUNNING
     cycle = work.cycle
     if (
         cycle.turn >= work.data.config.max_turns
     ):  # the calls were refused, because tools are withheld on the last turn
         return finish(work, "max_turns")
-    if not cycle.resume and not work.data.steers:
+    if not cycle.resume and not work.data.steers and not work.data.interventions:
         return finish(work, "not_resumed")
     work.change(cycle=msgspec.structs.replace(cycle, resume=True))
     return begin_turn(work)
@@ -200,7 +276,7 @@ def _close(work: Work) -> Phase:
 def _asked_first(work: Work, state: CallState) -> CallState:
     """Let a call that is a question wait for its answer; any other waits for a slot."""
     spec = state.spec
-    if spec is None or spec.answered_by != "user":
+    if spec is None or spec.answered_by != "user" or state.stage != "waiting":
         return state
     started = calls.publish_start(work, state)
     seconds = spec.timeout_seconds
@@ -208,8 +284,8 @@ def _asked_first(work: Work, state: CallState) -> CallState:
     return msgspec.structs.replace(started, stage="asking")
 
 
-def _refused(work: Work, call: ToolCall, spec: ToolSpec | None, refusal: Refused) -> CallState:
-    state = CallState(call=call, spec=spec, arguments=call.arguments or {}, stage="waiting")
+def _refused(work: Work, state: CallState, refusal: Refused) -> CallState:
+    call = state.call
     unknown = [ToolCallUnknown(name=call.name, call_id=call.call_id)] if refusal.unknown else []
     return calls.answer(work, state, refusal.text, *unknown)[0]
 
@@ -273,6 +349,11 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
         return False
     call = state.call
     error = ErrorInfo(code="tool_crashed", message=signal.text, retryable=True)
+    if somebody_listens(work, OnToolError):
+        asked = OnToolError(name=call.name, call_id=call.call_id, error=error, attempt=state.attempt)
+        outcome = ask(work, asked)
+        if outcome.decision is not None:  # an abort ends the cycle, a skip only the retries of this call
+            return False
     work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     timer = work.mint("w")
     work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + remedy.delay_ms))

@@ -4,11 +4,14 @@ Each function takes the step in progress, writes down what it decides, and retur
 between two turns stands in `response` and `batch`, how a cycle is broken off in `teardown`.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from agentrail.core.effects import StartStream
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
+from agentrail.core.outcome import Outcome
 from agentrail.core.projection import LAST_TURN_NOTE, digest_of, request_of
 from agentrail.core.signals import SignalId
 from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
@@ -20,17 +23,25 @@ from agentrail.errors import (
     ErrorInfo,
 )
 from agentrail.events import (
+    AbortReceipt,
+    AbortSettled,
+    AgentAbort,
     AgentEnd,
     AgentError,
     AgentStart,
     EndReason,
+    Intervention,
     MaxTurnsReached,
     PromptDropped,
     PromptQueued,
+    PromptRejected,
     RequestStart,
     SteeringApplied,
 )
-from agentrail.messages import PromptRef, Text, UserMessage
+from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
+
+_NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
+"""The ends of a cycle without an answer of the model that a plugin could look at."""
 
 
 def start_next(work: Work) -> Phase:
@@ -40,18 +51,47 @@ def start_next(work: Work) -> Phase:
     return start(work, prompt)
 
 
+def before_prompt(work: Work, prompt: QueuedPrompt) -> Outcome | None:
+    """Ask the plugins about a prompt that is about to start; None when nobody listens."""
+    if not somebody_listens(work, BeforePrompt):
+        return None
+    text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
+    return ask(work, BeforePrompt(text=text, content=prompt.content))
+
+
 def start(work: Work, prompt: QueuedPrompt) -> Phase:
-    """Begin the cycle of a prompt."""
+    """Begin the cycle of a prompt, unless a plugin refuses it."""
+    return start_judged(work, prompt, before_prompt(work, prompt))
+
+
+def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> Phase:
+    """Begin the cycle of a prompt, with what plugins said about it."""
+    if work.abort is not None:
+        return _reject(work, prompt, work.abort)
     work.publish(AgentStart(ref=prompt.ref))
     history = work.data.history
     askers = (prompt.asker,) if prompt.asker is not None else ()
-    cycle = Cycle(ref=prompt.ref, first_message=len(history), askers=askers)
+    cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=work.at_ms, askers=askers)
     if work.data.notes:
         notes = tuple(Text(text=note) for note in work.data.notes)
         history = history.with_user(UserMessage(content=notes, origin="note"))
     history = history.with_user(UserMessage(content=prompt.content, ref=prompt.ref))
     work.change(history=history, notes=(), cycle=cycle)
+    if outcome is not None and outcome.interventions:
+        work.change(interventions=outcome.interventions)
     return begin_turn(work)
+
+
+def _reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
+    """Say that a plugin refused a prompt: its text never enters the history, and there was nothing to stop."""
+    work.abort = None
+    work.publish(PromptRejected(ref=prompt.ref, reason=reason))
+    after_turn(work, "aborted", reason=reason)
+    work.publish(AgentAbort(reason=reason))
+    work.publish(AbortSettled(receipt=AbortReceipt()))
+    work.refuse(prompt.asker, CycleAborted(reason))
+    work.change(last=Ended(outcome="aborted", text="", reason=reason))
+    return Phase.IDLE
 
 
 def drop_queue(work: Work, why: AgentrailError) -> None:
@@ -68,6 +108,7 @@ def begin_turn(work: Work) -> Phase:
     On the last turn that a cycle may have, tools are withheld.
     """
     _apply_steers(work)
+    _apply_interventions(work)
     turn = work.cycle.turn + 1
     max_turns = work.data.config.max_turns
     if turn >= max_turns:
@@ -75,6 +116,11 @@ def begin_turn(work: Work) -> Phase:
     work.change(
         cycle=msgspec.structs.replace(work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn())
     )
+    if somebody_listens(work, BeforeRequest):
+        ask(work, BeforeRequest(messages=work.data.history.messages[:]))
+        if work.abort is not None:
+            return Phase.RUNNING
+        _apply_interventions(work)
     return send_request(work)
 
 
@@ -102,8 +148,15 @@ def send_request(work: Work) -> Phase:
 def finish(work: Work, stop_reason: EndReason) -> Phase:
     """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left."""
     cycle = work.cycle
-    if work.data.steers and cycle.turn < work.data.config.max_turns:
+    turns_left = cycle.turn < work.data.config.max_turns
+    if turns_left and (work.data.steers or work.data.interventions):
         return begin_turn(work)
+    if stop_reason not in _NOT_ANSWERS and somebody_listens(work, BeforeFinish):
+        ask(work, BeforeFinish())
+        if work.abort is not None:
+            return Phase.RUNNING
+        if turns_left and work.data.interventions:
+            return begin_turn(work)
     messages = work.data.history.since(cycle.first_message)
     ended = close(work, "finished")
     work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))
@@ -132,10 +185,31 @@ def close(
     error: ErrorInfo | None = None,
 ) -> Ended:
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
+    after_turn(work, outcome, reason=reason if error is None else error.message)
     text = work.data.history.text_since(work.cycle.first_message)
     ended = Ended(outcome=outcome, text=text, reason=reason, error=error)
-    work.change(cycle=None, stream=None, batch=(), last=ended)
+    work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)
     return ended
+
+
+def after_turn(work: Work, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None) -> None:
+    """Let plugins see that a cycle is over, on every path. They can neither veto nor delay it."""
+    if not somebody_listens(work, AfterTurn):
+        return
+    cycle = work.data.cycle
+    began = cycle.started_at_ms if cycle is not None else work.at_ms
+    ask(
+        work,
+        AfterTurn(
+            outcome="finished" if outcome == "finished" else "aborted",
+            abort_reason=reason,
+            messages_diff=work.data.history.since(cycle.first_message) if cycle is not None else (),
+            usage_diff=cycle.usage if cycle is not None else TokenUsage(),
+            started_at_ms=began,
+            ended_at_ms=work.at_ms,
+            duration_ms=work.at_ms - began,
+        ),
+    )
 
 
 def requeue_steers(work: Work) -> None:
@@ -165,6 +239,17 @@ def wait_for_reply(work: Work, to: SignalId) -> None:
         work.refuse(to, CycleFailed(last.error))
     else:
         work.refuse(to, CycleAborted(last.reason))
+
+
+def _apply_interventions(work: Work) -> None:
+    """Let plugins speak: all that they want said, as one message."""
+    injected = work.data.interventions
+    if not injected:
+        return
+    prompt = "\n\n".join(one.prompt for one in injected)
+    message = UserMessage(content=(Text(text=prompt),), origin="intervention")
+    work.change(interventions=(), history=work.data.history.with_user(message))
+    work.publish(Intervention(prompt=prompt, by=tuple(one.by for one in injected)))
 
 
 def _apply_steers(work: Work) -> None:

@@ -4,11 +4,12 @@ Each function returns the phase that follows. A suspended cycle goes on in the s
 for, and says so with `AgentResumed`.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from agentrail.core import batch, calls, cycle, interactions
+from agentrail.core.actions import ResolveApproval
 from agentrail.core.gates import hash_arguments
 from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
 from agentrail.core.state import CallState, Interaction, Phase, Rule
@@ -36,13 +37,35 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "approved", "user")
+    state = msgspec.structs.replace(state, stage="waiting")
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
-    calls.put(work, msgspec.structs.replace(state, stage="waiting"))
-    if signal.kind == "always":
+        calls.put(work, state)
+        state = batch.judge_call(work, state, edited_by="user")
+    calls.put(work, state)
+    if signal.how == "always" and state.result is None:
         _always(work, state)
     work.reply(signal.signal_id, None)
+    if work.abort is not None:
+        return phase
     return _continue(work, phase, "tool_approved", resume=signal.auto_resume)
+
+
+def resolve(work: Work, phase: Phase, action: ResolveApproval[Any]) -> Phase:
+    """Carry out what a plugin understood from a prompt: a decision that the user gave in words."""
+    interaction = next((one for one in work.data.interactions if one.id == action.approval_id), None)
+    if interaction is None or isinstance(interaction.asked, Question):
+        return phase  # decided by now; whoever said it hears of that from the event of the first decision
+    if action.decision == "reject":
+        interactions.close(work, interaction, "rejected", "user")
+        _answer(work, interaction, "Rejected by the user.")
+        return _continue(work, phase, "tool_rejected", resume=True)
+    interactions.close(work, interaction, "approved", "user")
+    state = msgspec.structs.replace(_call_of(work, interaction), stage="waiting")
+    calls.put(work, state)
+    if action.decision == "always":
+        _always(work, state)
+    return _continue(work, phase, "tool_approved", resume=True)
 
 
 def reject(work: Work, phase: Phase, signal: Reject) -> Phase:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from agentrail.core.actions import Wanted
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.signals import SignalId
 from agentrail.errors import AgentrailError
@@ -102,6 +103,20 @@ class CancelTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
 
 
+class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Do something that a plugin asked for.
+
+    Owes exactly one `ErrandFinished` with this id.
+
+    Attributes:
+        effect_id: This errand.
+        wanted: What to do, one of a small closed set.
+    """
+
+    effect_id: EffectId
+    wanted: Wanted
+
+
 class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Wait until what was stopped is really gone, but not for ever.
 
@@ -169,6 +184,7 @@ Effect: TypeAlias = (
     | KillTools
     | SetTimer
     | CancelTimer
+    | RunErrand
     | Teardown
     | Publish
     | Reply

@@ -16,9 +16,11 @@ from agentrail.core.signals import (
     Abort,
     AbortTool,
     Approve,
+    ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
+    ErrandFinished,
     MessagesQuery,
     Outcome,
     Parked,
@@ -42,6 +44,7 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
     ToolProgressed,
+    UpdatePluginOpts,
 )
 from agentrail.core.state import CallState, Phase, SessionData, Stage
 
@@ -80,6 +83,8 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     Reject:            _row(T,    T,       T,         T),  # as Approve
     Respond:           _row(T,    T,       T,         T),  # as Approve
     SwitchModel:       _row(T,    T,       T,         T),  # a request that is out keeps its model
+    UpdatePluginOpts:  _row(T,    T,       T,         T),  # applied when the session is idle
+    ChangePlugins:     _row(T,    P,       P,         P),  # between two cycles only, so no hook of an old version runs after
     ChangeTools:       _row(T,    T,       T,         T),  # calls under way keep their tools
     Compact:           _row(R,    R,       R,         R),  # until histories can be shortened
     Started:           _row(T,    D,       D,         D),  # the first signal of a life, and there is one first
@@ -93,6 +98,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
     TimerFired:        _row(T,    T,       D,         T),  # a response that streams waits for no time
+    ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
     TeardownFinished:  _row(T,    T,       T,         T),  # behind an abort in idle; of calls that were stopped, anywhere
 })
 # fmt: on
@@ -118,6 +124,8 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
             return open_id in data.drains or (
                 data.teardown is not None and data.teardown.effect_id == open_id
             )
+        case ErrandFinished():
+            return any(errand.effect_id == open_id for errand in data.errands)
         case TimerFired():
             return (
                 (data.stream is not None and data.stream.pausing and data.stream.effect_id == open_id)

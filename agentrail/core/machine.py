@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 
 from agentrail.core import batch, cycle, decisions, prompts, response, settings, teardown
 from agentrail.core.effects import Effect, End, Refuse
+from agentrail.core.hooking import ask, errand_finished, somebody_listens
+from agentrail.core.hooks import RequestFailed, SessionStarted
 from agentrail.core.legality import Verdict, verdict
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.signals import (
@@ -19,9 +21,11 @@ from agentrail.core.signals import (
     AbortTool,
     Approve,
     Asked,
+    ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
+    ErrandFinished,
     MessagesQuery,
     Parked,
     Prompt,
@@ -45,7 +49,9 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
     ToolProgressed,
+    UpdatePluginOpts,
 )
+from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
@@ -75,9 +81,16 @@ Transition: TypeAlias = statem.Transition[Phase, SessionData]
 _GOODBYE: Final = "goodbye"
 
 
-def new_session(config: SessionConfig, tools: Toolbox) -> SessionState:
+def new_session(
+    config: SessionConfig,
+    tools: Toolbox,
+    stack: Stack = EMPTY_STACK,
+    plugin_states: PluginStates = NO_STATES,
+) -> SessionState:
     """Make the state of a session that has not begun; its first signal is `Started`."""
-    data = SessionData(config=config, model=config.model, tools=tools)
+    data = SessionData(
+        config=config, model=config.model, tools=tools, stack=stack, plugin_states=plugin_states
+    )
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)
 
@@ -115,7 +128,10 @@ class _SessionMachine:
                 if teardown.is_over(work):
                     teardown.say_goodbye(work)
                     return Keep(work.data, [*work.actions, NextEvent(Internal(data.stopping))])
-                return _transition(work, phase, cycle.start_next(work))
+                after = cycle.start_next(work)
+                return _transition(
+                    work, phase, after if work.abort is None else teardown.abort_by_plugin(work)
+                )
             case _:  # the `Internal` from above: nothing else is ever sent to this machine
                 return statem.Stop(Shutdown(data.stopping))
 
@@ -124,6 +140,8 @@ class _SessionMachine:
         match verdict(phase, data, signal):
             case Verdict.TAKE:
                 after = _take(work, phase, signal)
+                if work.abort is not None:
+                    after = teardown.abort_by_plugin(work)
                 if (
                     work.data is data
                 ):  # a question: nothing begins or ends, and a postponed one carries an old time
@@ -187,6 +205,12 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             settings.switch_model(work, signal)
         case ChangeTools():
             settings.change_tools(work, signal)
+        case UpdatePluginOpts():
+            settings.update_plugin_opts(work, phase, signal)
+        case ChangePlugins():
+            settings.change_plugins(work, signal)
+        case ErrandFinished():
+            errand_finished(work, signal)
         case ReplyQuery(signal_id=to):
             cycle.wait_for_reply(work, to)
         case StatusQuery(signal_id=to, at_ms=at_ms):
@@ -197,7 +221,14 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             work.reply(to, snapshot_of(phase, work.data, at_ms))
         case Started():
             work.change(started_at_ms=signal.at_ms)
-            work.publish(SessionStart(model=work.data.model.model, tools=work.data.tools.names))
+            data = work.data
+            work.publish(
+                SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names)
+            )
+            if somebody_listens(work, SessionStarted):
+                ask(work, SessionStarted())
+                if work.abort is not None:
+                    return teardown.refuse_session(work)
         case Restarted():
             return teardown.restarted(work, signal)
         case Parked():
@@ -239,7 +270,10 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     )
     settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
     fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
-    for stand_in in (failed, finished, settled, fired):
+    undone = ErrandFinished(
+        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error)
+    )
+    for stand_in in (failed, finished, settled, fired, undone):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:
             return _take(work, phase, stand_in)
     return phase
@@ -249,6 +283,8 @@ def _transition(work: Work, before: Phase, after: Phase) -> Transition:
     """Turn what was worked out into a transition; in idle, look whether the session is over or a prompt waits."""
     actions: list[Any] = work.actions
     # Both wait for a timeout of zero, because it comes after all that was postponed: who asked first is answered first.
+    if after is Phase.IDLE:
+        settings.apply_updates(work)
     data = work.data
     is_free = data.cycle is None and data.teardown is None
     if after is Phase.IDLE and (teardown.is_over(work) or (data.queue and is_free)):

@@ -190,6 +190,23 @@ def model_of(data: SessionData) -> ModelFacts:
     return models_of(data)[data.cycle.attempts.model if data.cycle is not None else 0]
 
 
+_NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
+
+
+def system_prompt_of(data: SessionData) -> str | None:
+    """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
+    own, mode = data.config.system_prompt, data.config.prompt_mode
+    if mode == "none" or not (data.sections or mode == "minimal"):
+        return own
+    parts = [own] if own else []
+    if mode == "minimal":
+        parts.append(f"Tools: {', '.join(data.tools.names) or 'none'}")
+    else:
+        hidden = _NOT_FOR_TASKS if mode == "task" else frozenset()
+        parts += [text for key, text in sorted(data.sections.items()) if key not in hidden]
+    return "\n\n".join(parts) or None
+
+
 def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> ModelRequest:
     """Make the request for the next turn, or its next attempt.
 
@@ -203,7 +220,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
     return ModelRequest(
         attempt=attempt,
         model=model_of(data).model,
-        system=data.config.system_prompt,
+        system=system_prompt_of(data),
         messages=messages,
         tools=data.tools,
         tool_choice="none" if last_turn else "auto",

@@ -4,8 +4,13 @@ Each function returns the phase that follows. A message that was accepted leaves
 into the history, or is thrown away aloud.
 """
 
+import msgspec
+
 from agentrail.core import cycle
-from agentrail.core.decisions import hear_steer, supersede
+from agentrail.core.actions import ResolveApproval
+from agentrail.core.decisions import hear_steer, resolve, supersede
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import BeforeSteering
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
 from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer
@@ -38,20 +43,35 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
         work.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
-    if data.cycle is not None and phase is Phase.IDLE:
-        supersede(work)
     asker = signal.signal_id if signal.reply == "text" else None
     prompt = QueuedPrompt(ref=signal.ref, content=signal.content, asker=asker)
     if is_free:
         work.publish(PromptReceived(ref=signal.ref, content=signal.content))
         _give_receipt(work, signal, PromptReceipt(ref=signal.ref, queued=False, seq=work.data.seq))
-        return cycle.start(work, prompt)
+        return _start(work, phase, prompt)
+    if data.cycle is not None and phase is Phase.IDLE:
+        supersede(work)
     work.change(queue=(*work.data.queue, prompt))
     work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
     _give_receipt(
         work, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=work.data.seq)
     )
     return phase
+
+
+def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
+    """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
+    outcome = cycle.before_prompt(work, prompt)
+    if work.data.cycle is None:
+        return cycle.start_judged(work, prompt, outcome)
+    decision = outcome.decision if outcome is not None else None
+    if decision is not None and isinstance(decision.action, ResolveApproval):
+        if prompt.asker is not None:
+            cycle.wait_for_reply(work, prompt.asker)
+        return resolve(work, phase, decision.action)
+    if work.abort is None:  # a prompt that is refused ends nothing
+        supersede(work)
+    return cycle.start_judged(work, prompt, outcome)
 
 
 def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
@@ -68,6 +88,9 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
     if known is not None:
         work.reply(signal.signal_id, known)
         return phase
+    signal, rejected = _judged(work, signal)
+    if rejected:
+        return phase
     if data.cycle is None:
         return _steer_becomes_prompt(work, phase, signal)
     waiting = len(data.steers)
@@ -80,6 +103,24 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
     _say(work, signal, "queued")
     _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="queued", seq=work.data.seq))
     return hear_steer(work, phase) if work.data.batch else phase
+
+
+def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
+    """Ask the plugins about a steer: with what they put in front of it, and whether they refuse it."""
+    if not somebody_listens(work, BeforeSteering):
+        return signal, False
+    waiting = work.data.interventions
+    outcome = ask(work, BeforeSteering(text=signal.text))
+    work.change(interventions=waiting)  # what is said here belongs to the steer, and not to the next request
+    if work.abort is not None:
+        work.abort = None
+        _say(work, signal, "rejected_by_plugin")
+        receipt = SteerReceipt(ref=signal.ref, status="rejected_by_plugin", seq=work.data.seq)
+        _give_steer_receipt(work, signal, receipt)
+        return signal, True
+    if outcome.prompt is not None:
+        signal = msgspec.structs.replace(signal, text=f"{outcome.prompt}\n\n{signal.text}")
+    return signal, False
 
 
 def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:

@@ -8,6 +8,8 @@ from agentrail.core.batch import begin_batch
 from agentrail.core.cycle import fail, finish, send_request
 from agentrail.core.effects import SetTimer
 from agentrail.core.gates import settle_call_ids
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import AfterResponse
 from agentrail.core.projection import models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
 from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
@@ -81,6 +83,10 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
             attempt=work.cycle.attempts.number,
         )
     )
+    if somebody_listens(work, AfterResponse):
+        ask(work, AfterResponse(message=message))
+        if work.abort is not None:
+            return phase
     if work.data.history.open:
         return begin_batch(work, signal.stop_reason, withheld=stream.last_turn)
     return finish(work, signal.stop_reason)

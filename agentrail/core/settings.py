@@ -1,10 +1,24 @@
-"""What of a session changes while it runs: its model, its tools. At once for the state; what is under way keeps its own."""
+"""What of a session changes while it runs: its model, its tools, its plugins.
+
+Models and tools change at once for the state; what is under way keeps its own. Plugins change between two cycles only, so
+no hook of an old version, or with old options, runs afterwards.
+"""
 
 import msgspec
 
+from agentrail.core.hooking import context_of
+from agentrail.core.plugin_changes import (
+    attach_plugin,
+    decide_update,
+    detach_plugin,
+    find_plugin,
+    reload_plugin,
+)
 from agentrail.core.receipts import ToolsReceipt
-from agentrail.core.signals import ChangeTools, SwitchModel
+from agentrail.core.signals import ChangePlugins, ChangeTools, SwitchModel, UpdatePluginOpts
+from agentrail.core.state import OptsUpdate, Phase
 from agentrail.core.work import Work
+from agentrail.errors import PluginError
 from agentrail.events import ModelSwitched, ToolAttached, ToolDetached, ToolsUpdated
 
 
@@ -44,3 +58,54 @@ def change_tools(work: Work, signal: ChangeTools) -> None:
     if attached or detached:
         work.publish(ToolsUpdated(attached=attached, detached=detached))
     work.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+
+
+def update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> None:
+    """Take new options of a plugin; they are applied in idle, where of two for one field the last counts."""
+    try:
+        find_plugin(work.data.stack, signal.plugin)
+    except PluginError as error:
+        work.refuse(signal.signal_id, error)
+        return
+    waiting = {update.plugin: update.options for update in work.data.updates}
+    waiting[signal.plugin] = {**waiting.get(signal.plugin, {}), **signal.options}
+    work.change(updates=tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items()))
+    if phase is Phase.IDLE:
+        apply_updates(work)
+    work.reply(signal.signal_id, None)
+
+
+def apply_updates(work: Work) -> None:
+    """Apply the option updates that waited for idle, unless a cycle is only suspended."""
+    if not work.data.updates or work.data.cycle is not None:
+        return
+    updates = work.data.updates
+    work.change(updates=())
+    for update in updates:
+        data = work.data
+        changed = decide_update(
+            data.stack, update.plugin, update.options, data.plugin_states, context_of(work)
+        )
+        work.change(stack=changed.stack, plugin_states=changed.states)
+        for event in changed.events:
+            work.publish(event)
+
+
+def change_plugins(work: Work, signal: ChangePlugins) -> None:
+    """Attach, detach or reload a plugin."""
+    data = work.data
+    try:
+        if data.cycle is not None:
+            raise PluginError(["a cycle waits for a person: decide, or abort it, before plugins change"])
+        match signal.change:
+            case "attach":
+                change = attach_plugin(data.stack, data.plugin_states, signal.entry)
+            case "detach":
+                change = detach_plugin(data.stack, data.plugin_states, signal.name)
+            case _:
+                change = reload_plugin(data.stack, data.plugin_states, signal.entry)
+    except PluginError as error:
+        work.refuse(signal.signal_id, error)
+        return
+    work.change(stack=change.stack, plugin_states=change.states)
+    work.reply(signal.signal_id, None)

@@ -8,10 +8,11 @@ Struct costs a tenth. `gc=False`, here and in the other Structs of the core: fro
 form no cycle, and ten thousand sessions of them are what the cyclic collector would walk through again and again.
 """
 
-from typing import Literal, NewType, TypeAlias
+from typing import Any, Literal, NewType, TypeAlias
 
 import msgspec
 
+from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
@@ -156,13 +157,13 @@ class Approve(Asked, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         approval_id: Which call.
-        kind: `once` for this very call; `always` for all calls of its tool and command family too.
+        how: `once` for this very call; `always` for all calls of its tool and command family too.
         arguments: What shall run instead; None for what was shown.
         auto_resume: Whether the model gets a turn to read the result.
     """
 
     approval_id: ApprovalId
-    kind: Literal["once", "always"] = "once"
+    how: Literal["once", "always"] = "once"
     arguments: JsonObject | None = None
     auto_resume: bool = True
 
@@ -219,6 +220,32 @@ class ChangeTools(Asked, frozen=True, kw_only=True, gc=False):
     detach: tuple[str, ...] = ()
     replace: bool = False
     generation: int
+
+
+class UpdatePluginOpts(Asked, frozen=True, kw_only=True, gc=False):
+    """A plugin gets other options when the session is idle.
+
+    Attributes:
+        plugin: Its name.
+        options: Those that change.
+    """
+
+    plugin: str
+    options: JsonObject
+
+
+class ChangePlugins(Asked, frozen=True, kw_only=True, gc=False):
+    """Plugins come, go, or get new code. Only in idle, between two cycles.
+
+    Attributes:
+        change: What to do.
+        name: Of the plugin to detach.
+        entry: The plugin to attach, or the new code of one that is there; an object, so this signal is for one process.
+    """
+
+    change: Literal["attach", "detach", "reload"]
+    name: str = ""
+    entry: Any = None
 
 
 class Compact(Asked, frozen=True, kw_only=True, gc=False):
@@ -367,6 +394,16 @@ class TimerFired(Final, frozen=True, kw_only=True, gc=False):
     jitter: float = 0.0
 
 
+class ErrandFinished(Final, frozen=True, kw_only=True, gc=False):
+    """What a plugin had asked for is there, or cannot be done.
+
+    Attributes:
+        result: What the plugin is given.
+    """
+
+    result: RequestResult
+
+
 class TeardownFinished(Final, frozen=True, kw_only=True, gc=False):
     """All that an abort stopped is gone, or its time is over.
 
@@ -392,6 +429,8 @@ Signal: TypeAlias = (
     | Respond
     | SwitchModel
     | ChangeTools
+    | UpdatePluginOpts
+    | ChangePlugins
     | Compact
     | Started
     | Restarted
@@ -404,5 +443,6 @@ Signal: TypeAlias = (
     | ToolProgressed
     | ToolFinished
     | TimerFired
+    | ErrandFinished
     | TeardownFinished
 )

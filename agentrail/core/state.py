@@ -5,15 +5,19 @@
 """
 
 import enum
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.history import History
+from agentrail.core.outcome import Injected
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
+from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, ApprovalStatus, DecidedBy, Question, Todo
@@ -46,6 +50,9 @@ class Phase(enum.Enum):
     """The response is complete and its calls run."""
 
 
+PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
+
+
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a session was started with, as far as the core decides by it.
 
@@ -64,6 +71,10 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         approval_timeout_ms: How long an approval waits; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
+        prompt_mode: Which sections the system prompt has besides `system_prompt`.
+        working_dir: The root of the file tools; plugins see it.
+        user_data: The application's own data; plugins see it.
+        group_id: The group that the session belongs to, or None.
     """
 
     session_id: SessionId
@@ -80,6 +91,10 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     approval_timeout_ms: int | None = 120_000
     fallbacks: tuple[ModelFacts, ...] = ()
     max_retries: int = 3
+    prompt_mode: PromptMode = "full"
+    working_dir: str = "."
+    user_data: JsonObject = MappingProxyType({})
+    group_id: str | None = None
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -114,6 +129,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ref: The prompt.
         first_message: Where its messages begin in the history.
+        started_at_ms: When it began.
         turn: The turn it is in, from 1.
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
@@ -123,6 +139,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ref: PromptRef
     first_message: int
+    started_at_ms: int = 0
     turn: int = 0
     usage: TokenUsage = TokenUsage()
     attempts: Attempts = Attempts()
@@ -242,6 +259,32 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     receipt: object
 
 
+class OpenErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something that is being done for a plugin.
+
+    Attributes:
+        effect_id: Of the effect.
+        by: The plugin.
+        tag: The plugin's name for it.
+    """
+
+    effect_id: EffectId
+    by: str
+    tag: str
+
+
+class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """New options of a plugin, which wait for idle.
+
+    Attributes:
+        plugin: Its name.
+        options: The new ones, those of earlier updates among them.
+    """
+
+    plugin: str
+    options: JsonObject
+
+
 class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What goes on behind an abort.
 
@@ -270,6 +313,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorInfo | None = None
 
 
+NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a session knows, besides its phase. Each line names what binds its field."""
 
@@ -282,6 +328,16 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
     steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
     cycle: Cycle | None = None  # None in IDLE, unless it is suspended, and only there
+    interventions: tuple[
+        Injected, ...
+    ] = ()  # what plugins want said before the next request; empty without a cycle
+    stack: Stack = EMPTY_STACK  # whom the hooks ask
+    plugin_states: PluginStates = NO_STATES  # one for each plugin of the stack
+    updates: tuple[
+        OptsUpdate, ...
+    ] = ()  # one for each plugin at most; empty in IDLE, unless a cycle is suspended
+    errands: tuple[OpenErrand, ...] = ()  # what is being done for plugins
+    sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = None  # set in RUNNING and STREAMING, and only there
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
     interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first

@@ -9,10 +9,12 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core import calls, interactions
-from agentrail.core.batch import STOPPED, go_on, into_history, stop as stop_call
+from agentrail.core import calls, hooking, interactions
+from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
 from agentrail.core.cycle import close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import SessionEnding
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -61,6 +63,28 @@ def abort(work: Work, signal: Abort) -> Phase:
     return Phase.IDLE
 
 
+def abort_by_plugin(work: Work) -> Phase:
+    """Stop the cycle because a plugin said so, in the step in which it did."""
+    reason, work.abort = work.abort, None
+    if work.data.cycle is None:
+        return Phase.IDLE
+    if work.data.history.open and not work.data.batch:
+        open_batch(work)
+    _break_off(work, reason, "killable")
+    requeue_steers(work)
+    if work.data.teardown is None:
+        survivors = tuple(state.call.call_id for state in work.data.survivors)
+        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+    return Phase.IDLE
+
+
+def refuse_session(work: Work) -> Phase:
+    """End a session that a plugin did not let begin."""
+    reason, work.abort = work.abort, None
+    work.change(stopping=f"refused by a plugin: {reason}")
+    return Phase.IDLE
+
+
 def stop(work: Work, signal: Stop) -> Phase:
     """Abort what runs, survivors too, and end the session when all of it is gone."""
     data = work.data
@@ -94,8 +118,12 @@ def is_over(work: Work) -> bool:
 
 def say_goodbye(work: Work) -> None:
     """Publish the last event and answer those who wait for the end."""
+    if somebody_listens(work, SessionEnding):
+        ask(work, SessionEnding())
+    hooking.say_goodbye(work)
     data = work.data
     reason = data.stopping or ""
+    work.change(errands=())
     work.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
         work.reply(caller, None)
@@ -138,7 +166,7 @@ def _forget_what_ran(work: Work) -> None:
     """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
     for state in work.data.survivors:
         calls.publish_end(work, calls.result_of(state, UNKNOWN))
-    work.change(survivors=(), drains=())
+    work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
         settled(

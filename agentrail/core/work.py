@@ -25,15 +25,17 @@ class Work:
         data: What the session knows by now.
         at_ms: The time of the signal.
         actions: The effects so far, as the engine wants them.
+        abort: Set when a plugin wants the cycle to be over: why. Nothing of the cycle may begin then.
     """
 
-    __slots__ = ("actions", "at_ms", "data")
+    __slots__ = ("abort", "actions", "at_ms", "data")
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""
         self.data = data
         self.at_ms = at_ms
         self.actions: list[Perform] = []
+        self.abort: str | None = None
 
     def change(self, **fields: Any) -> None:
         """Replace fields of the data."""

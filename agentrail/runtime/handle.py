@@ -42,9 +42,9 @@ from agentrail.messages import (
 )
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
 
 
 class Session:
@@ -189,25 +189,37 @@ class Session:
         return cast("tuple[Message, ...]", await self._ask(signal))
 
     def subscribe(
-        self, *, kinds: Iterable[type[Event]] | None = None, deltas: bool = True, buffer: int = 1024
+        self,
+        *,
+        after: int | None = None,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        buffer: int = 1024,
     ) -> Subscription:
         """Subscribe to what the session publishes, from the moment the block is entered.
 
         Args:
+            after: The number of a committed event; what was committed after it comes first, then what is live, without
+                gap or duplicate. Where not all of it is kept, the first event is `EventsLost`, and `snapshot` is what to
+                go on from. None for live events only; 0 for all since the start.
             kinds: Only events of these classes; None for all.
             deltas: Whether ephemeral events come too.
             buffer: How many events may wait for the reader. When it is full deltas go first; then the subscriber is
                 cut off with `SubscriberTooSlow`. The session never waits.
 
         Returns:
-            An async context manager to iterate over; iteration ends when the session ends.
+            An async context manager to iterate over; iteration ends when the session ends. On one that has ended a number
+            in `after` still gives the rest; without, entering raises `SessionDown`.
 
         Raises:
-            OptionError: Your move: a buffer below 1.
+            OptionError: Your move: an argument that cannot be. A number beyond the last event is refused when the block
+                is entered.
         """
-        if buffer < 1:
-            raise OptionError([f"buffer is {buffer!r}: expected a whole number from 1"])
-        return self._cell.bus.subscribe(kinds=kinds, deltas=deltas, buffer=buffer)
+        faults = [] if after is None else fault_of_cursor("after", after)
+        if faults:
+            raise OptionError(faults)
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        return self._cell.bus.subscribe(terms, after=after, take_snapshot=self._cell.take_snapshot)
 
     async def steer(self, text: str, *, client_id: str | None = None) -> SteerReceipt:
         """Speak into the running cycle: the model hears it at the next gap between two turns.
@@ -286,7 +298,7 @@ class Session:
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
             approval_id=ApprovalId(approval_id),
-            kind="always" if kind == "always" else "once",
+            how="always" if kind == "always" else "once",
             arguments=arguments,
             auto_resume=auto_resume,
         )

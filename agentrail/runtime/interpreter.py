@@ -12,6 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import Error, Provider, ResolveProvider, Sandbox, Tool, ToolContext, ToolOutcome
+from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
     CancelStream,
     CancelTimer,
@@ -21,6 +22,7 @@ from agentrail.core.effects import (
     Publish,
     Refuse,
     Reply,
+    RunErrand,
     RunTool,
     SetTimer,
     StartStream,
@@ -30,6 +32,7 @@ from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
     ChunksArrived,
+    ErrandFinished,
     ResponseCompleted,
     Signal,
     StreamFailed,
@@ -43,6 +46,7 @@ from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonValue, SessionId
 from agentrail.runtime.clock import Timers, jitter, now_ms
+from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, decide_what_travels, describe_crash, run_tool
@@ -90,6 +94,8 @@ class Ports:
         working_dir: The root of the file tools.
         user_data: The application's own data.
         tool_timeout_seconds: For tools that name none.
+        event_buffer_size: How many committed events are kept for subscribers that come back.
+        group_id: The group that it belongs to, or None; its children belong to it too.
     """
 
     session_id: SessionId
@@ -101,6 +107,8 @@ class Ports:
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
     tool_timeout_seconds: float = 300.0
+    event_buffer_size: int = 1000
+    group_id: str | None = None
 
 
 @define(eq=False)
@@ -161,6 +169,8 @@ class Interpreter:
                 self.timers.set(effect_id, at_ms)
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
+            case RunErrand(effect_id=effect_id, wanted=wanted):
+                self._nursery.start_soon(self._run_errand, effect_id, wanted, name=type(wanted).__name__)
             case Teardown():
                 self._nursery.start_soon(self._tear_down, effect)
             case End():
@@ -179,7 +189,7 @@ class Interpreter:
         attempt = request.attempt
         try:
             with scope:
-                provider = self._ports.providers[request.model]
+                _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
                     completed = await self._deliver_chunks(attempt, chunks)
                 if completed is not None:
@@ -257,6 +267,20 @@ class Interpreter:
             self._deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
         else:  # a tool in a worker thread
             token.run_sync_soon(self._progressed, effect_id, token, text)
+
+    # --- errands
+
+    async def _run_errand(self, effect_id: EffectId, wanted: Wanted) -> None:
+        result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
+        self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
+
+    def _model_of(self, name: str | None) -> tuple[str, Provider]:
+        providers = self._ports.providers
+        if name is None:
+            return next(iter(providers.items()))
+        if name not in providers:
+            providers[name] = self._ports.find_provider(name, {})
+        return name, providers[name]
 
     # --- stopping
 

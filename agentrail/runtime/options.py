@@ -26,7 +26,8 @@ class SessionOptions:
         system_prompt: Stands before the conversation.
         session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None.
         working_dir: The root of the file tools.
-        sandbox: Where files are read and commands run; a local one on `working_dir` when None.
+        sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
+            for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
         user_data: The application's own data; tools see it.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
@@ -40,6 +41,8 @@ class SessionOptions:
         immune_tools: Names that a default abort does not stop.
         max_parallel_tools: How many calls of a batch run at a time.
         tool_timeout_seconds: For tools that name no timeout of their own.
+        event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
+        group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
     """
 
     model: str | Provider
@@ -47,7 +50,7 @@ class SessionOptions:
     system_prompt: str | None = None
     session_id: str | None = None
     working_dir: str | os.PathLike[str] = "."
-    sandbox: Sandbox | None = None
+    sandbox: Sandbox | str | None = None
     user_data: Mapping[str, JsonValue] = field(factory=dict)
     provider_opts: Mapping[str, Any] = field(factory=dict)
     max_turns: int = 100
@@ -61,6 +64,8 @@ class SessionOptions:
     immune_tools: Sequence[str] = ()
     max_parallel_tools: int = 8
     tool_timeout_seconds: float = 300.0
+    event_buffer_size: int = 1000
+    group_id: str | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -82,6 +87,17 @@ _TOOL_MEMBERS: Final = (
     "effect_class",
     "timeout_seconds",
     "execute",
+)
+_SANDBOX_MEMBERS: Final = (
+    "capabilities",
+    "read",
+    "write",
+    "edit",
+    "list_dir",
+    "grep",
+    "glob",
+    "execute",
+    "aclose",
 )
 _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
@@ -135,20 +151,25 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
             faults.append(f"{name} is {values[name]!r}: expected a mapping")
     faults += _names("immune_tools", values["immune_tools"], "tool names")
     faults += _names("fallback_models", values["fallback_models"], "model strings")
-    session_id, system_prompt, working_dir = (
-        values["session_id"],
-        values["system_prompt"],
-        values["working_dir"],
-    )
-    if session_id is not None and not (isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id)):
-        faults.append(f"session_id is {session_id!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
+    system_prompt, working_dir = values["system_prompt"], values["working_dir"]
+    for name in ("session_id", "group_id"):
+        given = values[name]
+        if given is not None and not (isinstance(given, str) and _SESSION_ID.fullmatch(given)):
+            faults.append(f"{name} is {given!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
     if not isinstance(working_dir, str | os.PathLike) or not os.path.isdir(working_dir):  # noqa: PTH112 - a third of it
         faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
     if system_prompt is not None and not isinstance(system_prompt, str):
         faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
+    faults += _sandbox(values["sandbox"])
     for name in ("max_turns", "max_parallel_tools"):
         faults += _whole(name, values[name], least=1)
-    for name in ("max_prompt_queue", "max_steering_queue", "max_retries", "tool_max_retries"):
+    for name in (
+        "max_prompt_queue",
+        "max_steering_queue",
+        "max_retries",
+        "tool_max_retries",
+        "event_buffer_size",
+    ):
         faults += _whole(name, values[name], least=0)
     if values["max_output_tokens"] is not None:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
@@ -169,6 +190,16 @@ def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
     if is_number and (0 < value < float("inf") or (zero and value == 0)):  # type: ignore[operator]  # it is a number
         return []
     return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
+
+
+def _sandbox(sandbox: object) -> list[str]:
+    expected = "expected a sandbox, or 'local', 'local:/path' or 'memory'"
+    if sandbox is None or sandbox in {"local", "memory"} or _has(sandbox, _SANDBOX_MEMBERS):
+        return []
+    if isinstance(sandbox, str) and sandbox.startswith("local:"):
+        path = sandbox.removeprefix("local:")
+        return [] if os.path.isdir(path) else [f"sandbox is {sandbox!r}: there is no such directory"]  # noqa: PTH112
+    return [f"sandbox is {sandbox!r}: {expected}"]
 
 
 def _whole(name: str, value: object, *, least: int) -> list[str]:

@@ -10,9 +10,11 @@ from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
+from agentrail.core.projection import Snapshot, snapshot_of
 from agentrail.core.signals import Asked, Final, Signal, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
+from agentrail.events import Envelope
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports
@@ -38,7 +40,11 @@ class SessionCell:
         self.state = state
         self.ports = ports
         self.mailbox: Mailbox[Letter] = Mailbox(capacity=MAILBOX_CAPACITY)
-        self.bus = EventBus(ports.session_id)
+        config = state.data.config
+        self.bus = EventBus(
+            Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
+            keep=ports.event_buffer_size,
+        )
         self.slots = Slots(ports.session_id)
         self.undone: deque[Effect] = deque()
         self._tool_changes = 0
@@ -103,6 +109,17 @@ class SessionCell:
         self.undone.extend(effects)
         while self.undone:
             interpreter.carry_out(self.undone.popleft())
+
+    @property
+    def group_id(self) -> str | None:
+        """The group that it is followed with."""
+        return self.ports.group_id
+
+    def take_snapshot(self) -> Snapshot:
+        """Say how the session stands, for a subscriber that begins here; what the state counts is published first."""
+        # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.
+        self._finish_last_step()
+        return snapshot_of(self.state.phase, self.state.data, now_ms())
 
     def _finish_last_step(self) -> None:
         """Publish and answer what the last step decided before the actor crashed.

@@ -7,8 +7,9 @@ handle, its subscribers and the messages it had not read yet go on with the next
 import os
 import secrets
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -21,13 +22,16 @@ from agentrail.core.signals import Parked, Restarted, Signal, Started
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AlreadyStarted, MailboxFull, SessionDown
+from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import Ports
 from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
 
 INTENSITY: Final = 3
@@ -46,7 +50,8 @@ class OwnSandbox(Sandbox, Protocol):
         ...
 
 
-MakeSandbox: TypeAlias = Callable[[Path], OwnSandbox]
+MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
+"""Turns a name such as `memory`, and the working directory, into a sandbox."""
 
 
 class _Workspace:
@@ -56,14 +61,13 @@ class _Workspace:
     a tenth of that.
     """
 
-    def __init__(self, make: MakeSandbox, root: Path) -> None:
+    def __init__(self, make: Callable[[], OwnSandbox]) -> None:
         self._make = make
-        self._root = root
         self._opened: OwnSandbox | None = None
 
     def open(self) -> Sandbox:
         if self._opened is None:
-            self._opened = self._make(self._root)
+            self._opened = self._make()
         return self._opened
 
     async def aclose(self) -> None:
@@ -118,6 +122,7 @@ class SessionSupervisor:
         self._make_sandbox = make_sandbox
         self._specs = _Specs()
         self._entries: dict[str, _Entry] = {}
+        self._fan_in = FanIn()
         self._down: str | None = None
 
     async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
@@ -147,6 +152,7 @@ class SessionSupervisor:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
         entry = self._entries[session_id] = self._make_entry(session_id, chosen)
+        self._fan_in.join(entry.cell)
         self._nursery.start_soon(self._supervise, entry, name=f"session {session_id}")
         return Session(entry.cell)
 
@@ -164,6 +170,59 @@ class SessionSupervisor:
     def sessions(self) -> tuple[Session, ...]:
         """Give all live sessions, oldest first."""
         return tuple(Session(entry.cell) for entry in self._entries.values() if not entry.cell.state.ended)
+
+    def subscribe_all(
+        self,
+        *,
+        after: Mapping[str, int] | None = None,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        buffer: int = 1024,
+    ) -> ManySubscription:
+        """Subscribe to all sessions, those that are alive and those that will be started.
+
+        Args:
+            after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
+                after its own, sessions that are not named come from their start, and those that have ended are not
+                replayed. None for live events only.
+            kinds: As of `Session.subscribe`.
+            deltas: As of `Session.subscribe`.
+            buffer: As of `Session.subscribe`; there is one for all sessions together.
+
+        Returns:
+            An async context manager to iterate over; `event.meta` says whose an event is. Each session's events come in
+            their order. Iteration ends when the supervisor closes.
+
+        Raises:
+            OptionError: Your move: an argument that cannot be. A number beyond the last event of its session is refused
+                when the block is entered.
+        """
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        return self._fan_in.subscribe_all(terms, after)
+
+    def subscribe_group(
+        self,
+        group_id: str,
+        *,
+        after: Mapping[str, int] | None = None,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        buffer: int = 1024,
+    ) -> ManySubscription:
+        """Subscribe to the sessions of a group, as `subscribe_all` does to all; there need not be one yet.
+
+        Args:
+            group_id: What the sessions were started with.
+            after: As of `subscribe_all`.
+            kinds: As of `Session.subscribe`.
+            deltas: As of `Session.subscribe`.
+            buffer: As of `subscribe_all`.
+
+        Raises:
+            OptionError: As of `subscribe_all`.
+        """
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        return self._fan_in.subscribe_group(group_id, terms, after)
 
     async def stop_session(self, session_id: str, reason: str = "stopped") -> None:
         """Stop a session and wait until it is gone.
@@ -190,6 +249,7 @@ class SessionSupervisor:
         """Cancel what is left of all sessions; what they still hold is freed, but nobody hears from them."""
         for entry in self._entries.values():
             entry.scope.cancel(reason=reason)
+        self._fan_in.close(reason)
 
     async def _stop_quietly(self, session_id: str, reason: str) -> None:
         with suppress(SessionDown):  # it was faster
@@ -230,7 +290,9 @@ class SessionSupervisor:
             fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
             max_retries=options.max_retries,
         )
-        given, workspace = options.sandbox, _Workspace(self._make_sandbox, working_dir)
+        named = options.sandbox if isinstance(options.sandbox, str) else "local"
+        given = None if isinstance(options.sandbox, str) else options.sandbox
+        workspace = _Workspace(partial(self._make_sandbox, named, working_dir))
         ports = Ports(
             session_id=session_id,
             providers=providers,
@@ -241,6 +303,8 @@ class SessionSupervisor:
             working_dir=str(working_dir),
             user_data=dict(options.user_data),
             tool_timeout_seconds=options.tool_timeout_seconds,
+            event_buffer_size=options.event_buffer_size,
+            group_id=options.group_id,
         )
         return _Entry(SessionCell(new_session(config, toolbox), ports), workspace)
 

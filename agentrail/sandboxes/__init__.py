@@ -1,14 +1,13 @@
-"""Sandboxes: where file tools read and where commands run.
+"""Sandboxes: where file tools read and write, and where commands run.
 
-- `agentrail.abc.Sandbox` is the port: expected failures are a `Refusal`, exceptions are bugs or cancellation.
-- `local.py` is a directory of this machine. Its files are confined to that directory; its commands are not yet
-  confined by anything: they run with the rights of the user.
+- `agentrail.abc.Sandbox` is the port: expected failures are the `error` of a result, exceptions are bugs or cancellation.
+- `local.py` is a directory of this machine, `memory.py` a dictionary.
+- `agentrail.testing.check_sandbox` holds any of them, and yours, against the port.
 
 The smallest example:
 
-    >>> import tempfile, trio
-    >>> from agentrail.sandboxes.local import LocalSandbox
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     trio.run(LocalSandbox(root).read_text, "../secret").code
+    >>> import trio
+    >>> from agentrail.sandboxes.memory import MemorySandbox
+    >>> trio.run(MemorySandbox({"a.txt": "words"}).read, "../secret").error.code
     'invalid_path'
 """

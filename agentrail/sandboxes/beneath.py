@@ -1,8 +1,8 @@
 """Opening what lies beneath a directory, and nothing else, however links are placed or moved meanwhile.
 
-Two openers of one signature: `open_in_kernel`, where Linux resolves the whole path in one system call and refuses to
-leave the directory, and `open_by_walk`, name by name and through no link, for everywhere else. Neither knows what a
-sandbox is; both raise `OSError`.
+Openers of one signature: `open_in_kernel`, where Linux resolves the whole path in one system call and refuses to
+leave the directory, and `open_by_walk`, name by name and through no link, for everywhere else. A third, `open_anywhere`,
+is for who wants none of this. None knows what a sandbox is; all raise `OSError`.
 """
 
 import contextlib
@@ -14,10 +14,14 @@ import sys
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from agentrail.sandboxes.paths import join_names
+from agentrail.sandboxes.process_tree import has_proc
+
 Opener: TypeAlias = Callable[[int, tuple[str, ...], int], int]
 """Takes the descriptor of a directory, names, and flags of `os.open`; returns a descriptor that the caller closes."""
 
-_ALWAYS: Final = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe, a device or a terminal must not hold us
+FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+"""Of every open: a pipe, a device or a terminal must not hold us."""
 
 _OPENAT2: Final = (
     437  # on every architecture but alpha; numbers of new system calls are common since Linux 5.0
@@ -36,7 +40,8 @@ class _OpenHow(ctypes.Structure):
 def find_opener(directory: int) -> Opener:
     """Choose the opener that works here, by trying: a kernel may be too old, or a container may forbid the call."""
     opener: Opener = open_by_walk
-    if sys.platform == "linux":
+    # Where links are followed, only /proc tells where they led.
+    if sys.platform == "linux" and has_proc():
         with contextlib.suppress(OSError):
             os.close(open_in_kernel(directory, (), os.O_RDONLY | os.O_DIRECTORY))
             opener = open_in_kernel
@@ -49,7 +54,7 @@ def open_in_kernel(directory: int, names: tuple[str, ...], flags: int) -> int:
     Raises:
         OSError: `EXDEV` for a way that leads outside, absolute links included; `ELOOP` for a magic link or a circle.
     """
-    how = _OpenHow(flags=flags | _ALWAYS, mode=0, resolve=_RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    how = _OpenHow(flags=flags | FLAGS, mode=0, resolve=_RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     path = os.fsencode("/".join(names) or ".")
     code = 0
     for _ in range(_MAX_ATTEMPTS):
@@ -70,16 +75,21 @@ def open_by_walk(directory: int, names: tuple[str, ...], flags: int) -> int:
         OSError: `ELOOP` or `ENOTDIR` for a link.
     """
     if not names:
-        return os.open(".", flags | _ALWAYS, dir_fd=directory)
+        return os.open(".", flags | FLAGS, dir_fd=directory)
     here = os.dup(directory)
     try:
         for name in names[:-1]:
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | _ALWAYS, dir_fd=here)
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS, dir_fd=here)
             os.close(here)
             here = below
-        return os.open(names[-1], flags | os.O_NOFOLLOW | _ALWAYS, dir_fd=here)
+        return os.open(names[-1], flags | os.O_NOFOLLOW | FLAGS, dir_fd=here)
     finally:
         os.close(here)
+
+
+def open_anywhere(directory: int, names: tuple[str, ...], flags: int) -> int:
+    """Open whatever the names lead to, links and `..` included: for who wants no confinement."""
+    return os.open(join_names(names) or ".", flags | FLAGS, dir_fd=directory)
 
 
 @functools.cache

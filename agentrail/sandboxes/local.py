@@ -1,69 +1,118 @@
-"""`LocalSandbox`: a directory of this machine. Files are confined to it; commands only start in it.
+"""`LocalSandbox`: a directory of this machine. Files are confined to it; commands as `command.py` says.
 
-How a path is judged stands in `paths.py`, how it is opened in `beneath.py`, how a command lives and ends in `command.py`.
-Here they meet the port.
+How a path is judged stands in `paths.py`, what is done to files in `files.py`, how they are searched in `walking.py` and
+`searching.py`, how a command lives and ends in `command.py`. Here they meet the port.
 """
 
-import difflib
-import errno
 import functools
 import os
 import shutil
-import stat
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import trio
 
-from agentrail.abc import CommandResult, DirectoryEntry, FileText, Refusal
+from agentrail.abc import (
+    DirectoryEntry,
+    EditResult,
+    ExecuteOptions,
+    ExecuteResult,
+    FileBytes,
+    GlobResult,
+    GrepOptions,
+    GrepResult,
+    ListResult,
+    ReadResult,
+    Refusal,
+    Transfer,
+    WriteResult,
+)
 from agentrail.errors import SandboxError
-from agentrail.sandboxes.beneath import find_opener
-from agentrail.sandboxes.command import Command, run_command
-from agentrail.sandboxes.paths import decide_names
+from agentrail.sandboxes.beneath import find_opener, open_anywhere
+from agentrail.sandboxes.commands import CommandRules, Commands, check_command
+from agentrail.sandboxes.confinement import (
+    Confinement,
+    Network,
+    ShellFallback,
+    check_choice,
+)
+from agentrail.sandboxes.files import Files, HardLinks
+from agentrail.sandboxes.gitignore import FILE_NAME
+from agentrail.sandboxes.globbing import PathPattern
+from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.locks import KeyedLocks
+from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
+from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
+from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_text
+from agentrail.sandboxes.walking import (
+    MAX_SEARCHED_BYTES,
+    Tree,
+    compile_include,
+    glob_tree,
+    is_included,
+    list_searched,
+)
 
 T = TypeVar("T")
 Names = tuple[str, ...]
 
-MAX_FILE_BYTES: Final = 50_000_000
 MAX_FILE_THREADS: Final = 8
-
-_MAX_NAMES_SHOWN: Final = 5
-_MAX_NAMES_COMPARED: Final = 1_000
-
-_PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
-"""What a command sees of our environment, and `LC_*`: a list of what may, because keys have any name."""
 
 
 class LocalSandbox:
     """A directory of this machine as a `Sandbox`.
 
-    Files: only what lies below the root can be opened, whatever links are made or moved meanwhile. Commands run with the
-    rights of the user and are not confined; they begin in the root, see few variables, and nothing of them outlives the
-    call.
+    Files: only what lies below the root can be opened, whatever links are made or moved meanwhile.
 
     File work runs in worker threads. A local disk would answer sooner than a thread starts (25 µs against 190 µs for a
-    listing), but a network file system may take seconds, in which no session of the process would move. Cancelled, the
-    thread is left to end by itself: it only reads, and nothing can interrupt such a file system.
+    listing), but a network file system may take seconds, in which no session of the process would move. Cancelled, a
+    thread that only reads is left to end by itself, because nothing can interrupt such a file system; one that writes is
+    waited for, so that a write has happened or has not.
     """
 
-    def __init__(
-        self, root: str | os.PathLike[str], *, env: Mapping[str, str] | None = None, allow_root: bool = False
+    def __init__(  # noqa: PLR0913 - all but the first are options, by name
+        self,
+        root: str | os.PathLike[str],
+        *,
+        virtual_mode: bool = True,
+        hard_links: HardLinks = "read",
+        protected: Iterable[str] = PROTECTED,
+        shell_fallback: ShellFallback = "refuse",
+        network: Network = "none",
+        readable: Iterable[str] = (),
+        limits: Limits | None = None,
+        env: Mapping[str, str] | None = None,
+        allow_root: bool = False,
     ) -> None:
         """Open the root. It stays the same directory, even when another takes its name.
 
         Args:
             root: An existing directory.
+            virtual_mode: Whether paths lead nowhere but below the root. Without it any file of the user can be read and
+                written; protected names still hold.
+            hard_links: What is done with a file that has several names, of which one may lie elsewhere: `read` it but
+                not write it, `refuse` both, `allow` both.
+            protected: Names that are never written, in any directory.
+            shell_fallback: What becomes of commands where they cannot be confined: `refuse` them, or run them
+                `unconfined`, with the rights of the user.
+            network: What a confined command may reach: `none`, or all that the `host` reaches.
+            readable: What a confined command sees although it is hidden, such as `~/.cargo`.
+            limits: What a command may use up.
             env: Variables that commands see, besides those that are passed on.
             allow_root: Take even `/`.
 
         Raises:
             SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`.
+            OptionError: Your move: an option that is none of its values.
         """
+        check_choice("hard_links", hard_links, HardLinks)
+        check_choice("shell_fallback", shell_fallback, ShellFallback)
+        check_choice("network", network, Network)
         given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links; both names count
         resolved = given.resolve()
         if resolved == Path("/") and not allow_root:
@@ -71,217 +120,294 @@ class LocalSandbox:
                 "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"
             )
             raise SandboxError(message)
-        try:
-            self._root = os.open(given, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            message = (
-                f"the root {str(given)!r} cannot be opened ({error.strerror}): name an existing directory"
-            )
-            raise SandboxError(message) from None
+        self._root = _open_root(given)
         self._close_root = weakref.finalize(self, os.close, self._root)
-        self._open = find_opener(self._root)
         self._path = resolved
         self._roots = (PurePosixPath(given), PurePosixPath(resolved))
-        self._env = dict(env or {})
+        self._virtual = virtual_mode
+        self._files = Files(
+            self._root,
+            find_opener(self._root) if virtual_mode else open_anywhere,
+            is_confined=virtual_mode,
+            hard_links=hard_links,
+            protected=ProtectedNames(protected),
+        )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
+        self._locks = KeyedLocks()
+        self._commands = Commands(
+            self._root,
+            resolved,
+            self._files,
+            CommandRules(
+                shell_fallback=shell_fallback,
+                network=network,
+                readable=tuple(readable),
+                limits=limits or Limits(),
+                env=dict(env or {}),
+            ),
+        )
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """`execute`, unless it was found out that commands are refused here."""
+        return frozenset() if self._commands.is_refused else frozenset({"execute"})
 
     async def aclose(self) -> None:
         """Close the root; again if you like. Nothing may be under way."""
         self._close_root()
         await trio.lowlevel.checkpoint()
 
-    async def read_text(self, path: str) -> FileText | Refusal:
+    # --- files
+
+    async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
         """Read a text file of at most 50 MB: UTF-8 with or without a byte order mark, or UTF-16 with one.
 
+        Args:
+            path: Below the root.
+            offset: The first line, from 1.
+            limit: How many lines; None for all.
+
         Returns:
-            The text; a `Refusal` with the code `file_not_found`, `is_directory`, `invalid_path`, `permission_denied`,
+            The lines; or an error with the code `file_not_found`, `is_directory`, `invalid_path`, `permission_denied`,
             `too_large` or `not_text`.
 
         Cancellation: Takes effect at once; nothing has changed.
         """
-        return await self._in_thread("file", path, self._read_text)
+        found = await self._reading("file", path, lambda names: self._files.read(names, offset, limit))
+        return ReadResult(error=found) if isinstance(found, Refusal) else found
 
-    async def list_dir(self, path: str) -> tuple[DirectoryEntry, ...] | Refusal:
+    async def write(self, path: str, content: str) -> WriteResult:
+        """Replace a file of at most 10 MB or make it, with the directories above it.
+
+        Returns:
+            What was written; or an error, also with the codes `no_space` and `not_text`.
+
+        Cancellation: Takes effect when the file is the old one or the new one.
+        """
+        found = await self._writing(path, lambda names: self._files.write_text(names, content))
+        return WriteResult(error=found) if isinstance(found, Refusal) else found
+
+    async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
+        """Replace the one occurrence of a text, or all. Line ends, byte order mark and mode stay as they are.
+
+        Returns:
+            What was replaced; or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and
+            `changed` when somebody else wrote the file meanwhile.
+
+        Cancellation: Takes effect when the file is the old one or the new one.
+        """
+        work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all)
+        found = await self._writing(path, work)
+        return EditResult(error=found) if isinstance(found, Refusal) else found
+
+    async def exists(self, path: str) -> bool:
+        """Tell whether there is a file or directory that may be read."""
+        return await self._reading("file", path, self._files.exists) is True
+
+    async def list_dir(self, path: str) -> ListResult:
         """List a directory: subdirectories first, then by name. Links are shown, not followed.
 
         Returns:
-            The entries; a `Refusal` with the code `file_not_found`, `invalid_path` or `permission_denied`.
+            The entries; or an error with the code `file_not_found`, `invalid_path` or `permission_denied`.
 
         Cancellation: Takes effect at once; nothing has changed.
         """
-        return await self._in_thread("directory", path, self._list_dir)
+        found = await self._reading("directory", path, self._files.list_dir)
+        return ListResult(error=found) if isinstance(found, Refusal) else found
 
-    async def execute(self, command: str, *, workdir: str, within_seconds: float) -> CommandResult | Refusal:
-        """Run a command with `bash -c`, or `sh -c` where there is no bash, with the rights of the user.
+    async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
+        """Write files as bytes, one after another; each has its own answer.
+
+        Cancellation: What is done is done; the rest is not.
+        """
+        return tuple([await self._upload(file) for file in files])
+
+    async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
+        """Read files as bytes, one after another; each has its own answer.
+
+        Cancellation: Takes effect at once; nothing has changed.
+        """
+        return tuple([await self._download(path) for path in paths])
+
+    async def _upload(self, file: FileBytes) -> Transfer:
+        found = await self._writing(file.path, lambda names: self._files.write(names, file.content))
+        if isinstance(found, Refusal):
+            return Transfer(path=file.path, error=found)
+        return Transfer(path=file.path, size_bytes=found.size_bytes)
+
+    async def _download(self, path: str) -> Transfer:
+        found = await self._reading("file", path, self._files.read_bytes)
+        if isinstance(found, Refusal):
+            return Transfer(path=path, error=found)
+        return Transfer(path=path, content=found, size_bytes=len(found))
+
+    # --- searching
+
+    async def glob(self, pattern: str, path: str) -> GlobResult:
+        """Find files and directories below one, by `* ** ? [a-z] {a,b}`.
+
+        Returns:
+            At most 500; or an error, also with the code `invalid_pattern`.
+
+        Cancellation: Takes effect at once.
+        """
+
+        def work(names: Names) -> GlobResult:
+            self._files.list_dir(names)  # refuses a directory that is none
+            return glob_tree(self._tree(), pattern, names)
+
+        found = await self._reading("directory", path, work)
+        return GlobResult(error=found) if isinstance(found, Refusal) else found
+
+    async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
+        """Search text files below a directory, or one file, for a regular expression.
+
+        Returns:
+            The matches; or an error, also with the codes `invalid_pattern` and `timeout`.
+
+        Cancellation: Takes effect at once; the process that searches is killed.
+        """
+        include = compile_include(options.include)
+        if isinstance(include, Refusal):
+            return GrepResult(error=include)
+        found = await self._reading("file", path, lambda start: (start, self._files.is_file(start)))
+        if isinstance(found, Refusal):
+            return GrepResult(error=found)
+        start, is_file = found
+        program = shutil.which("rg")
+        if program is not None and not is_file and self._virtual and has_proc():
+            return await self._grep_with_ripgrep(program, pattern, start, options, include)
+        listed = (
+            [start] if is_file else await self._run_abandonable(list_searched, self._tree(), start, include)
+        )
+        batches = fill_batches(self._documents(listed))
+
+        async def next_batch() -> Sequence[Document]:
+            return await self._run_abandonable(next, batches, ())
+
+        return await grep_in_helper(pattern, options, next_batch, searched_files=len(listed))
+
+    async def _grep_with_ripgrep(
+        self, program: str, pattern: str, start: Names, options: GrepOptions, include: PathPattern | None
+    ) -> GrepResult:
+        def list_rules() -> list[str]:
+            above = (
+                (start[:depth], self._text_of((*start[:depth], FILE_NAME))) for depth in range(len(start))
+            )
+            return decide_rules(options.include, start, above)
+
+        async def read(path: str) -> Document | None:
+            names = tuple(path.split("/"))
+            if not is_included(include, names, start):  # an exception in a .gitignore can bring it back
+                return None
+            return await self._run_abandonable(self._document, names)
+
+        search = Search(
+            program=program,
+            root=f"/proc/self/fd/{self._root}",
+            start=start,
+            pattern=pattern,
+            options=options,
+            rules=await self._run_abandonable(list_rules),
+        )
+        return await grep_with_ripgrep(search, read)
+
+    async def _run_abandonable(self, work: Callable[..., T], *args: object) -> T:
+        return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._threads)
+
+    def _tree(self) -> Tree:
+        return Tree(list_dir=self._entries, read_text=self._text_of, check=trio.from_thread.check_cancelled)
+
+    def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
+        return (document for names in every if (document := self._document(names)) is not None)
+
+    def _document(self, names: Names) -> Document | None:
+        text = self._text_of(names)
+        return None if text is None else Document(path=join_names(names), text=text)
+
+    def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
+        found = self._files.refusing("directory", names, lambda: self._files.list_dir(names))
+        return () if isinstance(found, Refusal) else found.entries
+
+    def _text_of(self, names: Names) -> str | None:
+        data = self._files.refusing("file", names, lambda: self._files.read_bytes(names))
+        if isinstance(data, Refusal) or len(data) > MAX_SEARCHED_BYTES:
+            return None
+        decoded = decode_text(data, "")
+        return None if isinstance(decoded, Refusal) else decoded.text
+
+    # --- commands
+
+    async def confinement(self) -> Confinement:
+        """Say how commands run here; found out by trying, once.
+
+        Cancellation: The trial is killed, and made again by the next one who asks.
+        """
+        return await self._commands.confinement()
+
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
+        """Run a command with `bash -c`, or `sh -c` where there is no bash, confined as `confinement` says.
 
         Args:
             command: For the shell.
-            workdir: Where it begins, below the root.
-            within_seconds: After this time it is stopped, with all that it started.
+            options: Where it begins, and how long it may take.
 
         Returns:
-            What it did; a `Refusal` when it did not start.
+            What it did; or an error when it did not start. Confined, a command that a signal ended has the exit code
+            128 and the number of the signal, as in a shell.
 
         Cancellation: The command and all that it started get `SIGTERM`, two seconds later `SIGKILL`; then it travels on.
         """
-        shell = shutil.which("bash") or shutil.which("sh")
-        if shell is None:
-            return Refusal(
-                code="unsupported", message="Commands are disabled: neither bash nor sh is installed here."
-            )
-        if "\0" in command or not _is_encodable(command):
-            message = (
-                "The command has a NUL or a lone surrogate in it, which no command can have. Leave it out."
-            )
-            return Refusal(code="invalid_command", message=message)
+        fault = check_command(command)
+        if fault is not None:
+            await trio.lowlevel.checkpoint()
+            return ExecuteResult(error=fault)
         # Not abandoned when cancelled: the descriptor would be lost.
-        directory = await self._in_thread("directory", workdir, self._open_directory, abandon=False)
+        directory = await self._in_thread(
+            "directory", options.workdir, self._files.open_directory, abandon=False
+        )
         if isinstance(directory, Refusal):
-            return directory
+            return ExecuteResult(error=directory)
         try:
-            return await run_command(
-                Command(
-                    argv=(shell, "-c", command),
-                    directory=self._directory_name(directory, workdir),
-                    environment=self._environment(),
-                    within_seconds=within_seconds,
-                )
-            )
-        except OSError as error:
-            return Refusal(code="not_started", message=f"The command could not be started: {error.strerror}.")
+            found = await self._commands.run(command, directory, options)
         finally:
             os.close(directory)
+        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
     # --- in the event loop
 
+    async def _reading(self, what: str, path: str, work: Callable[[Names], T]) -> T | Refusal:
+        return await self._in_thread(what, path, work, abandon=True)
+
+    async def _writing(self, path: str, work: Callable[[Names], T]) -> T | Refusal:
+        async with self._locks.hold(path):
+            return await self._in_thread("file", path, work, abandon=False)
+
     async def _in_thread(
-        self, what: str, path: str, work: Callable[[Names], T | Refusal], *, abandon: bool = True
+        self, what: str, path: str, work: Callable[[Names], T], *, abandon: bool
     ) -> T | Refusal:
         if not self._close_root.alive:
             message = f"{self!r} was closed"
             raise trio.ClosedResourceError(message)
-        names = decide_names(path, self._roots)
+        names = self._decide(path)
         if isinstance(names, Refusal):
             await trio.lowlevel.checkpoint()
             return names
-        call = functools.partial(self._refusing, what, work, names)
+        call = functools.partial(self._files.refusing, what, names, functools.partial(work, names))
         return await trio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self._threads)
 
-    def _environment(self) -> dict[str, str]:
-        passed_on = {
-            name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")
-        }
-        return passed_on | self._env
-
-    def _directory_name(self, directory: int, workdir: str) -> str:
-        # By descriptor where that works, so that the command begins in what was opened, whatever is renamed meanwhile.
-        return f"/proc/self/fd/{directory}" if has_proc() else str(self._path.joinpath(workdir))
-
-    # --- in worker threads
-
-    def _refusing(self, what: str, work: Callable[[Names], T | Refusal], names: Names) -> T | Refusal:
-        try:
-            return work(names)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                message = f"No such {what}: {_shown(names)}.{self._neighbours(names)}"
-                return Refusal(code="file_not_found", message=message)
-            code, reason = _REASONS.get(error.errno or 0, ("io_error", error.strerror))
-            return Refusal(code=code, message=f"{_shown(names)}: {reason}.")
-
-    def _read_text(self, names: Names) -> FileText | Refusal:
-        descriptor = self._open(self._root, names, os.O_RDONLY)
-        try:
-            status = os.fstat(descriptor)
-            if stat.S_ISDIR(status.st_mode):
-                message = f'{_shown(names)} is a directory. Use list_dir("{_shown(names)}").'
-                return Refusal(code="is_directory", message=message)
-            if not stat.S_ISREG(status.st_mode):
-                message = f"{_shown(names)} is no regular file: pipes, sockets and devices are not read."
-                return Refusal(code="permission_denied", message=message)
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                # What the status says is not trusted: the file may grow, and under /proc every size is 0.
-                data = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else None
-        finally:
-            os.close(descriptor)
-        if data is None or len(data) > MAX_FILE_BYTES:
-            size_bytes = max(status.st_size, MAX_FILE_BYTES + 1)
-            message = f"{_shown(names)} has {size_bytes:,} bytes, at most {MAX_FILE_BYTES:,} are read. Look at a part with a command."
-            return Refusal(code="too_large", message=message)
-        text = decode_text(data, _shown(names))
-        return text if isinstance(text, Refusal) else FileText(text=text, size_bytes=len(data))
-
-    def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
-        descriptor = self._open_directory(names)
-        try:
-            with os.scandir(descriptor) as found:
-                entries = [entry for item in found if (entry := _describe(item, descriptor)) is not None]
-        finally:
-            os.close(descriptor)
-        return tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name)))
-
-    def _open_directory(self, names: Names) -> int:
-        return self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)
-
-    def _neighbours(self, names: Names) -> str:
-        """Say what there is in the deepest directory on the way that exists, what is named most alike first."""
-        for depth in range(len(names) - 1, -1, -1):
-            try:
-                descriptor = self._open_directory(names[:depth])
-            except OSError:
-                continue
-            try:
-                every = os.listdir(descriptor)  # noqa: PTH208 - pathlib lists no descriptor
-            finally:
-                os.close(descriptor)
-            found = [name for name in every[:_MAX_NAMES_COMPARED] if name.isprintable()]
-            found.sort(key=lambda name: (-difflib.SequenceMatcher(None, name, names[depth]).ratio(), name))
-            shown = ", ".join(found[:_MAX_NAMES_SHOWN]) or "nothing"
-            return f' list_dir("{_shown(names[:depth])}") shows: {shown}'
-        return ""
+    def _decide(self, path: str) -> Names | Refusal:
+        if self._virtual:
+            return decide_names(path, self._roots)
+        return decide_anywhere(path, self._roots[1], PurePosixPath(Path.home()))
 
 
-_REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
-    {
-        errno.ENOTDIR: ("invalid_path", "it is no directory, or leads through something that is none"),
-        errno.EXDEV: ("invalid_path", "a link in it leads out of the working directory"),
-        errno.ELOOP: ("invalid_path", "it leads through a link that is not followed"),
-        errno.ENAMETOOLONG: ("invalid_path", "it is too long"),
-        errno.EACCES: ("permission_denied", "the user may not read it"),
-        errno.EPERM: ("permission_denied", "the user may not read it"),
-        errno.ENXIO: ("permission_denied", "sockets and devices are not opened"),
-        errno.ENODEV: ("permission_denied", "sockets and devices are not opened"),
-    }
-)
-
-
-def _describe(item: "os.DirEntry[str]", directory: int) -> DirectoryEntry | None:
+def _open_root(root: Path) -> int:
     try:
-        if item.is_symlink():
-            return DirectoryEntry(
-                name=item.name, kind="link", target=os.readlink(item.name, dir_fd=directory)
-            )
-        if item.is_dir(follow_symlinks=False):
-            return DirectoryEntry(name=item.name, kind="dir")
-        if item.is_file(follow_symlinks=False):
-            return DirectoryEntry(
-                name=item.name, kind="file", size_bytes=item.stat(follow_symlinks=False).st_size
-            )
-    except FileNotFoundError:  # removed since the listing began
-        return None
-    return DirectoryEntry(name=item.name, kind="other")
-
-
-def _shown(names: Names) -> str:
-    return "/".join(names) or "."
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        message = f"the root {str(root)!r} cannot be opened ({error.strerror}): name an existing directory"
+        raise SandboxError(message) from None

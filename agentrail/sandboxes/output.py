@@ -51,19 +51,26 @@ class OutputWindow:
         """Whether more came than any command may print."""
         return self.received_bytes > MAX_OUTPUT_BYTES
 
-    def feed(self, piece: bytes) -> None:
-        """Take the next bytes; nothing any more after `close`."""
+    def feed(self, piece: bytes) -> bytes:
+        """Take the next bytes; nothing any more after `close`.
+
+        Returns:
+            What is new of the clean text, whether or not it will be shown.
+        """
         if self._is_closed:
-            return
+            return b""
         self.received_bytes += len(piece)
-        self._keep(self._clean(self._decoder.decode(piece), final=False))
+        return self._keep(self._clean(self._decoder.decode(piece), final=False))
 
     def close(self) -> None:
         """Take no more: what still comes is read, so that nobody blocks on a full pipe, and thrown away."""
         self._is_closed = True
 
-    def finish(self) -> tuple[str, int]:
+    def finish(self, path: str | None = None) -> tuple[str, int]:
         """Take it that nothing more comes.
+
+        Args:
+            path: Where all of it can be read, if anywhere; for the note.
 
         Returns:
             What to show, with a note where the middle was left out; and how many bytes of clean text were left out.
@@ -81,7 +88,8 @@ class OutputWindow:
         before = head.decode(errors="ignore")  # a cut in the middle of a character leaves half of it
         after = tail.decode(errors="ignore")
         seam = "" if before.endswith("\n") else "\n"
-        return f"{before}{seam}[… {left_out} left out …]\n{after}", left_out_bytes
+        where = f"; full output in {path}, read it with read_file" if path else ""
+        return f"{before}{seam}[… {left_out} left out{where} …]\n{after}", left_out_bytes
 
     def _clean(self, text: str, *, final: bool) -> str:
         # U+009B is the same as the two characters; written as these, one expression finds both.
@@ -94,10 +102,14 @@ class OutputWindow:
                 text, self._unfinished = text[:start], text[start:]
         return text.translate(_CONTROLS)
 
-    def _keep(self, text: str) -> None:
-        self._tail += text.encode()
-        if len(self._tail) <= _KEPT_BYTES:
-            return
+    def _keep(self, text: str) -> bytes:
+        data = text.encode()
+        self._tail += data
+        if len(self._tail) > _KEPT_BYTES:
+            self._drop_middle()
+        return data
+
+    def _drop_middle(self) -> None:
         if not self._head:
             self._head = first_part(bytes(self._tail))
             del self._tail[: len(self._head)]

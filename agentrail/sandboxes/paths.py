@@ -22,9 +22,9 @@ def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...]
     Returns:
         The names, none for the root itself; or a `Refusal` with the code `invalid_path`.
     """
-    fault = _fault(path)
+    fault = _fault(path) or _fault_of_virtual(path)
     if fault is not None:
-        return Refusal(code="invalid_path", message=f"Invalid path {_shown(path)}: {fault}. {_WAY_OUT}")
+        return _refuse(path, fault)
     pure = PurePosixPath(path)
     if not pure.is_absolute():
         return pure.parts
@@ -32,14 +32,54 @@ def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...]
         # By component, never by the text: /srv/ws is no parent of /srv/ws-evil.
         if pure.is_relative_to(root):
             return pure.relative_to(root).parts
-    message = f"Invalid path {_shown(path)}: it is outside the working directory. {_WAY_OUT}"
-    return Refusal(code="invalid_path", message=message)
+    return _refuse(path, "it is outside the working directory")
+
+
+def decide_anywhere(path: str, root: PurePosixPath, home: PurePosixPath) -> tuple[str, ...] | Refusal:
+    """Split a path into `/` and the names that lead from there to what it means: for who wants no confinement.
+
+    Args:
+        path: As a model wrote it.
+        root: Where relative paths begin.
+        home: What `~` stands for.
+
+    Returns:
+        The names; or a `Refusal` with the code `invalid_path`.
+    """
+    fault = _fault(path)
+    if fault is not None:
+        return _refuse(path, fault)
+    pure = PurePosixPath(path)
+    if pure.parts[:1] == ("~",):
+        pure = home.joinpath(*pure.parts[1:])
+    return root.joinpath(pure).parts
+
+
+def join_names(names: tuple[str, ...]) -> str:
+    """Write names as a path; those of `decide_anywhere` begin with `/`."""
+    return f"/{'/'.join(names[1:])}" if names[:1] == ("/",) else "/".join(names)
+
+
+def show_names(names: tuple[str, ...]) -> str:
+    """Write names as a path, for a message: with nothing in it that would break the line."""
+    return escape(join_names(names) or ".")
+
+
+def escape(text: str) -> str:
+    """Escape what would break a line or repaint a terminal: a file may be called anything but `/`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _refuse(path: str, fault: str) -> Refusal:
+    return Refusal(code="invalid_path", message=f"Invalid path {_shown(path)}: {fault}. {_WAY_OUT}")
 
 
 def _fault(path: str) -> str | None:
     if not path:
         return "it is empty"
-    if any(not character.isprintable() and character.isascii() for character in path):
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in path):
         return "it has a control character in it"
     try:
         encoded = path.encode()
@@ -49,6 +89,10 @@ def _fault(path: str) -> str | None:
         return f"it has {len(encoded)} bytes, at most {MAX_PATH_BYTES} are allowed"
     if any(len(name) > MAX_NAME_BYTES for name in encoded.split(b"/")):
         return f"a name in it is longer than {MAX_NAME_BYTES} bytes"
+    return None
+
+
+def _fault_of_virtual(path: str) -> str | None:
     if path.startswith("~"):
         return '"~" is not expanded'
     # Also where it would stay inside: "a/../b" means something else when a is a link.

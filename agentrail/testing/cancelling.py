@@ -10,6 +10,7 @@ await cancel_everywhere(scenario, mode="abort")
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeAlias, assert_never
 
 import trio
@@ -20,9 +21,9 @@ from agentrail.core.signals import Abort, ChunksArrived, SignalId
 from agentrail.errors import CycleEnded, ModelNotFound, SessionDown
 from agentrail.events import Event
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import ChunkBuffer, Letter
+from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.expectations import check_events, check_history
@@ -162,7 +163,7 @@ async def _play(scenario: Scenario, mode: Mode, blow: _Blow, within_seconds: flo
 async def _play_on_stage(scenario: Scenario, mode: Mode, blow: _Blow) -> Stage | None:
     stage: Stage | None = None
     with trio.CancelScope() as everything:
-        async with open_sessions(_refuse_names, LocalSandbox) as supervisor:
+        async with open_sessions(_refuse_names, _make_sandbox) as supervisor:
             stage = Stage(supervisor)
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
@@ -210,6 +211,10 @@ def _abort_all(supervisor: SessionSupervisor) -> None:
 def _mailbox_of(session: Session) -> Mailbox[Letter]:
     # Past the handle: no caller of a session can do this, and there is no switch for it in the product.
     return session._cell.mailbox  # noqa: SLF001
+
+
+def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:
+    return LocalSandbox(working_dir)
 
 
 def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:

@@ -12,14 +12,24 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from attrs import field, frozen
 
+from agentrail.core.hooks import (
+    FileText,
+    FileWritten,
+    Found,
+    ModelAnswer,
+    RequestFailed,
+    RequestResult,
+)
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta
 from agentrail.core.signals import (
     Abort,
     AbortTool,
     Approve,
+    ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
+    ErrandFinished,
     MessagesQuery,
     Parked,
     Prompt,
@@ -43,6 +53,7 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
     ToolProgressed,
+    UpdatePluginOpts,
 )
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo
@@ -267,12 +278,12 @@ def _call_of(command: _Command, at_ms: int) -> Signal | None:
             "Approve",
             name,
             approval,
-        ]:  # Approve y1 scenario/a4 kind=always arguments={"path": "b"} resume=no
+        ]:  # Approve y1 scenario/a4 how=always arguments={"path": "b"} resume=no
             return Approve(
                 at_ms=at_ms,
                 signal_id=SignalId(name),
                 approval_id=ApprovalId(approval),
-                kind=command.option("kind", "once", ("once", "always")),
+                how=command.option("how", "once", ("once", "always")),
                 arguments=command.option("arguments", "") or None,
                 auto_resume=command.is_on("resume", default=True),
             )
@@ -309,6 +320,11 @@ def _call_of(command: _Command, at_ms: int) -> Signal | None:
                 replace=command.is_on("replace", default=False),
                 generation=command.number("generation", 1),
             )
+        case ["UpdatePluginOpts", name, plugin]:  # UpdatePluginOpts u1 Guard options={"strict": true}
+            options = command.option("options", "") or {}
+            return UpdatePluginOpts(at_ms=at_ms, signal_id=SignalId(name), plugin=plugin, options=options)
+        case ["ChangePlugins", name, "detach", plugin]:  # ChangePlugins u1 detach Guard
+            return ChangePlugins(at_ms=at_ms, signal_id=SignalId(name), change="detach", name=plugin)
         case ["Compact", name]:  # Compact k1 "it grows long"
             return Compact(at_ms=at_ms, signal_id=SignalId(name), reason=command.said())
         case _:
@@ -351,6 +367,22 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 usage=_usage_of(command),
                 jitter=float(command.option("jitter", "0")),
             )
+        case ["ErrandFinished", effect, "file"]:  # ErrandFinished e3 file "what is in it" path=AGENTS.md
+            result: RequestResult = FileText(path=command.option("path", "file"), text=command.said())
+            return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
+        case ["ErrandFinished", effect, "written"]:  # ErrandFinished e3 written path=AGENTS.md bytes=20
+            result = FileWritten(path=command.option("path", "file"), written_bytes=command.number("bytes"))
+            return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
+        case ["ErrandFinished", effect, "answer"]:  # ErrandFinished e3 answer "APPROVED" usage=9/4
+            result = ModelAnswer(text=command.said() or "", usage=_usage_of(command))
+            return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
+        case ["ErrandFinished", effect, "found"]:  # ErrandFinished e3 found "one" "another"
+            result = Found(entries=tuple(command.texts))
+            command.texts.clear()
+            return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
+        case ["ErrandFinished", effect, "failed"]:  # ErrandFinished e3 failed "no such directory"
+            result = RequestFailed(error=ErrorInfo(code="failed", message=command.said() or ""))
+            return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3
             return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
@@ -487,7 +519,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case Approve(signal_id=name, approval_id=approval, arguments=arguments):
             yield name
             yield approval
-            yield from unless(signal.kind == "once", "kind=always")
+            yield from unless(signal.how == "once", "how=always")
             yield from unless(arguments is None, f"arguments={json.dumps(arguments)}")
             yield from unless(signal.auto_resume, "resume=no")
         case Reject(signal_id=name, approval_id=approval, reason=reason):
@@ -544,6 +576,17 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not jitter, f"jitter={jitter}")
         case TimerFired(effect_id=effect):
             yield effect
+        case ErrandFinished(effect_id=effect, result=result):
+            yield effect
+            yield from _result_words(result)
+        case UpdatePluginOpts(signal_id=name, plugin=plugin, options=options):
+            yield name
+            yield plugin
+            yield f"options={json.dumps(options)}"
+        case ChangePlugins(signal_id=name, change=change):
+            yield name
+            yield change
+            yield signal.name or repr(signal.entry)
         case ToolProgressed(effect_id=effect, text=text):
             yield effect
             yield quote(text)
@@ -558,6 +601,30 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from receipt_words(receipt)
         case _:
             assert_never(signal)
+
+
+def _result_words(result: RequestResult) -> Iterator[str]:
+    match result:
+        case FileText(path=path, text=text):
+            yield "file"
+            yield from _texts(text)
+            yield f"path={path}"
+        case FileWritten(path=path, written_bytes=written_bytes):
+            yield "written"
+            yield f"path={path}"
+            yield f"bytes={written_bytes}"
+        case ModelAnswer(text=text, usage=usage):
+            yield "answer"
+            yield quote(text)
+            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+        case Found(entries=entries):
+            yield "found"
+            yield from (quote(str(entry)) for entry in entries)
+        case RequestFailed(error=error):
+            yield "failed"
+            yield quote(error.message)
+        case _:
+            assert_never(result)
 
 
 def block_word(block: AssistantBlock) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from agentrail.abc import DirectoryEntry, Error, Ok, Refusal, ToolContext
+from agentrail.abc import DirectoryEntry, Error, Ok, ToolContext
 from agentrail.tools.function import tool
 
 MAX_ENTRIES: Final = 1_000
@@ -17,9 +17,9 @@ async def list_dir(
 ) -> Ok | Error:
     """List a directory: subdirectories first, then files with their sizes in bytes, and links with their targets."""
     listing = await ctx.sandbox.list_dir(path)
-    if isinstance(listing, Refusal):
-        return Error(text=listing.message)
-    return Ok(text=render_listing(listing))
+    if listing.error is not None:
+        return Error(text=listing.error.message)
+    return Ok(text=render_listing(listing.entries))
 
 
 def render_listing(entries: Sequence[DirectoryEntry]) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agentrail.abc import Error, Ok, Refusal, ToolContext
+from agentrail.abc import Error, Ok, ReadResult, ToolContext
 from agentrail.tools.function import tool
 
 MAX_LINES: Final = 2_000
@@ -21,34 +21,32 @@ async def read_file(
     ctx: ToolContext,
 ) -> Ok | Error:
     """Read a text file. Each line comes with its number and a tab before it; long files come in pages."""
-    found = await ctx.sandbox.read_text(path)
-    if isinstance(found, Refusal):
-        return Error(text=found.message)
-    return render_page(found.text, offset=offset, limit=limit)
+    found = await ctx.sandbox.read(path, offset=offset, limit=limit)
+    if found.error is not None:
+        return Error(text=found.error.message)
+    return render_page(found, offset=offset)
 
 
-def render_page(text: str, *, offset: int, limit: int) -> Ok | Error:
+def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     """Number the lines of one page.
 
     Args:
-        text: The whole file.
-        offset: The first line, from 1.
-        limit: How many lines at most; fewer are shown when the page reaches 50 KB.
+        found: The lines; fewer are shown when the page reaches 50 KB.
+        offset: The number of the first one, from 1.
 
     Returns:
         The page, with a last line that says where the next begins when there is one; an `Error` past the end.
     """
-    if not text:
+    total = found.total_lines
+    if not total:
         return Ok(text="[The file is empty.]")
-    # Not splitlines(), which also breaks at form feeds and the like: other tools count "\n" only.
-    lines = text.removesuffix("\n").split("\n")
-    total = len(lines)
     if offset > total:
         plural = "line" if total == 1 else "lines"
         return Error(text=f"offset {offset} is past the end: the file has {total} {plural}.")
     page: list[str] = []
     size_bytes = 0
-    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+    # Not splitlines(), which also breaks at form feeds and the like: other tools count "\n" only.
+    for number, line in enumerate(found.text.removesuffix("\n").split("\n"), start=offset):
         shown = f"{number}\t{_cut(line)}"
         size_bytes += len(shown.encode("utf-8", "surrogatepass")) + 1
         if size_bytes > MAX_TEXT_BYTES:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agentrail.abc import CommandResult, Error, Ok, Refusal, ToolContext
+from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, ToolContext
 from agentrail.tools.function import tool
 
 MAX_COMMAND_SECONDS: Final = 600
@@ -29,13 +29,14 @@ async def shell(
 
     What it leaves running in the background is stopped.
     """
-    result = await ctx.sandbox.execute(command, workdir=workdir, within_seconds=timeout_seconds)
-    if isinstance(result, Refusal):
-        return Error(text=result.message)
+    options = ExecuteOptions(workdir=workdir, timeout_seconds=timeout_seconds, output_name=ctx.call_id)
+    result = await ctx.sandbox.execute(command, options)
+    if result.error is not None:
+        return Error(text=result.error.message)
     return render_result(result, within_seconds=timeout_seconds)
 
 
-def render_result(result: CommandResult, *, within_seconds: float) -> Ok | Error:
+def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error:
     """Write the output, then how the command ended.
 
     Args:
@@ -50,6 +51,8 @@ def render_result(result: CommandResult, *, within_seconds: float) -> Ok | Error
     count = result.stopped_processes
     if count:
         parts.append(f"[{count} background {'process was' if count == 1 else 'processes were'} stopped]")
+    if result.written_protected:
+        parts.append(f"[Protected files were written: {', '.join(result.written_protected)}]")
     if result.timed_out:
         parts.append(
             f"Timed out after {within_seconds:g} s. It may have taken effect; check before repeating."

@@ -125,7 +125,9 @@ async def test_a_stream_that_is_cut_shows_what_came_and_that_it_was_not_all():
 async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():
     """Undecodable output of a command reaches the model, and the JSON of the events, as U+FFFD."""
     prompt = "shell \"printf 'a\\377b'\""
-    ran = await run_agentrail("run", prompt, "--model", "demo:fast", "--tools", "shell", "--json")
+    ran = await run_agentrail(
+        "run", prompt, "--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined", "--json"
+    )
     events = [json.loads(line) for line in ran.out.splitlines()]
     (result,) = [event["result"]["text"] for event in events if event["kind"] == "tool_execution_end"]
     assert ran.code == 0

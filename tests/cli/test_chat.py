@@ -11,7 +11,7 @@ from agentrail.messages import CallId, PromptRef, SessionId, TokenUsage
 from tests.cli.rig import SLEEPER, alive, open_terminal, run_agentrail, sleeping_below
 
 TALK = ("chat", "--model", "demo:fast", "--tools", "none")
-WORK = ("chat", "--model", "demo:fast", "--tools", "shell")
+WORK = ("chat", "--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined")
 A, B = PromptRef("a"), PromptRef("b")
 END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
 

@@ -33,11 +33,11 @@ async def test_help_names_every_command_and_is_quick_to_import():
 
 
 async def test_the_help_of_run_says_what_shell_may_do():
-    """Who reads which tools there are also reads that nothing confines the shell."""
+    """Who reads which tools there are also reads when nothing confines the shell."""
     ran = await run_agentrail("run", "--help")
     assert ran.code == 0
     words = " ".join(ran.out.replace("│", " ").split())
-    assert "nothing confines it yet" in words
+    assert "unconfined, with all your rights" in words
     assert "0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted" in words
 
 

@@ -22,6 +22,7 @@ async def test_without_a_key_everything_needed_is_there():
     assert "– ANTHROPIC_API_KEY    not set" in ran.out
     assert "✓ model                demo: (no key is set" in ran.out
     assert "✓ shell" in ran.out
+    assert "bubblewrap " in ran.out
 
 
 async def test_a_server_that_lists_the_model_is_reachable():

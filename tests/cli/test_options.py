@@ -41,10 +41,11 @@ def test_the_session_gets_what_was_chosen(tmp_path):
 
 
 def test_without_options_only_reading_is_offered():
-    """`shell`, which nothing confines, must be asked for."""
+    """`shell` must be asked for, and then commands are refused where they cannot be confined."""
     options = decide_session(Choices(), ChosenModel(model="demo:", why=""))
     assert [tool.name for tool in options.tools] == ["list_dir", "read_file"]
     assert options.provider_opts == {}
+    assert Choices().shell_fallback == "refuse"
 
 
 def test_the_prompt_is_the_argument_or_what_was_piped():

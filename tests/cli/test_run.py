@@ -72,7 +72,9 @@ async def test_the_number_of_turns_is_bounded():
 
 async def test_control_c_stops_the_cycle_and_leaves_no_process():
     """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1)."""
-    async with open_process("run", SLEEPER, "--tools", "shell", "--model", "demo:fast") as process:
+    async with open_process(
+        "run", SLEEPER, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
+    ) as process:
         below = await sleeping_below(process)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
@@ -86,7 +88,9 @@ async def test_control_c_stops_the_cycle_and_leaves_no_process():
 async def test_a_second_control_c_does_not_wait_for_a_command_that_ignores_sigterm():
     """Interrupted twice, the run kills what would not stop, and still nothing is left."""
     stubborn = "shell \"trap '' TERM; sleep 1000 & while true; do sleep 1000; done\""
-    async with open_process("run", stubborn, "--tools", "shell", "--model", "demo:fast") as process:
+    async with open_process(
+        "run", stubborn, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
+    ) as process:
         below = await sleeping_below(process)
         process.send_signal(signal.SIGINT)
         seen = ""
@@ -100,7 +104,9 @@ async def test_a_second_control_c_does_not_wait_for_a_command_that_ignores_sigte
 
 async def test_sigterm_counts_as_control_c():
     """A service manager that stops the command leaves no process either."""
-    async with open_process("run", SLEEPER, "--tools", "shell", "--model", "demo:fast") as process:
+    async with open_process(
+        "run", SLEEPER, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
+    ) as process:
         below = await sleeping_below(process)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 130

@@ -213,7 +213,7 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     ids = [str(interaction.id) for interaction in state.data.interactions[:1]] or ["a0"]
     for wanted in map(ApprovalId, ids):
         yield Approve(**by(), approval_id=wanted)
-        yield Approve(**by(), approval_id=wanted, kind="always", auto_resume=False)
+        yield Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
         yield Approve(**by(), approval_id=wanted, arguments={"path": 3})
         yield Reject(**by(), approval_id=wanted)
         yield Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)

@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.abc import CommandResult, DirectoryEntry, FileText, Refusal
 from agentrail.core.projection import Status
 from agentrail.errors import ModelNotFound
 from agentrail.events import Event
-from agentrail.runtime.event_bus import Subscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel, Turn, calls, says
 
 
@@ -26,26 +26,13 @@ def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> 
 # A mark, and not the fixture `autojump_clock`: that works only as an argument, which no test would use.
 on_virtual_time = pytest.mark.trio(run=_run_on_virtual_time)
 
-NOTHING_HERE = Refusal(code="unsupported", message="there is nothing here")
 
-
-class NoSandbox:
-    """Refuses everything, and remembers whether it was closed."""
+class NoSandbox(MemorySandbox):
+    """Has no files, runs nothing, and remembers whether it was closed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.closed = 0
-
-    async def read_text(self, path: str) -> FileText | Refusal:
-        """Refuse."""
-        return NOTHING_HERE
-
-    async def list_dir(self, path: str) -> tuple[DirectoryEntry, ...] | Refusal:
-        """Refuse."""
-        return NOTHING_HERE
-
-    async def execute(self, command: str, *, workdir: str, within_seconds: float) -> CommandResult | Refusal:
-        """Refuse."""
-        return NOTHING_HERE
 
     async def aclose(self) -> None:
         """Count."""
@@ -61,14 +48,14 @@ def refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
 
 def open_bare() -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that knows no model by its name, and no files."""
-    return open_sessions(refuse_names, lambda _root: NoSandbox())
+    return open_sessions(refuse_names, lambda _name, _root: NoSandbox())
 
 
 def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that gives each session the next of these sandboxes."""
     several = iter(sandboxes)
 
-    def next_one(_root: Path) -> NoSandbox:
+    def next_one(_name: str, _root: Path) -> NoSandbox:
         return next(several)
 
     return open_sessions(refuse_names, next_one)
@@ -99,6 +86,12 @@ async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
                 return seen
     message = f"the session ended without {kind.__name__}; it published {seen}"
     raise AssertionError(message)
+
+
+async def take(subscription: Subscription, count: int = 1) -> list[Event]:
+    """Read so many events."""
+    with trio.fail_after(30):
+        return [await anext(subscription) for _ in range(count)]
 
 
 async def rest(subscription: Subscription) -> list[Event]:

@@ -50,6 +50,7 @@ async def test_a_subscriber_may_do_without_deltas(supervisor):
     assert seen[-1].messages[-1].text == "a"
 
 
+@pytest.mark.at(85)
 @on_virtual_time
 async def test_a_slow_subscriber_loses_deltas_first(supervisor):
     """They are counted; committed events all come, and the other subscriber sees everything."""
@@ -65,6 +66,7 @@ async def test_a_slow_subscriber_loses_deltas_first(supervisor):
     ]
 
 
+@pytest.mark.at(85)
 async def test_a_subscriber_who_does_not_read_is_cut_off(supervisor):
     """It gets what its buffer held, then `SubscriberTooSlow` with the number to go on from; the session goes on."""
     session = await supervisor.start_session(model=saying("a", "b"))
@@ -81,6 +83,7 @@ async def test_a_subscriber_who_does_not_read_is_cut_off(supervisor):
         check_events(await rest(quick))
 
 
+@pytest.mark.at(84)
 async def test_publishing_never_waits(supervisor):
     """A hundred cycles with a subscriber that reads nothing: nobody notices."""
     session = await supervisor.start_session(model=saying(*("ok" for _ in range(100))))
@@ -97,6 +100,22 @@ async def test_iteration_ends_with_the_session(supervisor):
         await session.stop()
         assert isinstance((await rest(events))[-1], SessionEnd)
         assert await rest(events) == []
+
+
+async def test_what_waits_can_be_taken_without_waiting(supervisor):
+    """All of it, one after the other; then there is nothing now, and after the end nothing ever."""
+    session = await supervisor.start_session(model=saying("a"))
+    async with session.subscribe() as events:
+        with pytest.raises(trio.WouldBlock):
+            events.next_nowait()
+        status = await session.status()
+        assert events.next_nowait().meta.seq == status.last_seq == 1
+        with pytest.raises(trio.WouldBlock):
+            events.next_nowait()
+        await session.stop()
+        assert isinstance(events.next_nowait(), SessionEnd)
+        with pytest.raises(trio.EndOfChannel):
+            events.next_nowait()
 
 
 async def test_a_waiting_subscriber_is_woken_by_the_end(supervisor):
@@ -122,7 +141,7 @@ async def test_leaving_while_events_are_published(supervisor):
 
         def offer_and_leave(event) -> None:
             offer(event)
-            leaving._bus.remove(leaving)  # noqa: SLF001 - what `__aexit__` does, at the worst moment
+            leaving._leave(leaving)  # noqa: SLF001 - what `__aexit__` does, at the worst moment
 
         leaving.offer = offer_and_leave
         await session.ask("Hi")

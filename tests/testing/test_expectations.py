@@ -11,11 +11,15 @@ from agentrail.events import (
     AgentStart,
     Envelope,
     MessageDelta,
+    MessageStart,
+    RequestStart,
     ResponseComplete,
     SessionEnd,
     SessionStart,
+    StreamError,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolKilled,
 )
 from agentrail.messages import (
     AssistantMessage,
@@ -38,6 +42,11 @@ START = SessionStart(model="m", tools=())
 BEGIN, ABORT, END = AgentStart(ref=PromptRef("p")), AgentAbort(reason=None), SessionEnd(reason="done")
 FINISHED = AgentEnd(messages=(), usage=USAGE, stop_reason="end")
 FAILED = AgentError(error=ErrorInfo(code="x", message="x"))
+
+
+COMPLETE = ResponseComplete(message=SAID, usage=USAGE, stop_reason="end")
+BROKEN = StreamError(error=ErrorInfo(code="x", message="x"))
+KILLED = ToolKilled(name="x", call_id=CallId("a"), reason="why")
 
 
 def asking(*call_ids):
@@ -67,7 +76,10 @@ def published(*events):
     return made
 
 
+ASKED = RequestStart(model="m", messages=1)
+SENT = (ASKED, MessageStart(), MessageDelta(delta="a"))
 CALLED = (
+    ASKED,
     ResponseComplete(message=asking("a"), usage=USAGE, stop_reason="tool_use"),
     ToolExecutionStart(name="x", call_id=CallId("a"), arguments={}),
     ToolExecutionEnd(name="x", call_id=CallId("a"), result=result("a")),
@@ -100,7 +112,9 @@ def test_a_broken_history(history, words):
     "events",
     [
         (START, END),
-        (START, BEGIN, MessageDelta(delta="a"), *CALLED, FINISHED, END),
+        (START, BEGIN, *SENT, BROKEN, *CALLED, *SENT, COMPLETE, FINISHED, END),
+        (START, BEGIN, *CALLED[:3], KILLED, ABORT, CALLED[3], END),
+        (START, BEGIN, *SENT, FAILED, END),
         (START, ABORT, BEGIN, FAILED, BEGIN, ABORT, END),
     ],
 )
@@ -119,9 +133,35 @@ def test_a_whole_life(events):
         (published(START, BEGIN, END), "has no terminal event"),
         (published(START, BEGIN, BEGIN, FINISHED, END), "came before the end of"),
         (published(START, BEGIN, FINISHED, FAILED, END), "ends no cycle"),
-        (published(START, BEGIN, *CALLED[:2], FINISHED, END), "ToolExecutionEnd per call"),
-        (published(START, BEGIN, *CALLED, CALLED[2], FINISHED, END), "ToolExecutionEnd per call"),
-        (published(START, BEGIN, CALLED[0], CALLED[2], FINISHED, END), "ToolExecutionStart per call"),
+        (published(START, BEGIN, *CALLED[:3], FINISHED, END), "ToolExecutionEnd per call"),
+        (published(START, BEGIN, *CALLED, CALLED[3], FINISHED, END), "ToolExecutionEnd per call"),
+        (published(START, BEGIN, *CALLED[:2], CALLED[3], FINISHED, END), "ToolExecutionStart per call"),
+        (published(START, ASKED, END), "RequestStart.* stands outside"),
+        (published(START, BEGIN, ASKED, ASKED, FINISHED, END), "RequestStart.* stands outside"),
+        (
+            published(START, BEGIN, *CALLED[:3], ASKED, COMPLETE, CALLED[3], FINISHED, END),
+            "RequestStart.* stands",
+        ),
+        (published(START, BEGIN, *SENT[1:], FINISHED, END), "MessageStart.* stands outside"),
+        (
+            published(START, BEGIN, *SENT, FINISHED, BEGIN, SENT[2], FINISHED, END),
+            "MessageDelta.* stands outside",
+        ),
+        (published(START, BEGIN, *CALLED[1:], FINISHED, END), "ResponseComplete.* stands outside"),
+        (
+            published(START, BEGIN, *CALLED[:2], ASKED, *CALLED[2:], FINISHED, END),
+            "ToolExecutionStart.* stands",
+        ),
+        (
+            published(START, BEGIN, *CALLED[:2], CALLED[3], CALLED[2], FINISHED, END),
+            "ToolExecutionEnd.* stands",
+        ),
+        (
+            published(START, BEGIN, *CALLED[:2], KILLED, *CALLED[2:], FINISHED, END),
+            "ToolKilled.* stands outside",
+        ),
+        (published(START, BEGIN, *CALLED, KILLED, FINISHED, END), "ToolKilled.* stands outside"),
+        (published(START, BEGIN, *CALLED[:3], FINISHED, CALLED[3], END), "AgentEnd.* stands outside"),
     ],
 )
 def test_a_life_with_a_fault(events, words):

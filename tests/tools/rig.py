@@ -1,38 +1,41 @@
 """A call without a runner: the context that a tool gets, with what the test is about."""
 
 import math
+from collections.abc import Mapping
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
-from agentrail.abc import CommandResult, DirectoryEntry, FileText, Refusal, ToolContext
+from agentrail.abc import ExecuteOptions, ExecuteResult, ListResult, Refusal, ToolContext
 from agentrail.messages import CallId, SessionId
+from agentrail.sandboxes.memory import MemorySandbox
 
 NOTHING_HERE = Refusal(code="unsupported", message="this sandbox has none")
 
 
-@frozen(kw_only=True)
-class StubSandbox:
-    """Answers what it was given, and keeps what it was asked."""
+class StubSandbox(MemorySandbox):
+    """Files in memory; lists and runs what it was given, and keeps what it was asked."""
 
-    text: FileText | Refusal = NOTHING_HERE
-    entries: tuple[DirectoryEntry, ...] | Refusal = ()
-    result: CommandResult | Refusal = NOTHING_HERE
-    asked: list[object] = field(factory=list)
+    def __init__(
+        self,
+        files: Mapping[str, str | bytes] | None = None,
+        *,
+        entries: ListResult | None = None,
+        result: ExecuteResult | None = None,
+    ) -> None:
+        super().__init__(files)
+        self._entries_given = entries
+        self._result_given = result or ExecuteResult(error=NOTHING_HERE)
+        self.asked: list[object] = []
 
-    async def read_text(self, path: str) -> FileText | Refusal:
-        """Give the text."""
+    async def list_dir(self, path: str) -> ListResult:
+        """Give the entries, if there were any."""
         self.asked.append(path)
-        return self.text
+        return self._entries_given or await super().list_dir(path)
 
-    async def list_dir(self, path: str) -> tuple[DirectoryEntry, ...] | Refusal:
-        """Give the entries."""
-        self.asked.append(path)
-        return self.entries
-
-    async def execute(self, command: str, *, workdir: str, within_seconds: float) -> CommandResult | Refusal:
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Give the result."""
-        self.asked.append((command, workdir, within_seconds))
-        return self.result
+        self.asked.append((command, options))
+        return self._result_given
 
 
 CTX = ToolContext(

@@ -1,6 +1,6 @@
 """`list_dir`: the text that a model reads."""
 
-from agentrail.abc import DirectoryEntry, Error, Ok, Refusal
+from agentrail.abc import DirectoryEntry, Error, ListResult, Ok, Refusal
 from agentrail.tools.list_dir import list_dir, render_listing
 from tests.tools.rig import StubSandbox, context
 
@@ -8,11 +8,13 @@ from tests.tools.rig import StubSandbox, context
 async def test_each_kind_has_its_line():
     """Directories end in a slash, files have sizes, links have targets; the rest is called by its kind."""
     sandbox = StubSandbox(
-        entries=(
-            DirectoryEntry(name="src", kind="dir"),
-            DirectoryEntry(name="README.md", kind="file", size_bytes=1234),
-            DirectoryEntry(name="x", kind="link", target="y"),
-            DirectoryEntry(name="pipe", kind="other"),
+        entries=ListResult(
+            entries=(
+                DirectoryEntry(name="src", kind="dir"),
+                DirectoryEntry(name="README.md", kind="file", size_bytes=1234),
+                DirectoryEntry(name="x", kind="link", target="y"),
+                DirectoryEntry(name="pipe", kind="other"),
+            )
         )
     )
     outcome = await list_dir.execute({}, context(sandbox))
@@ -22,7 +24,8 @@ async def test_each_kind_has_its_line():
 
 async def test_a_refusal_is_an_error():
     """The sandbox's sentence is fit for the model."""
-    sandbox = StubSandbox(entries=Refusal(code="file_not_found", message="No such directory: src."))
+    refused = Refusal(code="file_not_found", message="No such directory: src.")
+    sandbox = StubSandbox(entries=ListResult(error=refused))
     assert await list_dir.execute({"path": "src"}, context(sandbox)) == Error(text="No such directory: src.")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.abc import CommandResult, Error, Ok, Refusal
+from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, Refusal
 from agentrail.core.toolbox import ToolSpec
 from agentrail.tools.shell import shell
 from tests.tools.rig import StubSandbox, context
@@ -10,44 +10,50 @@ from tests.tools.rig import StubSandbox, context
 
 async def test_the_command_goes_to_the_sandbox():
     """With its time and its directory, or with the defaults of both."""
-    sandbox = StubSandbox(result=CommandResult(output="hi\n", exit_code=0, duration_ms=2449))
+    sandbox = StubSandbox(result=ExecuteResult(output="hi\n", exit_code=0, duration_ms=2449))
     assert await shell.execute({"command": "echo hi"}, context(sandbox)) == Ok(
         text="hi\n[exit code 0 · 2.4 s]"
     )
     await shell.execute({"command": "ls", "timeout_seconds": 5, "workdir": "src"}, context(sandbox))
-    assert sandbox.asked == [("echo hi", ".", 30), ("ls", "src", 5)]
+    assert sandbox.asked == [
+        ("echo hi", ExecuteOptions(workdir=".", timeout_seconds=30, output_name="c1")),
+        ("ls", ExecuteOptions(workdir="src", timeout_seconds=5, output_name="c1")),
+    ]
 
 
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [
-        (CommandResult(output="no\n\n", exit_code=1, duration_ms=0), Ok(text="no\n[exit code 1 · 0.0 s]")),
-        (CommandResult(output="", exit_code=0, duration_ms=99), Ok(text="[exit code 0 · 0.1 s]")),
+        (ExecuteResult(output="no\n\n", exit_code=1, duration_ms=0), Ok(text="no\n[exit code 1 · 0.0 s]")),
+        (ExecuteResult(output="", exit_code=0, duration_ms=99), Ok(text="[exit code 0 · 0.1 s]")),
         (
-            CommandResult(output="", exit_code=None, signal=9, duration_ms=10),
+            ExecuteResult(output="", exit_code=None, signal=9, duration_ms=10),
             Ok(text="[ended by SIGKILL · 0.0 s]"),
         ),
         (
-            CommandResult(output="", exit_code=None, signal=45, duration_ms=10),
+            ExecuteResult(output="", exit_code=None, signal=45, duration_ms=10),
             Ok(text="[ended by signal 45 · 0.0 s]"),
         ),
         (
-            CommandResult(output="a\n", exit_code=0, duration_ms=10, stopped_processes=1),
+            ExecuteResult(output="a\n", exit_code=0, duration_ms=10, stopped_processes=1),
             Ok(text="a\n[1 background process was stopped]\n[exit code 0 · 0.0 s]"),
         ),
         (
-            CommandResult(output="a\n", exit_code=0, duration_ms=10, stopped_processes=2),
+            ExecuteResult(output="a\n", exit_code=0, duration_ms=10, stopped_processes=2),
             Ok(text="a\n[2 background processes were stopped]\n[exit code 0 · 0.0 s]"),
         ),
         (
-            CommandResult(output="a\n", exit_code=None, duration_ms=10, timed_out=True),
+            ExecuteResult(output="a\n", exit_code=None, duration_ms=10, timed_out=True),
             Error(text="a\nTimed out after 2.5 s. It may have taken effect; check before repeating."),
         ),
         (
-            CommandResult(output="a\n[too much]", exit_code=None, duration_ms=3100),
+            ExecuteResult(output="a\n[too much]", exit_code=None, duration_ms=3100),
             Error(text="a\n[too much]\n[stopped · 3.1 s]"),
         ),
-        (Refusal(code="invalid_path", message="Invalid path."), Error(text="Invalid path.")),
+        (
+            ExecuteResult(error=Refusal(code="invalid_path", message="Invalid path.")),
+            Error(text="Invalid path."),
+        ),
     ],
 )
 async def test_every_end_has_its_words(result, outcome):

@@ -1,0 +1,146 @@
+"""Where the session asks its plugins, and how it carries out what they answer. The pipeline itself stands in `pipeline`.
+
+A hook to which nobody listens costs one look into a mapping. What an answer means at its place is decided there; what
+it means everywhere (states, events, interventions, another model, sections of the system prompt, errands) is done here.
+An abort is only noted: whoever asked stops what it was doing, and the machine breaks the cycle off at the end of its step.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from agentrail.core.actions import Abort
+from agentrail.core.effects import RunErrand
+from agentrail.core.hooks import BeforeTool, Hook, HookEvent, RequestDone, RequestFailed
+from agentrail.core.outcome import Outcome, Switch
+from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
+from agentrail.core.plugin import Context
+from agentrail.core.projection import model_of
+from agentrail.core.request import ModelFacts
+from agentrail.core.seeded import SeededRandom, seed_of
+from agentrail.core.signals import ErrandFinished
+from agentrail.core.state import OpenErrand
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo
+from agentrail.events import ModelSwitched
+
+CANNOT_WAIT = RequestFailed(
+    error=ErrorInfo(
+        code="cannot_wait",
+        message="this hook cannot wait for an answer: ask with wait=False, the answer comes as RequestDone",
+    )
+)
+
+
+def somebody_listens(work: Work, hook: Hook) -> bool:
+    """Say whether a hook event is worth making."""
+    return bool(work.data.stack.by_hook) and bool(work.data.stack.listeners(hook))
+
+
+def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
+    """Ask the plugins, and carry out what their answers mean wherever they are given.
+
+    Args:
+        work: The step.
+        event: What happened, or is about to.
+        fit: On `BeforeTool`: judges rewritten arguments by the tool's schema.
+        edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
+
+    Returns:
+        What they said; the decision is the caller's to carry out. An abort is noted in `work.abort` already.
+    """
+    data = work.data
+    ctx = context_of(work)
+    if edited_by is not None and isinstance(event, BeforeTool):
+        outcome = judge_again(data.stack, event, data.plugin_states, ctx, by=edited_by, fit=fit)
+    else:
+        outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
+    while outcome.waiting is not None:
+        # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
+        take(work, outcome)
+        outcome = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+    take(work, outcome)
+    decision = outcome.decision
+    if decision is not None and isinstance(decision.action, Abort):
+        work.abort = decision.action.reason
+    return outcome
+
+
+def take(work: Work, outcome: Outcome) -> None:
+    """Carry out what an outcome means on every hook."""
+    if outcome.states is not work.data.plugin_states:
+        work.change(plugin_states=outcome.states)
+    for event in outcome.events:
+        work.publish(event)
+    if outcome.waiting is not None:
+        return
+    if outcome.interventions and work.data.cycle is not None:
+        work.change(interventions=(*work.data.interventions, *outcome.interventions))
+    if outcome.switch is not None:
+        _switch(work, outcome.switch)
+    if outcome.context:
+        work.change(sections=_changed(work.data.sections, outcome.context))
+    for errand in outcome.errands:
+        effect_id = work.mint("e")
+        opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
+        work.change(errands=(*work.data.errands, opened))
+        work.ask(RunErrand(effect_id=effect_id, wanted=errand.effect))
+
+
+def errand_finished(work: Work, signal: ErrandFinished) -> None:
+    """Give a plugin the answer that it asked for."""
+    errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
+    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
+    done = RequestDone(tag=errand.tag, result=signal.result)
+    outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
+    take(work, outcome)
+
+
+def say_goodbye(work: Work) -> None:
+    """Let every plugin take its last look."""
+    if work.data.stack.members:
+        for event in end(work.data.stack, work.data.plugin_states, context_of(work)):
+            work.publish(event)
+
+
+def context_of(work: Work) -> Context:
+    """Show plugins their session as it stands in this moment of the step."""
+    data = work.data
+    config = data.config
+    return Context(
+        session_id=config.session_id,
+        working_dir=config.working_dir,
+        model=model_of(data).model,
+        turn=data.cycle.turn if data.cycle is not None else 0,
+        messages=data.history.messages,
+        total_tokens=data.usage.total,
+        cost_usd=data.usage.cost_usd,
+        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos),
+        tools=data.tools.names,
+        prompt_mode=config.prompt_mode,
+        user_data=config.user_data,
+        group_id=config.group_id,
+        depth=len(config.path) - 1,
+        now_ms=work.at_ms,
+        random=SeededRandom(seed_of(config.session_id, data.seq, work.at_ms)),
+    )
+
+
+def _switch(work: Work, switch: Switch) -> None:
+    before = model_of(work.data).model
+    work.change(model=ModelFacts(model=switch.model))
+    cycle = work.data.cycle
+    if cycle is not None:
+        attempts = msgspec.structs.replace(cycle.attempts, model=0)
+        work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
+    changed = switch.provider_opts is not None
+    work.publish(
+        ModelSwitched(from_model=before, to_model=switch.model, provider_opts_changed=changed, by=switch.by)
+    )
+
+
+def _changed(sections: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
+    merged: dict[str, Any] = {**sections, **changes}
+    return MappingProxyType({key: text for key, text in merged.items() if text is not None})

@@ -1,0 +1,91 @@
+"""Errands: what plugins ask for and may not do themselves. Each ends in exactly one answer, also when it cannot be done."""
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+from agentrail.abc import Provider, Refusal, Sandbox
+from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.hooks import FileText, FileWritten, ModelAnswer, RequestFailed, RequestResult
+from agentrail.core.request import Completed, EffectId, ModelRequest
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
+from agentrail.messages import Text, UserMessage
+
+FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
+"""Gives the model of a name, or the session's own for None."""
+
+
+async def run_errand(
+    effect_id: EffectId, wanted: Wanted, sandbox: Callable[[], Sandbox], find_model: FindModel
+) -> RequestResult:
+    """Do what a plugin asked for.
+
+    Args:
+        effect_id: Of the errand.
+        wanted: What to do.
+        sandbox: Where files are.
+        find_model: Which models there are.
+
+    Returns:
+        The answer; `RequestFailed` when it cannot be done.
+
+    Cancellation: Nothing is answered; whoever cancels the session has nobody left who waits.
+    """
+    try:
+        match wanted:
+            case ReadFile(path=path):
+                read = await sandbox().read(path)
+                if read.error is not None:
+                    return _missing_or_failed(path, read.error)
+                return FileText(path=path, text=read.text)
+            case WriteFile():
+                return await _write(wanted, sandbox())
+            case CallModel():
+                return await _call_model(effect_id, wanted, find_model)
+            case Search(query=query):
+                message = f"nothing is remembered in this session that {query!r} could be looked up in"
+                return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
+            case _:
+                assert_never(wanted)
+    except ProviderError as error:
+        return RequestFailed(error=ErrorInfo.of(error))
+    except AgentrailError as error:
+        return RequestFailed(error=ErrorInfo(code="errand_failed", message=str(error)))
+
+
+def _missing_or_failed(path: str, refusal: Refusal) -> RequestResult:
+    if refusal.code == "file_not_found":
+        return FileText(path=path, text=None)
+    return RequestFailed(error=ErrorInfo(code=refusal.code, message=refusal.message))
+
+
+async def _write(wanted: WriteFile, sandbox: Sandbox) -> RequestResult:
+    before = ""
+    if wanted.append:
+        read = await sandbox.read(wanted.path)
+        if read.error is not None and read.error.code != "file_not_found":
+            return _missing_or_failed(wanted.path, read.error)
+        before = read.text
+    text = before + wanted.text
+    written = await sandbox.write(wanted.path, text)
+    if written.error is not None:
+        return RequestFailed(error=ErrorInfo(code=written.error.code, message=written.error.message))
+    return FileWritten(path=wanted.path, written_bytes=len(wanted.text.encode()))
+
+
+async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindModel) -> RequestResult:
+    name, provider = find_model(wanted.model)
+    request = ModelRequest(
+        attempt=effect_id,
+        model=name,
+        system=wanted.system,
+        messages=(UserMessage(content=(Text(text=wanted.prompt),)),),
+        tools=Toolbox(),
+        max_output_tokens=wanted.max_output_tokens,
+    )
+    async with provider.open_stream(request) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Completed):
+                return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
+    message = f"the provider of {name} ended a stream without its terminal chunk"
+    return RequestFailed(error=ErrorInfo(code="protocol_error", message=message))

@@ -1,0 +1,172 @@
+"""The sessions of a supervisor as one stream: those that there are and those that are still to come.
+
+A subscriber is registered with each bus that it reads, so a session's events keep their order, nothing is copied, and a
+session that nobody reads this way pays nothing. How sessions interleave is the order in which they published.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from agentrail.core.projection import Snapshot
+from agentrail.errors import OptionError, SessionDown
+from agentrail.events import Event, EventsLost
+from agentrail.messages import SessionId
+from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.subscription import Subscription, Terms, fault_of_cursor
+
+_EVERY: Final = "*"
+"""What stands for the id where no session is meant in particular; it is none."""
+
+
+class Followed(Protocol):
+    """A session, as far as it is read here."""
+
+    @property
+    def bus(self) -> EventBus:
+        """What it publishes with."""
+        ...
+
+    @property
+    def group_id(self) -> str | None:
+        """The group that it is followed with."""
+        ...
+
+    def take_snapshot(self) -> Snapshot:
+        """Say how it stands; what that counts has been published when this returns."""
+        ...
+
+
+class FanIn:
+    """All live sessions, and who reads several of them."""
+
+    def __init__(self) -> None:
+        """Begin without sessions."""
+        self._sessions: dict[EventBus, Followed] = {}
+        self._subscriptions: tuple[ManySubscription, ...] = ()
+        self._down: str | None = None
+        self._forget = self._sessions.__delitem__  # bound once, and not for each session
+
+    def join(self, session: Followed) -> None:
+        """Take in a session that has published nothing yet; it leaves by itself when its bus closes."""
+        self._sessions[session.bus] = session
+        session.bus.on_close = self._forget
+        for subscription in self._subscriptions:
+            if subscription.reads(session.group_id):
+                session.bus.attach(subscription, after=None, take_snapshot=session.take_snapshot)
+
+    def subscribe_all(self, terms: Terms, after: Mapping[str, int] | None) -> "ManySubscription":
+        """Make a subscription to all sessions; it is registered when its block is entered.
+
+        Raises:
+            OptionError: Your move: `after` is no mapping to numbers. All faults at once.
+        """
+        _refuse(_faults_of_cursors(after))
+        return ManySubscription(self, terms, group_id=None, after=after)
+
+    def subscribe_group(
+        self, group_id: str, terms: Terms, after: Mapping[str, int] | None
+    ) -> "ManySubscription":
+        """Make a subscription to a group; it is registered when its block is entered.
+
+        Raises:
+            OptionError: Your move: `group_id` is no text, or `after` is no mapping to numbers. All faults at once.
+        """
+        _refuse(_faults_of_group(group_id) + _faults_of_cursors(after))
+        return ManySubscription(self, terms, group_id=group_id, after=after)
+
+    def close(self, reason: str) -> None:
+        """End all subscriptions after what they have in their buffers."""
+        self._down = reason
+        for subscription in self._subscriptions:
+            subscription.end()
+
+    def enter(self, subscription: "ManySubscription", after: Mapping[str, int] | None) -> None:
+        """Register with every session of the group.
+
+        Raises:
+            OptionError: Your move: `after` lies beyond the last number of some sessions; registered with none.
+            SessionDown: The supervisor is closed: nothing would ever come.
+        """
+        if self._down is not None:
+            raise SessionDown(_EVERY, self._down)
+        # A session that is not named was started since, so nothing of it has been seen.
+        buses = {
+            bus: None if after is None else after.get(bus.session_id, 0)
+            for bus, session in self._sessions.items()
+            if subscription.reads(session.group_id)
+        }
+        _refuse([fault for bus, seq in buses.items() for fault in bus.faults_of(seq)])
+        for bus, seq in buses.items():
+            bus.attach(subscription, after=seq, take_snapshot=self._sessions[bus].take_snapshot)
+        self._subscriptions = (*self._subscriptions, subscription)
+
+    def leave(self, subscription: Subscription) -> None:
+        """Unregister from every session."""
+        self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
+        for bus in self._sessions:
+            bus.detach(subscription)
+
+    def positions(self, reads: Callable[[str | None], bool]) -> dict[str, int]:
+        """Say for each live session that is read which number was the last."""
+        return {
+            bus.session_id: bus.last_seq for bus, session in self._sessions.items() if reads(session.group_id)
+        }
+
+
+class ManySubscription(Subscription):
+    """What one subscriber reads of many sessions; `event.meta` says whose an event is.
+
+    Iteration ends when the supervisor closes. `snapshot` is that of the session whose `EventsLost` came last.
+    """
+
+    def __init__(
+        self, fan_in: FanIn, terms: Terms, *, group_id: str | None, after: Mapping[str, int] | None
+    ) -> None:
+        """Made by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
+        super().__init__(terms, enter=lambda _: fan_in.enter(self, after), leave=fan_in.leave)
+        self._fan_in = fan_in
+        self._group_id = group_id
+        self._snapshots: dict[SessionId, Snapshot] = {}
+
+    def reads(self, group_id: str | None) -> bool:
+        """Whether sessions of this group are read."""
+        return self._group_id is None or self._group_id == group_id
+
+    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: Snapshot | None) -> None:
+        """Take what is to be read of one session before anything live."""
+        super().begin(session_id, replay, None)
+        if snapshot is not None:
+            self._snapshots[session_id] = snapshot
+
+    def bus_closed(self) -> None:
+        """One session has ended; others go on, and more will come."""
+
+    def _take(self) -> Event | None:
+        event = super()._take()
+        if type(event) is EventsLost and event.meta is not None:
+            self.snapshot = self._snapshots.pop(event.meta.session_id)
+        return event
+
+    def _positions_before(self, event: Event) -> Mapping[str, int]:
+        # All that was published until now is in the buffer, or was not wanted; only this event found no room.
+        return {**self._fan_in.positions(self.reads), **super()._positions_before(event)}
+
+
+def _refuse(faults: list[str]) -> None:
+    if faults:
+        raise OptionError(faults)
+
+
+def _faults_of_group(group_id: object) -> list[str]:
+    # None would be all sessions, and not those without a group.
+    return [] if isinstance(group_id, str) else [f"group_id is {group_id!r}: expected text"]
+
+
+def _faults_of_cursors(after: object) -> list[str]:
+    if after is None:
+        return []
+    if not isinstance(after, Mapping):
+        return [f"after is {after!r}: expected a mapping from session ids to numbers, or None"]
+    return [
+        fault for session_id, seq in after.items() for fault in fault_of_cursor(f"after[{session_id!r}]", seq)
+    ]

@@ -1,0 +1,257 @@
+"""What one subscriber reads: what it asked for, a bounded buffer, and one reader. Nobody ever waits for it.
+
+Where the events come from stands in `event_bus.py` (one session) and `fan_in.py` (many).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import trio
+from attrs import frozen
+
+from agentrail.core.projection import Snapshot
+from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
+from agentrail.events import KINDS, Event, EventsLost
+from agentrail.messages import SessionId
+
+_CHECKPOINT_EVERY: Final = 64
+
+
+@frozen(kw_only=True)
+class Terms:
+    """What a subscriber asked for.
+
+    Attributes:
+        kinds: Only events of these classes; None for all.
+        deltas: Whether ephemeral events come too.
+        buffer: How many live events may wait for the reader.
+    """
+
+    kinds: frozenset[type[Event]] | None
+    deltas: bool
+    buffer: int
+
+
+def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
+    """Take the terms as they were given.
+
+    Raises:
+        OptionError: Your move: a buffer below 1, or kinds that are no classes of events. All faults at once.
+    """
+    wanted = _kinds_of(kinds)
+    faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
+    if wanted is not None:
+        faults += [
+            f"kinds has {kind!r}: expected classes of events, such as AgentEnd"
+            for kind in wanted
+            if kind not in KINDS
+        ]
+    if faults:
+        raise OptionError(faults)
+    return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=bool(deltas), buffer=buffer)
+
+
+def fault_of_cursor(name: str, after: object) -> list[str]:
+    """Say what is wrong with a number to go on after, if anything is."""
+    return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
+
+
+class Subscription:
+    """What one subscriber reads: an async context manager to iterate over.
+
+    Iteration gives events with their `meta`, and ends when the session ends. It is entered once and read by one task.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        enter: Callable[["Subscription"], None],
+        leave: Callable[["Subscription"], None],
+    ) -> None:
+        """Made by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
+        self._kinds = terms.kinds
+        self._deltas = terms.deltas
+        self._limit = terms.buffer
+        self._enter = enter
+        self._leave = leave
+        self._entered = False
+        # Apart from the buffer and its limit: else nobody with a small buffer could ever come back. It is bounded by
+        # what the session keeps.
+        self._replay: deque[Event] = deque()
+        self._buffer: deque[Event] = deque()
+        self._reader: trio.lowlevel.Task | None = None
+        self._ended = False
+        self._cut_at: Mapping[str, int] | None = None
+        self._since_yield = 0
+        self.snapshot: Snapshot | None = None
+        """How the session stood when the block was entered; None before.
+
+        Taken in one step with the registration: it holds what all events up to its `last_seq` said, and no more. Where
+        `EventsLost` comes, this is what to begin anew from.
+        """
+        self.dropped_deltas = 0
+        """How many ephemeral events were left out because the buffer was full."""
+
+    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: Snapshot | None) -> None:
+        """Take what is to be read before anything live; called by a bus, in one step with the registration."""
+        kinds = self._kinds
+        # What was lost is said to everybody: of events that are gone nobody knows whether they were wanted.
+        self._replay.extend(
+            event for event in replay if kinds is None or type(event) in kinds or type(event) is EventsLost
+        )
+        self.snapshot = snapshot
+
+    def offer(self, event: Event) -> None:
+        """Take a committed event if it is wanted. A full buffer gives up its deltas; without any, the subscriber."""
+        if self._ended or (self._kinds is not None and type(event) not in self._kinds):
+            return
+        if len(self._buffer) >= self._limit and not self._make_room():
+            self._cut_at = self._positions_before(event)
+            self.end()
+            return
+        self._buffer.append(event)
+        if self._reader is not None:
+            self._wake()
+
+    def offer_delta(self, event: Event) -> None:
+        """Take an ephemeral event if it is wanted and there is room."""
+        if not self._deltas or self._ended or (self._kinds is not None and type(event) not in self._kinds):
+            return
+        if len(self._buffer) >= self._limit:
+            self.dropped_deltas += 1
+            return
+        self._buffer.append(event)
+        if self._reader is not None:
+            self._wake()
+
+    def bus_closed(self) -> None:
+        """The session has ended; for one who reads no other, so has the subscription."""
+        self.end()
+
+    def end(self) -> None:
+        """Take nothing more; what waits is still read."""
+        self._ended = True
+        if self._reader is not None:
+            self._wake()
+
+    async def __aenter__(self) -> Self:
+        """Register, and take what is to be replayed, in one step: not even a checkpoint lies between.
+
+        Raises:
+            OptionError: Your move: `after` lies beyond the last number.
+            YourMove: It was entered before; subscribe once more.
+            SessionDown: The session has ended, and nothing was asked to be replayed.
+        """
+        if self._entered:
+            message = "this subscription was entered before: subscribe once more, with after= to go on"
+            raise YourMove(message)
+        self._enter(self)
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Unregister."""
+        self._leave(self)
+        self.end()
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself: there is one position, and two readers would share it."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Give the next event.
+
+        Raises:
+            SubscriberTooSlow: Your move: the buffer was full. What it held has been given; go on from `resume_after`.
+            trio.BusyResourceError: Your move: another task waits here already; make a subscription for each.
+
+        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it. Other tasks get a turn whenever
+            it waits, and at least once in 64 events.
+        """
+        if not (self._buffer or self._ended or self._replay):
+            self._since_yield = 1  # the event of this very call counts
+            await self._wait()
+        elif self._since_yield >= _CHECKPOINT_EVERY:
+            self._since_yield = 1
+            await trio.lowlevel.checkpoint()
+        else:
+            self._since_yield += 1
+            await trio.lowlevel.checkpoint_if_cancelled()
+        event = self._take()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def next_nowait(self) -> Event:
+        """Give the next event if one waits; for whoever writes all that waits in one go.
+
+        Raises:
+            trio.WouldBlock: None waits; `anext` waits for one.
+            trio.EndOfChannel: The session has ended, and all was given.
+            SubscriberTooSlow: As of iteration.
+        """
+        if not (self._buffer or self._ended or self._replay):
+            raise trio.WouldBlock
+        event = self._take()
+        if event is None:
+            raise trio.EndOfChannel
+        return event
+
+    def _take(self) -> Event | None:
+        if self._replay:
+            return self._replay.popleft()
+        if self._buffer:
+            return self._buffer.popleft()
+        if self._cut_at is not None:
+            raise self._too_slow(self._cut_at)
+        return None
+
+    def _make_room(self) -> bool:
+        kept = deque(event for event in self._buffer if event.meta is not None and not event.meta.ephemeral)
+        self.dropped_deltas += len(self._buffer) - len(kept)
+        self._buffer = kept
+        return len(kept) < self._limit
+
+    def _positions_before(self, event: Event) -> Mapping[str, int]:
+        """Say where to go on: right before the event for which there was no room."""
+        assert event.meta is not None  # noqa: S101 - it was published
+        return {event.meta.session_id: event.meta.seq - 1}
+
+    def _too_slow(self, positions: Mapping[str, int]) -> SubscriberTooSlow:
+        message = f"the buffer of {self._limit} events was full: read faster, or subscribe with deltas=False"
+        resume_after = next(iter(positions.values())) if len(positions) == 1 else None
+        return SubscriberTooSlow(message, resume_after=resume_after, positions=positions)
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            trio.lowlevel.reschedule(reader)
+
+    async def _wait(self) -> None:
+        if self._reader is not None:
+            message = "another task reads this subscription: subscribe once more, each sees everything"
+            raise trio.BusyResourceError(message)
+        self._reader = trio.lowlevel.current_task()
+
+        def stop_waiting(_: object) -> trio.lowlevel.Abort:
+            self._reader = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+
+
+def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:
+    if kinds is None:
+        return None
+    if not isinstance(kinds, Iterable):  # one class alone is the usual slip
+        raise OptionError([f"kinds is {kinds!r}: expected classes of events, such as [AgentEnd], or None"])
+    return tuple(kinds)
+
+
+def _whole(name: str, value: object, *, least: int) -> str:
+    return f"{name} is {value!r}: expected a whole number from {least}"

@@ -1,0 +1,280 @@
+"""`CompositeSandbox`: several sandboxes under one root, each below a prefix of its own."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Final, TypeVar, cast
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.abc import (
+    DirectoryEntry,
+    EditResult,
+    ExecuteOptions,
+    ExecuteResult,
+    FileBytes,
+    GlobResult,
+    GrepOptions,
+    GrepResult,
+    ListResult,
+    ReadResult,
+    Refusal,
+    Sandbox,
+    SnapshotSandbox,
+    Transfer,
+    WriteResult,
+)
+from agentrail.errors import OptionError
+from agentrail.sandboxes.globbing import PatternFault, compile_pattern
+from agentrail.sandboxes.paths import decide_names
+from agentrail.sandboxes.walking import MAX_GLOB_PATHS
+
+T = TypeVar("T")
+Names = tuple[str, ...]
+
+_ROOTS: Final = (PurePosixPath("/"),)
+
+
+@frozen(kw_only=True)
+class _Place:
+    """Where a path leads: into which sandbox, below which prefix, and by which names there."""
+
+    sandbox: Sandbox
+    prefix: Names
+    names: Names
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.names) or "."
+
+    def outside(self, path: str) -> str:
+        """Say what a path of that sandbox is called here."""
+        return "/".join((*self.prefix, path))
+
+
+class CompositeSandbox:
+    """A default sandbox, and others below prefixes: the longest prefix that fits wins, and is taken away.
+
+    Relative paths count from `/`. Commands and snapshots belong to the default, which sees nothing of the others.
+    """
+
+    def __init__(self, default: Sandbox, routes: Mapping[str, Sandbox]) -> None:
+        """Put sandboxes together; all of them are closed with this one.
+
+        Args:
+            default: What no prefix is for.
+            routes: By prefix, such as `/memories/`.
+
+        Raises:
+            OptionError: Your move: a prefix that does not begin and end with `/`, that is `/`, or that is there twice.
+        """
+        self._default = default
+        self._routes: dict[Names, Sandbox] = {}
+        faults: list[str] = []
+        for prefix, sandbox in routes.items():
+            names = decide_names(prefix, _ROOTS)
+            if isinstance(names, Refusal) or not names or not (prefix[0] == prefix[-1] == "/"):
+                faults.append(
+                    f"route {prefix!r}: expected a path such as '/memories/', with a slash at both ends"
+                )
+            elif names in self._routes:
+                faults.append(f"route {prefix!r} is there twice")
+            else:
+                self._routes[names] = sandbox
+        if faults:
+            raise OptionError(faults)
+
+    def __repr__(self) -> str:
+        return f"CompositeSandbox({self._default!r}, {', '.join('/'.join(names) for names in sorted(self._routes))})"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Those of the default."""
+        return self._default.capabilities
+
+    async def aclose(self) -> None:
+        """Close all of them; again if you like."""
+        for sandbox in (self._default, *self._routes.values()):
+            await sandbox.aclose()
+
+    # --- files
+
+    async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
+        """Read lines where the path leads."""
+        found = await self._at(path, lambda place: place.sandbox.read(place.path, offset=offset, limit=limit))
+        return ReadResult(error=found) if isinstance(found, Refusal) else found
+
+    async def write(self, path: str, content: str) -> WriteResult:
+        """Write where the path leads."""
+        found = await self._at(path, lambda place: place.sandbox.write(place.path, content))
+        return WriteResult(error=found) if isinstance(found, Refusal) else found
+
+    async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
+        """Edit where the path leads."""
+        found = await self._at(
+            path, lambda place: place.sandbox.edit(place.path, old, new, replace_all=replace_all)
+        )
+        return EditResult(error=found) if isinstance(found, Refusal) else found
+
+    async def exists(self, path: str) -> bool:
+        """Tell whether there is something where the path leads; a prefix is always there."""
+        names = decide_names(path, _ROOTS)
+        if not isinstance(names, Refusal) and self._prefixes_below(names):
+            await trio.lowlevel.checkpoint()
+            return True
+        return await self._at(path, lambda place: place.sandbox.exists(place.path)) is True
+
+    async def list_dir(self, path: str) -> ListResult:
+        """List a directory; prefixes below it are directories too."""
+        found = await self._at(path, self._list_dir)
+        return ListResult(error=found) if isinstance(found, Refusal) else found
+
+    async def _list_dir(self, place: _Place) -> ListResult:
+        listing = await place.sandbox.list_dir(place.path)
+        names = (*place.prefix, *place.names)
+        mounted = {below[len(names)] for below in self._prefixes_below(names) if len(below) > len(names)}
+        if not mounted:
+            return listing
+        # What the sandbox says of a directory that it does not have counts for nothing where others have one.
+        entries = [entry for entry in listing.entries if entry.name not in mounted]
+        entries += [DirectoryEntry(name=name, kind="dir") for name in mounted]
+        return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
+
+    async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
+        """Write each file where its path leads."""
+        return tuple([await self._transfer(file.path, partial(_upload, file)) for file in files])
+
+    async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
+        """Read each file where its path leads."""
+        return tuple([await self._transfer(path, _download) for path in paths])
+
+    async def _transfer(self, path: str, move: Callable[[_Place], Awaitable[Transfer]]) -> Transfer:
+        found = await self._at(path, move)
+        return Transfer(path=path, error=found) if isinstance(found, Refusal) else evolve(found, path=path)
+
+    # --- searching
+
+    async def glob(self, pattern: str, path: str) -> GlobResult:
+        """Find names where the path leads and below each prefix there, 500 at most in all, the default's first."""
+        found = await self._at(path, lambda place: self._glob(pattern, place))
+        return GlobResult(error=found) if isinstance(found, Refusal) else found
+
+    async def _glob(self, pattern: str, place: _Place) -> GlobResult:
+        try:
+            compiled = compile_pattern(pattern)
+        except PatternFault:
+            return await place.sandbox.glob(pattern, place.path)  # which says what is wrong with it
+        start = (*place.prefix, *place.names)
+        first = await place.sandbox.glob(pattern, place.path)
+        others = self._places_below(start)
+        if first.error is not None and not others:
+            return first
+        paths = [path for one in first.paths if self._is_of(place, path := place.outside(one))]
+        truncated = first.truncated
+        for other in others:
+            # The pattern is about the path from where the search begins, which is above the other sandbox.
+            every = await other.sandbox.glob("**", ".")
+            truncated = truncated or every.truncated
+            for found in ("", *every.paths):
+                below = tuple(other.outside(found).rstrip("/").split("/"))[len(start) :]
+                is_directory = not found or found.endswith("/")
+                if self._is_of(other, other.outside(found)) and compiled.matches(
+                    below, is_directory=is_directory
+                ):
+                    paths.append(other.outside(found) if found else f"{'/'.join(other.prefix)}/")
+        return GlobResult(
+            paths=tuple(paths[:MAX_GLOB_PATHS]), truncated=truncated or len(paths) > MAX_GLOB_PATHS
+        )
+
+    async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
+        """Search where the path leads and below each prefix there, with one limit for all, the default first."""
+        found = await self._at(path, lambda place: self._grep(pattern, options, place))
+        return GrepResult(error=found) if isinstance(found, Refusal) else found
+
+    async def _grep(self, pattern: str, options: GrepOptions, place: _Place) -> GrepResult:
+        others = self._places_below((*place.prefix, *place.names))
+        total = GrepResult()
+        left = options.max_results
+        for one in (place, *others):
+            found = await one.sandbox.grep(pattern, one.path, evolve(options, max_results=max(left, 1)))
+            if found.error is not None:
+                if found.error.code == "file_not_found" and others:
+                    continue  # a directory on the way to a prefix, which only the prefix has
+                return found
+            if left == 0 and found.lines:  # asked only whether there is more
+                return evolve(total, truncated=True)
+            named = (evolve(line, path=one.outside(line.path)) for line in found.lines)
+            lines = tuple(line for line in named if self._is_of(one, line.path))
+            left -= sum(line.is_match for line in lines)
+            total = GrepResult(
+                lines=(*total.lines, *lines),
+                searched_files=total.searched_files + found.searched_files,
+                truncated=found.truncated,
+            )
+            if found.truncated:
+                return total
+        return total
+
+    # --- what belongs to the default
+
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
+        """Run a command in the default."""
+        found = await self._at(
+            options.workdir,
+            lambda place: place.sandbox.execute(command, evolve(options, workdir=place.path)),
+            only_default=True,
+        )
+        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
+
+    async def snapshot(self) -> str:
+        """Keep the files of the default."""
+        return await cast("SnapshotSandbox", self._default).snapshot()
+
+    async def restore(self, snapshot_id: str) -> Refusal | None:
+        """Bring the files of the default back."""
+        return await cast("SnapshotSandbox", self._default).restore(snapshot_id)
+
+    # --- routing
+
+    async def _at(
+        self, path: str, work: Callable[[_Place], Awaitable[T]], *, only_default: bool = False
+    ) -> T | Refusal:
+        names = decide_names(path, _ROOTS)  # `..` is refused here, so nothing climbs from one into another
+        if isinstance(names, Refusal):
+            await trio.lowlevel.checkpoint()
+            return names
+        place = self._route(names)
+        if only_default and place.prefix:
+            await trio.lowlevel.checkpoint()
+            message = f'Commands do not run below "/{"/".join(place.prefix)}/": choose another workdir.'
+            return Refusal(code="unsupported", message=message)
+        return await work(place)
+
+    def _route(self, names: Names) -> _Place:
+        for depth in range(len(names), 0, -1):
+            sandbox = self._routes.get(names[:depth])
+            if sandbox is not None:
+                return _Place(sandbox=sandbox, prefix=names[:depth], names=names[depth:])
+        return _Place(sandbox=self._default, prefix=(), names=names)
+
+    def _is_of(self, place: _Place, path: str) -> bool:
+        """Tell whether a path found in a sandbox leads there, and not to the one that hides it with its prefix."""
+        return self._route(tuple(path.rstrip("/").split("/"))).prefix == place.prefix
+
+    def _prefixes_below(self, names: Names) -> list[Names]:
+        return [prefix for prefix in sorted(self._routes) if prefix[: len(names)] == names]
+
+    def _places_below(self, names: Names) -> list[_Place]:
+        below = (prefix for prefix in self._prefixes_below(names) if prefix != names)
+        return [_Place(sandbox=self._routes[prefix], prefix=prefix, names=()) for prefix in below]
+
+
+async def _upload(file: FileBytes, place: _Place) -> Transfer:
+    (transfer,) = await place.sandbox.upload([evolve(file, path=place.path)])
+    return transfer
+
+
+async def _download(place: _Place) -> Transfer:
+    (transfer,) = await place.sandbox.download([place.path])
+    return transfer

@@ -1,0 +1,204 @@
+"""Replacing a text within a text: which places are meant, what comes out, and the difference as a diff. Pure.
+
+Lines are compared as if all ended in a line feed, and keep the ends that they have: what an edit does not touch stays
+the same byte for byte, also in a file of mixed ends.
+"""
+
+import bisect
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.abc import Refusal
+from agentrail.sandboxes.paths import escape
+
+MAX_DIFF_BYTES: Final = 4_096
+
+_CONTEXT_LINES: Final = 3
+_MAX_NUMBERS_SHOWN: Final = 10
+_MAX_LINES_COMPARED: Final = 5_000
+_MAX_LINE_SHOWN: Final = 200
+_CUT: Final = "[The diff goes on; read the file to see the rest.]\n"
+
+
+@frozen(kw_only=True)
+class Edited:
+    """What an edit makes of a text.
+
+    Attributes:
+        text: All of it.
+        replacements: How often something was replaced.
+        diff: Unified, of at most 4 KB.
+    """
+
+    text: str
+    replacements: int
+    diff: str
+
+
+def decide_edit(text: str, old: str, new: str, *, replace_all: bool, path: str) -> Edited | Refusal:
+    """Replace the one occurrence of a text, or all of them.
+
+    Args:
+        text: Of the file.
+        old: What to replace.
+        new: What to put there.
+        replace_all: Whether it may occur more than once.
+        path: For messages and the diff.
+
+    Returns:
+        The new text; a `Refusal` with the code `invalid_edit`, `old_not_found` or `old_not_unique`.
+    """
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    plain = text.replace("\r\n", "\n")
+    fault = _fault(plain, old, new, replace_all=replace_all, path=path)
+    if fault is not None:
+        return fault
+    places = list(_places(plain, old))
+    # The positions, in the plain text, of line feeds that had a carriage return before them.
+    returns = [found.start() - n for n, found in enumerate(re.finditer("\r\n", text))]
+    put = new.replace("\n", "\r\n") if len(returns) * 2 > plain.count("\n") else new
+    parts: list[str] = []
+    done = 0
+    for place in places:
+        start, end = (where + bisect.bisect_left(returns, where) for where in (place, place + len(old)))
+        parts += text[done:start], put
+        done = end
+    diff = _diff(plain, places, old, new, path)
+    return Edited(text="".join((*parts, text[done:])), replacements=len(places), diff=diff)
+
+
+def _fault(plain: str, old: str, new: str, *, replace_all: bool, path: str) -> Refusal | None:
+    if not old:
+        message = "old_string is empty; use write_file to create a file."
+        return Refusal(code="invalid_edit", message=message)
+    if old == new:
+        return Refusal(code="invalid_edit", message="old_string and new_string are the same.")
+    count = plain.count(old)
+    if count == 0:
+        message = f"old_string was not found in {path}. Read the file again: spaces and line ends must match exactly."
+        return Refusal(code="old_not_found", message=message + _nearest(plain, old))
+    if count == 1 or replace_all:
+        return None
+    first = itertools.islice(_places(plain, old), _MAX_NUMBERS_SHOWN)
+    numbers = [plain.count("\n", 0, place) + 1 for place in first]
+    lines = ", ".join(map(str, numbers)) + (", …" if count > _MAX_NUMBERS_SHOWN else "")
+    message = (
+        f"old_string occurs {count} times in {path} (lines {lines}). Add lines around it, or set replace_all."
+    )
+    return Refusal(code="old_not_unique", message=message)
+
+
+def _places(plain: str, old: str) -> Iterator[int]:
+    place = plain.find(old)
+    while place >= 0:
+        yield place
+        place = plain.find(old, place + len(old))
+
+
+def _nearest(plain: str, old: str) -> str:
+    """Quote the line that is most like the first one with something in it, when one is close."""
+    wanted = next((line for line in old.split("\n") if line.strip()), "")[:_MAX_LINE_SHOWN]
+    lines = [line[:_MAX_LINE_SHOWN] for line in plain.split("\n", _MAX_LINES_COMPARED)[:_MAX_LINES_COMPARED]]
+    found = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.75)
+    if not found:
+        return ""
+    return f' The nearest is line {lines.index(found[0]) + 1}: "{escape(found[0])}"'
+
+
+# --- the diff
+
+
+@frozen(kw_only=True)
+class _Change:
+    """Lines that are replaced: which of the old text, counted from 0, and by what."""
+
+    first: int
+    removed: Sequence[str]
+    added: Sequence[str]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.removed)
+
+
+def _diff(plain: str, places: Sequence[int], old: str, new: str, path: str) -> str:
+    # Not difflib.unified_diff, which compares whole texts to find out what is known here, and takes minutes for some.
+    lines = _lines(plain)
+    written = f"--- {path}\n+++ {path}\n"
+    shift = 0
+    for group in _groups(_changes(plain, places, old, new)):
+        hunk, shift = _hunk(lines, group, shift)
+        written += hunk
+        if len(written.encode("utf-8", "replace")) > MAX_DIFF_BYTES:
+            kept = written.encode("utf-8", "replace")[: MAX_DIFF_BYTES - len(_CUT)].decode(errors="ignore")
+            return kept[: kept.rfind("\n") + 1] + _CUT
+    return written
+
+
+def _lines(text: str) -> list[str]:
+    """Split after line feeds only; `splitlines` also does at form feeds and the like."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+def _changes(plain: str, places: Sequence[int], old: str, new: str) -> Iterator[_Change]:
+    """Give the changes line by line: places that share a line are one."""
+    number = looked = at = 0
+    while at < len(places):
+        begin = end = plain.rfind("\n", 0, places[at]) + 1
+        number += plain.count("\n", looked, begin)
+        looked = done = begin
+        after = ""
+        while True:
+            while at < len(places) and (places[at] < end or end == begin):
+                after += plain[done : places[at]] + new
+                done = places[at] + len(old)
+                # Whole lines, so up to the end of the line in which the last character of the old text stands.
+                end = plain.find("\n", done - 1) + 1 or len(plain)
+                at += 1
+            joined = after + plain[done:end]
+            if end == len(plain) or not joined or joined.endswith("\n"):
+                break
+            end = plain.find("\n", end) + 1 or len(
+                plain
+            )  # an end of line was removed: the next line joins this one
+        yield _Change(first=number, removed=_lines(plain[begin:end]), added=_lines(joined))
+
+
+def _groups(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
+    group: list[_Change] = []
+    for change in changes:
+        if group and change.first - group[-1].end > 2 * _CONTEXT_LINES:
+            yield group
+            group = []
+        group.append(change)
+    yield group
+
+
+def _hunk(lines: Sequence[str], group: Sequence[_Change], shift: int) -> tuple[str, int]:
+    """Write a group with the lines around it; `shift` is how many lines the text has grown by before it."""
+    begin = max(group[0].first - _CONTEXT_LINES, 0)
+    end = min(group[-1].end + _CONTEXT_LINES, len(lines))
+    grown = sum(len(change.added) - len(change.removed) for change in group)
+    written: list[str] = []
+    at = begin
+    for change in group:
+        written += [" " + line for line in lines[at : change.first]]
+        written += ["-" + line for line in change.removed]
+        written += ["+" + line for line in change.added]
+        at = change.end
+    written += [" " + line for line in lines[at:end]]
+    head = f"@@ -{_range(begin, end - begin)} +{_range(begin + shift, end - begin + grown)} @@\n"
+    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in written)
+    return head + "".join(ended), shift + grown
+
+
+def _range(begin: int, length: int) -> str:
+    if length == 1:
+        return str(begin + 1)
+    return f"{begin + 1 if length else begin},{length}"

@@ -1,0 +1,426 @@
+"""The files below one directory, as blocking work: everything goes through descriptors, and is checked where it is used.
+
+What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names nobody writes in `protected.py`.
+All of this runs in worker threads; nothing is awaited here.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal, Self, TypeAlias, TypeVar
+
+from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
+from agentrail.sandboxes.beneath import FLAGS, Opener
+from agentrail.sandboxes.editing import decide_edit
+from agentrail.sandboxes.paths import show_names
+from agentrail.sandboxes.process_tree import has_proc
+from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
+from agentrail.sandboxes.refusals import (
+    Names,
+    Refused,
+    check_read_size,
+    check_written_size,
+    decide_refusal,
+    describe_neighbours,
+    encode_text,
+    refuse_directory,
+    refuse_hard_link,
+    refuse_missing,
+    refuse_protected,
+    refuse_unreadable,
+)
+from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
+
+T = TypeVar("T")
+HardLinks: TypeAlias = Literal["read", "refuse", "allow"]
+
+
+_MAX_ENTRIES_LOOKED_AT: Final = 20_000
+_MAX_DEPTH_LOOKED_AT: Final = 8
+
+
+class Files:
+    """What can be done to the files below a directory."""
+
+    def __init__(
+        self,
+        root: int,
+        opener: Opener,
+        *,
+        is_confined: bool,
+        hard_links: HardLinks,
+        protected: ProtectedNames,
+    ) -> None:
+        """Work on the directory of this descriptor, which the caller keeps open; or on all, where not confined to it."""
+        self._root = root
+        self._open = opener
+        self._is_confined = is_confined
+        self._hard_links = hard_links
+        self._protected = protected
+
+    def refusing(self, what: str, names: Names, work: Callable[[], T]) -> T | Refusal:
+        """Do some work on these names; what it raises is told as a refusal.
+
+        Args:
+            what: `file` or `directory`, for the message when it is missing.
+            names: The path.
+            work: One of the methods below.
+        """
+        try:
+            return work()
+        except Refused as refused:
+            return refused.refusal
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return refuse_missing(what, names, self._neighbours(names)).refusal
+            return decide_refusal(error, show_names(names))
+
+    # --- reading
+
+    def read(self, names: Names, offset: int, limit: int | None) -> ReadResult:
+        """Read lines."""
+        descriptor, status = self._open_file(names)
+        try:
+            pieces = _pieces(descriptor, status, names)
+            return read_page(
+                pieces, offset=offset, limit=limit, path=show_names(names), size_bytes=status.st_size
+            )
+        finally:
+            os.close(descriptor)
+
+    def read_bytes(self, names: Names) -> bytes:
+        """Read all of a file."""
+        descriptor, status = self._open_file(names)
+        try:
+            return b"".join(_pieces(descriptor, status, names))
+        finally:
+            os.close(descriptor)
+
+    def exists(self, names: Names) -> bool:
+        """Tell whether there is a file or a directory that may be read."""
+        try:
+            os.close(self.open_directory(names))
+        except (OSError, Refused):
+            try:
+                os.close(self._open_file(names)[0])
+            except (OSError, Refused):
+                return False
+        return True
+
+    def is_file(self, names: Names) -> bool:
+        """Tell a file from a directory; what is neither is refused."""
+        try:
+            os.close(self._open_file(names)[0])
+        except Refused as refused:
+            if refused.refusal.code == "is_directory":
+                return False
+            raise
+        return True
+
+    def list_dir(self, names: Names) -> ListResult:
+        """List a directory."""
+        descriptor = self.open_directory(names)
+        try:
+            with os.scandir(descriptor) as found:
+                entries = [entry for item in found if (entry := _describe(item, descriptor)) is not None]
+        finally:
+            os.close(descriptor)
+        return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
+
+    def open_directory(self, names: Names) -> int:
+        """Open a directory that may be read; the caller closes it."""
+        with _Held(self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)) as held:
+            self._refuse_unreadable(self._where(held.descriptor, names))
+            return held.keep()
+
+    def _where(self, descriptor: int, names: Names) -> Names:
+        """Say where a descriptor is, which is elsewhere than its path says when a link was on the way."""
+        if not has_proc():  # then the opener follows no links
+            return names
+        root, here = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, descriptor))
+        if not self._is_confined:
+            return here.parts
+        if not here.is_relative_to(root):
+            raise Refused(
+                code="invalid_path", message=f"{show_names(names)} was moved out of the working directory."
+            )
+        return here.relative_to(root).parts
+
+    def _open_file(self, names: Names) -> tuple[int, os.stat_result]:
+        with _Held(self._open(self._root, names, os.O_RDONLY)) as held:
+            status = os.fstat(held.descriptor)
+            _refuse_irregular(status, show_names(names))
+            if status.st_nlink > 1 and self._hard_links == "refuse":
+                raise refuse_hard_link(show_names(names))
+            self._refuse_unreadable(self._where(held.descriptor, names))
+            return held.keep(), status
+
+    def _refuse_unreadable(self, names: Names) -> None:
+        found = self._protected.find_read(names)
+        if found is not None:
+            raise refuse_unreadable(found)
+
+    # --- writing
+
+    def write(self, names: Names, data: bytes) -> WriteResult:
+        """Replace a file or make it, with the directories above it."""
+        self._refuse_names(names)
+        check_written_size(len(data), show_names(names))
+        parent = self._make_parent(names)
+        try:
+            replaced = self._look_at_target(parent, names)
+            _put(parent, names[-1], data, replaced)
+        finally:
+            os.close(parent)
+        return WriteResult(
+            is_new=replaced is None, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+        )
+
+    def write_text(self, names: Names, content: str) -> WriteResult:
+        """Replace a file by a text."""
+        data = encode_text(content, show_names(names))
+        written = self.write(names, data)
+        return WriteResult(
+            is_new=written.is_new,
+            total_lines=count_lines(content),
+            size_bytes=written.size_bytes,
+            sha256=written.sha256,
+        )
+
+    def edit(self, names: Names, old: str, new: str, *, replace_all: bool) -> EditResult:
+        """Replace a text in a file, unless somebody changes the file meanwhile."""
+        self._refuse_names(names)
+        encode_text(new, show_names(names))
+        parent = self.open_directory(names[:-1])
+        try:
+            before = self._look_at_target(parent, names)
+            if before is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            edited = self._edited(parent, names, old, new, replace_all=replace_all)
+            if _identity(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != _identity(before):
+                message = f"{show_names(names)} changed while it was being edited. Read it again."
+                raise Refused(code="changed", message=message)
+            data, replacements, diff = edited
+            _put(parent, names[-1], data, before)
+        finally:
+            os.close(parent)
+        return EditResult(replacements=replacements, diff=diff, sha256=hashlib.sha256(data).hexdigest())
+
+    def _edited(
+        self, parent: int, names: Names, old: str, new: str, *, replace_all: bool
+    ) -> tuple[bytes, int, str]:
+        descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
+        try:
+            status = os.fstat(descriptor)
+            _refuse_irregular(status, show_names(names))
+            data = b"".join(_pieces(descriptor, status, names))
+        finally:
+            os.close(descriptor)
+        decoded = decode_text(data, show_names(names))
+        if isinstance(decoded, Refusal):
+            raise Refused(code=decoded.code, message=decoded.message)
+        edited = decide_edit(decoded.text, old, new, replace_all=replace_all, path=show_names(names))
+        if isinstance(edited, Refusal):
+            raise Refused(code=edited.code, message=edited.message)
+        return decoded.encode(edited.text), edited.replacements, edited.diff
+
+    def create_output(self, name: str) -> int:
+        """Make a file for the output of a command, in agentrail's own directory, where no tool writes."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
+        with _Held(os.open(".", flags, dir_fd=self._root)) as held:
+            for directory in (STATE_DIRECTORY, OUTPUT_DIRECTORY):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory, 0o700, dir_fd=held.descriptor)
+                held.replace(os.open(directory, flags, dir_fd=held.descriptor))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | FLAGS
+            return os.open(name, flags, 0o600, dir_fd=held.descriptor)
+
+    def find_protected(self) -> dict[Names, tuple[int, ...]]:
+        """Find what exists of the protected names, each with what tells one state of it from another.
+
+        Where there is much to look through, what lies deep is not looked for.
+        """
+        found: dict[Names, tuple[int, ...]] = {}
+        waiting: deque[Names] = deque([()])
+        looked_at = 0
+        while waiting and looked_at < _MAX_ENTRIES_LOOKED_AT:
+            names = waiting.popleft()
+            # Links as such: one that stands for a directory is not gone through.
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            with contextlib.suppress(OSError), _Held(self._open(self._root, names, flags)) as held:
+                for entry in os.scandir(held.descriptor):
+                    looked_at += 1
+                    below = (*names, entry.name)
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if self._protected.covers(below, is_directory=is_directory):
+                        found[below] = _identity(entry.stat(follow_symlinks=False))
+                    elif is_directory and len(below) < _MAX_DEPTH_LOOKED_AT:
+                        waiting.append(below)
+        return found
+
+    def _refuse_names(self, names: Names) -> None:
+        if not names:
+            raise refuse_directory(show_names(names))
+        found = self._protected.find_written(names)
+        if found is not None:
+            raise refuse_protected(found)
+
+    def _make_parent(self, names: Names) -> int:
+        """Open the directory of a file; what is missing of the way to it is made."""
+        existing, depth = self._open_existing(names[:-1])
+        with _Held(existing) as held:
+            # Where the path leads, as opposed to what it says: a link inside may well point at what is protected.
+            self._refuse_names((*self._where(existing, names[:depth]), *names[depth:]))
+            for name in names[depth:-1]:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=held.descriptor)
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
+                held.replace(os.open(name, flags, dir_fd=held.descriptor))
+            return held.keep()
+
+    def _open_existing(self, names: Names) -> tuple[int, int]:
+        """Open the deepest directory on the way that exists, and say how deep it is."""
+        depth = len(names)
+        while True:
+            try:
+                return self.open_directory(names[:depth]), depth
+            except FileNotFoundError:
+                if depth == 0:
+                    raise
+                depth -= 1
+
+    def _look_at_target(self, parent: int, names: Names) -> os.stat_result | None:
+        """Say what is to be replaced, None for nothing; refuse what may not be."""
+        self._refuse_names((*self._where(parent, names[:-1]), names[-1]))
+        try:
+            status = os.stat(names[-1], dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        shown = show_names(names)
+        if stat.S_ISLNK(status.st_mode):
+            raise Refused(
+                code="invalid_path", message=f"{shown} is a link, and links are not written through."
+            )
+        _refuse_irregular(status, shown)
+        if status.st_nlink > 1 and self._hard_links != "allow":
+            raise refuse_hard_link(shown)
+        # Replacing a file needs no right to write it, only one to write its directory; the mode was set for a reason.
+        if not os.access(
+            names[-1], os.W_OK, dir_fd=parent, effective_ids=os.access in os.supports_effective_ids
+        ):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return status
+
+    def _neighbours(self, names: Names) -> str:
+        """Say what there is in the deepest directory on the way that exists, what is named most alike first."""
+        for depth in range(len(names) - 1, -1, -1):
+            try:
+                descriptor = self.open_directory(names[:depth])
+            except (OSError, Refused):
+                continue
+            try:
+                every = os.listdir(descriptor)  # noqa: PTH208 - pathlib lists no descriptor
+            finally:
+                os.close(descriptor)
+            return describe_neighbours(every, names, depth)
+        return ""
+
+
+class _Held:
+    """Holds a descriptor, and closes it at the end of the block unless it is kept."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._is_kept = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_kept:
+            os.close(self.descriptor)
+
+    def keep(self) -> int:
+        self._is_kept = True
+        return self.descriptor
+
+    def replace(self, descriptor: int) -> None:
+        os.close(self.descriptor)
+        self.descriptor = descriptor
+
+
+def _refuse_irregular(status: os.stat_result, shown: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise refuse_directory(shown)
+    if not stat.S_ISREG(status.st_mode):
+        message = f"{shown} is no regular file: pipes, sockets and devices are neither read nor written."
+        raise Refused(code="permission_denied", message=message)
+
+
+def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[bytes]:
+    """Read to the end. What the status says is not trusted: a file may grow, and under /proc every size is 0."""
+    check_read_size(status.st_size, show_names(names))
+    received = 0
+    while piece := os.read(descriptor, PIECE_BYTES):
+        received += len(piece)
+        check_read_size(received, show_names(names))
+        yield piece
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
+    """Write beside the file, then rename: a crash leaves the old one or the new one, and nobody sees half of it."""
+    temporary = f".agentrail-{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(
+        temporary,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS,
+        0o666 if replaced is None else 0o600,
+        dir_fd=parent,
+    )
+    with contextlib.ExitStack() as undo:
+        undo.callback(_remove, parent, temporary)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if replaced is not None:
+                _take_over(descriptor, replaced)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        undo.pop_all()
+
+
+def _remove(parent: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _take_over(descriptor: int, replaced: os.stat_result) -> None:
+    """Give the new file the owner, where we may, and the mode of the old one, without its set-id bits."""
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+    os.fchmod(descriptor, replaced.st_mode & 0o777)
+
+
+def _describe(item: "os.DirEntry[str]", directory: int) -> DirectoryEntry | None:
+    try:
+        if item.is_symlink():
+            return DirectoryEntry(
+                name=item.name, kind="link", target=os.readlink(item.name, dir_fd=directory)
+            )
+        if item.is_dir(follow_symlinks=False):
+            return DirectoryEntry(name=item.name, kind="dir")
+        if item.is_file(follow_symlinks=False):
+            size_bytes = item.stat(follow_symlinks=False).st_size
+            return DirectoryEntry(name=item.name, kind="file", size_bytes=size_bytes)
+    except FileNotFoundError:  # removed since the listing began
+        return None
+    return DirectoryEntry(name=item.name, kind="other")

@@ -1,0 +1,188 @@
+"""Patterns of paths: `* ** ? [a-z] {a,b}`, as `glob` and `.gitignore` have them. Pure.
+
+A pattern is matched name by name. One regular expression for a whole path would be shorter, and there are patterns for
+which it would take years.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+MAX_ALTERNATIVES: Final = 256
+"""What `{a,b}` may stand for, all of them together."""
+
+_Segments: TypeAlias = tuple["re.Pattern[str] | None", ...]
+_ANY_NAME: Final = re.compile(".*", re.DOTALL)
+
+
+class PatternFault(Exception):
+    """A pattern that is none; the text says why."""
+
+
+@frozen(kw_only=True)
+class PathPattern:
+    """A pattern, ready to be matched.
+
+    Attributes:
+        alternatives: Each a name pattern per name, and None for any number of names.
+        is_directory_only: Whether it ended with `/`.
+    """
+
+    alternatives: tuple[_Segments, ...]
+    is_directory_only: bool
+
+    def matches(self, names: Sequence[str], *, is_directory: bool) -> bool:
+        """Tell whether a path fits, all of it."""
+        if self.is_directory_only and not is_directory:
+            return False
+        return any(_fits(segments, names) for segments in self.alternatives)
+
+
+def compile_pattern(pattern: str) -> PathPattern:
+    """Read a pattern with `{a,b}`.
+
+    Raises:
+        PatternFault: It is empty, climbs, begins with `/`, or stands for too many.
+    """
+    if not pattern.strip("/"):
+        message = "it is empty"
+        raise PatternFault(message)
+    if pattern.startswith("/"):
+        message = 'it begins with "/", but patterns are relative'
+        raise PatternFault(message)
+    alternatives = expand_braces(pattern)
+    if any(".." in one.split("/") for one in alternatives):
+        message = '".." is not allowed'
+        raise PatternFault(message)
+    return PathPattern(
+        alternatives=tuple(compile_names(one) for one in alternatives),
+        is_directory_only=pattern.endswith("/"),
+    )
+
+
+def compile_names(pattern: str) -> _Segments:
+    """Read a pattern without `{a,b}`: a name pattern per name, None for `**`.
+
+    Raises:
+        PatternFault: A range such as `[z-a]`.
+    """
+    segments = [
+        None if one == "**" else _compile_name(one) for one in pattern.split("/") if one not in {"", "."}
+    ]
+    if segments and segments[-1] is None:
+        segments.append(_ANY_NAME)  # what is below, and not the directory itself
+    return tuple(segments)
+
+
+def _fits(segments: _Segments, names: Sequence[str]) -> bool:
+    """Match as one matches `*` in a text: on a mismatch the last `**` takes one name more; earlier ones need not."""
+    at = here = 0
+    last_wild, taken = -1, 0
+    while here < len(names):
+        segment = segments[at] if at < len(segments) else _NOTHING
+        if segment is None:
+            last_wild, taken = at, here
+            at += 1
+        elif segment.fullmatch(names[here]):
+            at += 1
+            here += 1
+        elif last_wild >= 0:
+            taken += 1
+            at, here = last_wild + 1, taken
+        else:
+            return False
+    return at == len(segments)  # `**` is never last: see compile_names
+
+
+_NOTHING: Final = re.compile("(?!)")
+
+
+def _compile_name(pattern: str) -> "re.Pattern[str]":
+    fixed = [""]
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if character == "*":
+            if len(fixed) == 1 or fixed[-1]:
+                fixed.append("")
+        elif character == "?":
+            fixed[-1] += "."
+        elif character == "\\" and at < len(pattern):
+            fixed[-1] += re.escape(pattern[at])
+            at += 1
+        elif character == "[" and (end := _end_of_class(pattern, at)) is not None:
+            fixed[-1] += _character_class(pattern[at:end])
+            at = end + 1
+        else:
+            fixed[-1] += re.escape(character)
+    first, *further = fixed
+    if further:
+        # Each "*" takes as little as possible and never gives back (an atomic group): the first place where the text
+        # between two stars occurs is as good as any other, and trying all of them takes years.
+        *middle, last = further
+        first += "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
+    try:
+        return re.compile(first, re.DOTALL)
+    except re.error as error:
+        message = f"{pattern!r} is no pattern ({error.msg})"
+        raise PatternFault(message) from None
+
+
+def _end_of_class(pattern: str, start: int) -> int | None:
+    """Find the `]` that closes a class; one directly after its beginning is a member."""
+    first = start + (pattern[start : start + 1] in {"!", "^"})
+    end = pattern.find("]", first + 1)
+    return None if end < 0 else end
+
+
+def _character_class(members: str) -> str:
+    negated = members[0] in {"!", "^"}
+    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members[negated:])
+    return f"[{'^' if negated else ''}{escaped}]"
+
+
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """Write out `{a,b}`; what is not closed, and `{a}`, stand for themselves.
+
+    Raises:
+        PatternFault: It stands for too many.
+    """
+    done: list[str] = []
+    waiting = [(pattern, 0)]
+    while waiting:
+        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+            message = f"its braces stand for more than {MAX_ALTERNATIVES} patterns"
+            raise PatternFault(message)
+        text, start = waiting.pop()
+        start = text.find("{", start)
+        options, end = _options(text, start) if start >= 0 else ((), 0)
+        if start < 0:
+            done.append(text)
+        elif len(options) > 1:
+            waiting += [(text[:start] + option + text[end:], start) for option in options]
+        else:
+            waiting.append((text, start + 1))
+    return tuple(done)
+
+
+def _options(text: str, start: int) -> tuple[tuple[str, ...], int]:
+    """Split what stands between the brace at `start` and its partner, and say where it ends."""
+    depth, begin = 0, start + 1
+    options: list[str] = []
+    for at in range(start, len(text)):
+        match text[at]:
+            case "{":
+                depth += 1
+            case "," if depth == 1:
+                options.append(text[begin:at])
+                begin = at + 1
+            case "}":
+                depth -= 1
+                if depth == 0:
+                    return (*options, text[begin:at]), at + 1
+            case _:
+                pass
+    return (), 0

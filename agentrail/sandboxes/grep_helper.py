@@ -1,0 +1,43 @@
+"""Runs in a process of its own: looks for a regular expression in texts that come on its standard input.
+
+In our own process a regular expression cannot be interrupted, and some take years. This file imports nothing of agentrail,
+so that it starts fast and alone. It reads one line of JSON, `{"pattern", "ignore_case", "max_per_text"}`, and answers
+`{"fault": null}` or why the pattern is none. Then it reads, again and again, a line with a list of sizes in bytes and as
+many texts, and answers `{"numbers"}` with the numbers of the matching lines of each.
+"""
+
+import json
+import re
+import sys
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    asked, answers = sys.stdin.buffer, sys.stdout
+    job = json.loads(asked.readline())
+    try:
+        pattern = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
+    except (re.error, OverflowError, RecursionError) as error:
+        print(json.dumps({"fault": str(error)}), file=answers, flush=True)
+        return
+    print(json.dumps({"fault": None}), file=answers, flush=True)
+    while line := asked.readline():
+        texts = [asked.read(size).decode() for size in json.loads(line)]
+        found = [find(pattern, text, job["max_per_text"]) for text in texts]
+        print(json.dumps({"numbers": found}), file=answers, flush=True)
+
+
+def find(pattern: "re.Pattern[str]", text: str, max_lines: int) -> list[int]:
+    """Give the numbers of the first lines that match, from 1."""
+    numbers: list[int] = []
+    lines = text.removesuffix("\n").split("\n") if text else []
+    for number, line in enumerate(lines, start=1):
+        if pattern.search(line.removesuffix("\r")):
+            numbers.append(number)
+            if len(numbers) == max_lines:
+                break
+    return numbers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What a command may use up, set by a shell that then becomes the command, or waits for it.
+
+Not by `preexec_fn`, which runs Python between fork and exec and may deadlock in a process with threads.
+"""
+
+import math
+from typing import Final
+
+from attrs import frozen
+
+_CPU_SLACK_SECONDS: Final = 5
+_BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
+_KIB: Final = 1_024
+
+_BECOMING: Final = 'exec "$@"'
+# The shell stays, and counts at the end what the command has left running. It hears of SIGTERM only to outlive the
+# command, which may clean up, and says nothing itself: in a subshell, because a plain
+# command that is killed makes some shells print "Killed". Its own input is where the number goes.
+_COUNTING: Final = (
+    'trap : TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
+    "code=$?; set -- /proc/[0-9]*; echo $# >&0; exit $code"
+)
+
+
+@frozen(kw_only=True)
+class Limits:
+    """What a command may use up. Each process counts for itself, but for `max_processes`.
+
+    Attributes:
+        max_memory_bytes: Of address space.
+        max_file_bytes: Of any file that it writes.
+        max_open_files: At a time.
+        max_processes: At a time, all together; only where commands are confined, because elsewhere all processes of the
+            user count. The kernel knows no such limit for root.
+    """
+
+    max_memory_bytes: int = 4 << 30
+    max_file_bytes: int = 1 << 30
+    max_open_files: int = 1_024
+    max_processes: int = 256
+
+    def wrap(self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool) -> tuple[str, ...]:
+        """Put a shell around a command that sets its limits; confined, one that also counts what is left."""
+        seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
+        # A limit that is lower already stays, so a failure is none; and not every system has them all.
+        settings = [
+            f"ulimit {flag} {value} 2>/dev/null"
+            for flag, value in (
+                ("-c", 0),
+                ("-t", seconds),
+                ("-v", self.max_memory_bytes // _KIB),
+                ("-f", self.max_file_bytes // _BLOCK_BYTES),
+                ("-n", self.max_open_files),
+            )
+        ]
+        if confined:  # the letter depends on the shell
+            number = self.max_processes
+            settings.append(f"ulimit -u {number} 2>/dev/null || ulimit -p {number} 2>/dev/null")
+        script = "; ".join((*settings, _COUNTING if confined else _BECOMING))
+        return ("/bin/sh", "-c", script, "sh", *argv)

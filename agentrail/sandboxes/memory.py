@@ -1,0 +1,351 @@
+"""`MemorySandbox`: files in a dictionary, under the same rules and with the same words as those of a directory."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final, TypeVar
+
+import trio
+
+from agentrail.abc import (
+    DirectoryEntry,
+    EditResult,
+    ExecuteOptions,
+    ExecuteResult,
+    FileBytes,
+    GlobResult,
+    GrepOptions,
+    GrepResult,
+    ListResult,
+    ReadResult,
+    Refusal,
+    Transfer,
+    WriteResult,
+)
+from agentrail.sandboxes.editing import decide_edit
+from agentrail.sandboxes.paths import decide_names, join_names, show_names
+from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.refusals import (
+    Refused,
+    check_read_size,
+    check_written_size,
+    describe_neighbours,
+    encode_text,
+    refuse_directory,
+    refuse_missing,
+    refuse_protected,
+    refuse_unreadable,
+)
+from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
+from agentrail.sandboxes.text import count_lines, decode_text, read_page
+from agentrail.sandboxes.walking import MAX_SEARCHED_BYTES, Tree, compile_include, glob_tree, list_searched
+
+T = TypeVar("T")
+Names = tuple[str, ...]
+
+_ROOTS: Final = (PurePosixPath("/"),)
+
+
+class MemorySandbox:
+    """Files in memory: no links, no rights, no commands. For tests and throw-away work.
+
+    A directory is there as long as a file is below it. Absolute paths count from the root.
+    """
+
+    def __init__(
+        self, files: Mapping[str, str | bytes] | None = None, *, protected: Iterable[str] = PROTECTED
+    ) -> None:
+        """Begin with these files.
+
+        Args:
+            files: By path; texts are stored as UTF-8.
+            protected: Names that are never written, in any directory. Those of `files` may be.
+
+        Raises:
+            ValueError: Your move: a path that cannot be one, or a file below a file; the message names it.
+        """
+        self._protected = ProtectedNames(protected)
+        self._files: dict[Names, bytes] = {}
+        self._snapshots: dict[str, dict[Names, bytes]] = {}
+        for path, content in (files or {}).items():
+            data = content.encode() if isinstance(content, str) else content
+            try:
+                self._put(_decide(path), data)
+            except Refused as refused:
+                raise ValueError(refused.refusal.message) from None
+
+    def __repr__(self) -> str:
+        return f"MemorySandbox({len(self._files)} files)"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """`snapshot`."""
+        return frozenset({"snapshot"})
+
+    async def aclose(self) -> None:
+        """Nothing is held, so nothing is let go of."""
+        await trio.lowlevel.checkpoint()
+
+    # --- files
+
+    async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
+        """Read a text file, as `LocalSandbox.read`."""
+
+        def work() -> ReadResult:
+            names = _decide(path)
+            data = self._get(names)
+            return read_page(
+                [data] if data else [],
+                offset=offset,
+                limit=limit,
+                path=show_names(names),
+                size_bytes=len(data),
+            )
+
+        found = await _settle(work)
+        return ReadResult(error=found) if isinstance(found, Refusal) else found
+
+    async def write(self, path: str, content: str) -> WriteResult:
+        """Replace a file or make it, as `LocalSandbox.write`."""
+
+        def work() -> WriteResult:
+            names = _decide(path)
+            self._refuse_protected(names)
+            data = encode_text(content, show_names(names))
+            check_written_size(len(data), show_names(names))
+            is_new = names not in self._files
+            self._put(names, data)
+            return WriteResult(
+                is_new=is_new,
+                total_lines=count_lines(content),
+                size_bytes=len(data),
+                sha256=hashlib.sha256(data).hexdigest(),
+            )
+
+        found = await _settle(work)
+        return WriteResult(error=found) if isinstance(found, Refusal) else found
+
+    async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
+        """Replace a text in a file, as `LocalSandbox.edit`."""
+
+        def work() -> EditResult:
+            names = _decide(path)
+            self._refuse_protected(names)
+            shown = show_names(names)
+            encode_text(new, shown)
+            decoded = _accept(decode_text(self._get(names), shown))
+            edited = _accept(decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown))
+            data = decoded.encode(edited.text)
+            self._files[names] = data
+            return EditResult(
+                replacements=edited.replacements, diff=edited.diff, sha256=hashlib.sha256(data).hexdigest()
+            )
+
+        found = await _settle(work)
+        return EditResult(error=found) if isinstance(found, Refusal) else found
+
+    async def exists(self, path: str) -> bool:
+        """Tell whether there is a file or directory that may be read."""
+
+        def work() -> bool:
+            names = _decide(path)
+            self._refuse_unreadable(names)
+            return names in self._files or self._is_directory(names)
+
+        return await _settle(work) is True
+
+    async def list_dir(self, path: str) -> ListResult:
+        """List a directory, as `LocalSandbox.list_dir`."""
+        found = await _settle(lambda: self._list_dir(_decide(path)))
+        return ListResult(error=found) if isinstance(found, Refusal) else ListResult(entries=found)
+
+    async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
+        """Write files as bytes; each has its own answer."""
+        return tuple([await self._upload(file) for file in files])
+
+    async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
+        """Read files as bytes; each has its own answer."""
+        return tuple([await self._download(path) for path in paths])
+
+    async def _upload(self, file: FileBytes) -> Transfer:
+        def work() -> None:
+            names = _decide(file.path)
+            self._refuse_protected(names)
+            check_written_size(len(file.content), show_names(names))
+            self._put(names, file.content)
+
+        fault = await _settle(work)
+        return Transfer(path=file.path, size_bytes=0 if fault else len(file.content), error=fault)
+
+    async def _download(self, path: str) -> Transfer:
+        found = await _settle(lambda: self._get(_decide(path)))
+        if isinstance(found, Refusal):
+            return Transfer(path=path, error=found)
+        return Transfer(path=path, content=found, size_bytes=len(found))
+
+    # --- searching
+
+    async def glob(self, pattern: str, path: str) -> GlobResult:
+        """Find files and directories, as `LocalSandbox.glob`."""
+
+        def work() -> GlobResult:
+            start = _decide(path)
+            self._list_dir(start)  # refuses a directory that is none
+            return glob_tree(self._tree(), pattern, start)
+
+        found = await _settle(work)
+        return GlobResult(error=found) if isinstance(found, Refusal) else found
+
+    async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
+        """Search text files, as `LocalSandbox.grep`; always with Python's `re`, in a helper process.
+
+        Cancellation: The helper is killed.
+        """
+
+        def work() -> list[Names]:
+            include = _accept(compile_include(options.include))
+            start = _decide(path)
+            self._refuse_unreadable(start)
+            if start in self._files:
+                return [start]
+            self._list_dir(start)  # refuses a directory that is none
+            return list_searched(self._tree(), start, include)
+
+        found = await _settle(work)
+        if isinstance(found, Refusal):
+            return GrepResult(error=found)
+        batches = fill_batches(self._documents(found))
+
+        async def next_batch() -> Sequence[Document]:
+            await trio.lowlevel.checkpoint()
+            return next(batches, ())
+
+        return await grep_in_helper(pattern, options, next_batch, searched_files=len(found))
+
+    # --- what it can and cannot
+
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
+        """Refuse: there is nothing here that could run."""
+        await trio.lowlevel.checkpoint()
+        message = "Commands are disabled: the files of this session are in memory, where nothing can run."
+        return ExecuteResult(error=Refusal(code="unsupported", message=message))
+
+    async def snapshot(self) -> str:
+        """Keep all files as they are now; their contents are shared, so this costs a table of names."""
+        await trio.lowlevel.checkpoint()
+        name = f"snapshot-{len(self._snapshots) + 1}"
+        self._snapshots[name] = dict(self._files)
+        return name
+
+    async def restore(self, snapshot_id: str) -> Refusal | None:
+        """Make all files what they were."""
+        await trio.lowlevel.checkpoint()
+        kept = self._snapshots.get(snapshot_id)
+        if kept is None:
+            known = ", ".join(self._snapshots) or "none"
+            message = f'There is no snapshot "{snapshot_id}". There are: {known}'
+            return Refusal(code="file_not_found", message=message)
+        self._files = dict(kept)
+        return None
+
+    # --- the dictionary
+
+    def _get(self, names: Names) -> bytes:
+        self._refuse_unreadable(names)
+        data = self._files.get(names)
+        if data is None:
+            if self._is_directory(names):
+                raise refuse_directory(show_names(names))
+            raise self._missing(names, what="file")
+        check_read_size(len(data), show_names(names))
+        return data
+
+    def _put(self, names: Names, data: bytes) -> None:
+        if self._is_directory(names):
+            raise refuse_directory(show_names(names))
+        self._refuse_way_through_file(names)
+        self._files[names] = data
+
+    def _refuse_protected(self, names: Names) -> None:
+        found = self._protected.find_written(names)
+        if found is not None:
+            raise refuse_protected(found)
+
+    def _refuse_unreadable(self, names: Names) -> None:
+        found = self._protected.find_read(names)
+        if found is not None:
+            raise refuse_unreadable(found)
+
+    def _refuse_way_through_file(self, names: Names) -> None:
+        if any(names[:depth] in self._files for depth in range(1, len(names))):
+            raise Refused(
+                code="invalid_path",
+                message=f"{show_names(names)}: it leads through something that is no directory.",
+            )
+
+    def _is_directory(self, names: Names) -> bool:
+        return not names or any(file[: len(names)] == names for file in self._files if len(file) > len(names))
+
+    def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
+        self._refuse_unreadable(names)
+        if names in self._files:
+            raise Refused(code="invalid_path", message=f"{show_names(names)}: it is no directory.")
+        if not self._is_directory(names):
+            raise self._missing(names, what="directory")
+        depth = len(names)
+        entries: dict[str, DirectoryEntry] = {}
+        for file, data in self._files.items():
+            if file[:depth] != names:
+                continue
+            name, is_file = file[depth], len(file) == depth + 1
+            kind, size_bytes = ("file", len(data)) if is_file else ("dir", 0)
+            entries[name] = DirectoryEntry(name=name, kind=kind, size_bytes=size_bytes)
+        return tuple(sorted(entries.values(), key=lambda entry: (entry.kind != "dir", entry.name)))
+
+    def _missing(self, names: Names, *, what: str) -> Refused:
+        self._refuse_way_through_file(names)
+        depth = next(depth for depth in range(len(names) - 1, -1, -1) if self._is_directory(names[:depth]))
+        every = [entry.name for entry in self._list_dir(names[:depth])]
+        return refuse_missing(what, names, describe_neighbours(every, names, depth))
+
+    def _tree(self) -> Tree:
+        return Tree(list_dir=self._entries, read_text=self._text_of)
+
+    def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
+        entries = _result(lambda: self._list_dir(names))
+        return () if isinstance(entries, Refusal) else entries
+
+    def _text_of(self, names: Names) -> str | None:
+        data = self._files.get(names)
+        if data is None or len(data) > MAX_SEARCHED_BYTES:
+            return None
+        decoded = decode_text(data, "")
+        return None if isinstance(decoded, Refusal) else decoded.text
+
+    def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
+        for names in every:
+            text = self._text_of(names)
+            if text is not None:
+                yield Document(path=join_names(names), text=text)
+
+
+def _decide(path: str) -> Names:
+    return _accept(decide_names(path, _ROOTS))
+
+
+def _accept(found: T | Refusal) -> T:
+    if isinstance(found, Refusal):
+        raise Refused(code=found.code, message=found.message)
+    return found
+
+
+def _result(work: Callable[[], T]) -> T | Refusal:
+    try:
+        return work()
+    except Refused as refused:
+        return refused.refusal
+
+
+async def _settle(work: Callable[[], T]) -> T | Refusal:
+    await trio.lowlevel.checkpoint()
+    return _result(work)

@@ -1,0 +1,143 @@
+"""What a sandbox says when it does not do what it was asked: codes and sentences, the same for all sandboxes. Pure.
+
+Inside of this room a refusal is raised, and becomes a value at the door of the port: it has to travel through loops and
+generators that have descriptors to close.
+"""
+
+import difflib
+import errno
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from agentrail.abc import Refusal
+from agentrail.sandboxes.paths import escape, show_names
+
+Names: TypeAlias = tuple[str, ...]
+
+MAX_READ_BYTES: Final = 50_000_000
+MAX_WRITTEN_BYTES: Final = 10_000_000
+
+_MAX_NAMES_SHOWN: Final = 5
+_MAX_NAMES_COMPARED: Final = 1_000
+
+
+class Refused(Exception):
+    """Ends an operation with a refusal."""
+
+    def __init__(self, *, code: str, message: str) -> None:
+        """Make the refusal."""
+        super().__init__(message)
+        self.refusal = Refusal(code=code, message=message)
+
+
+def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:
+    """Say what there is in a directory, where a name was not found.
+
+    Args:
+        every: The names in that directory.
+        names: The path.
+        depth: Which name of it was not found there.
+    """
+    found = [name for name in every[:_MAX_NAMES_COMPARED] if name.isprintable()]
+    found.sort(key=lambda name: (-difflib.SequenceMatcher(None, name, names[depth]).ratio(), name))
+    shown = ", ".join(found[:_MAX_NAMES_SHOWN]) or "nothing"
+    return f' list_dir("{show_names(names[:depth])}") shows: {shown}'
+
+
+def decide_refusal(error: OSError, shown: str) -> Refusal:
+    """Tell what the system said as a refusal."""
+    code, reason = _REASONS.get(error.errno or 0, ("io_error", error.strerror))
+    return Refusal(code=code, message=f"{shown}: {reason}.")
+
+
+_REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
+    {
+        errno.ENOTDIR: ("invalid_path", "it is no directory, or leads through something that is none"),
+        errno.EXDEV: ("invalid_path", "a link in it leads out of the working directory"),
+        errno.ELOOP: ("invalid_path", "it leads through a link that is not followed"),
+        errno.ENAMETOOLONG: ("invalid_path", "it is too long"),
+        errno.EACCES: ("permission_denied", "the user has no right to do this"),
+        errno.EPERM: ("permission_denied", "the user has no right to do this"),
+        errno.EROFS: ("permission_denied", "the file system is read-only"),
+        errno.ENXIO: ("permission_denied", "sockets and devices are not opened"),
+        errno.ENODEV: ("permission_denied", "sockets and devices are not opened"),
+        errno.ENOSPC: ("no_space", "there is no space left"),
+        errno.EDQUOT: ("no_space", "the user's share of the disk is used up"),
+    }
+)
+
+
+def encode_text(content: str, shown: str) -> bytes:
+    """Encode what is to be written.
+
+    Raises:
+        Refused: It has a lone surrogate.
+    """
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        message = (
+            f"The text for {shown} is not valid Unicode at character {error.start}. Leave that character out."
+        )
+        raise Refused(code="not_text", message=message) from None
+
+
+def check_read_size(size_bytes: int, shown: str) -> None:
+    """Refuse a file that is too large to be read.
+
+    Raises:
+        Refused: It is.
+    """
+    if size_bytes > MAX_READ_BYTES:
+        message = f"{shown} has {size_bytes:,} bytes, at most {MAX_READ_BYTES:,} are read. Look at a part with a command."
+        raise Refused(code="too_large", message=message)
+
+
+def check_written_size(size_bytes: int, shown: str) -> None:
+    """Refuse to write too much at once.
+
+    Raises:
+        Refused: It is too much.
+    """
+    if size_bytes > MAX_WRITTEN_BYTES:
+        message = f"{size_bytes:,} bytes are too many for {shown}, at most {MAX_WRITTEN_BYTES:,} are written. Write several files."
+        raise Refused(code="too_large", message=message)
+
+
+def refuse_missing(what: str, names: Names, neighbours: str) -> Refused:
+    """Say that nothing is there, and what is."""
+    return Refused(code="file_not_found", message=f"No such {what}: {show_names(names)}.{neighbours}")
+
+
+def refuse_directory(shown: str) -> Refused:
+    """Say that a directory is where a file is needed."""
+    return Refused(code="is_directory", message=f'{shown} is a directory. Use list_dir("{shown}").')
+
+
+def refuse_protected(found: str) -> Refused:
+    """Say that a name is written by no tool."""
+    message = f"{escape(found)} is protected: programs trust what is in it, so no tool writes it."
+    return Refused(code="permission_denied", message=message)
+
+
+def refuse_unreadable(found: str) -> Refused:
+    """Say that agentrail's own state is read by no tool."""
+    return Refused(
+        code="permission_denied", message=f"{escape(found)} is agentrail's own state, which no tool reads."
+    )
+
+
+def refuse_hard_link(shown: str) -> Refused:
+    """Say that a file has names elsewhere, which may be outside."""
+    message = f"{shown} has other names too (hard links), maybe outside of the working directory."
+    return Refused(code="permission_denied", message=message)
+
+
+def refuse_commands(why: str) -> Refusal:
+    """Say that no command runs here, why, and who can change it."""
+    message = (
+        f"Commands are disabled: bubblewrap is not available here ({escape(why)}). "
+        'Set shell_fallback="unconfined" to run them without a sandbox.'
+    )
+    return Refusal(code="unsupported", message=message)

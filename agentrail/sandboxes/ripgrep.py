@@ -1,0 +1,166 @@
+"""`grep` by ripgrep: it says where, and what is shown is read by us.
+
+Two calls: the first counts matches in all files, in any order and on all cores; the second asks for the line numbers in
+the few files that will be shown. Both have small answers, however much matches. What ripgrep opens it opens by name,
+so that somebody who moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import GrepOptions, GrepResult
+from agentrail.sandboxes.gitignore import decide_anchored
+from agentrail.sandboxes.globbing import expand_braces
+from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, refuse_pattern, refuse_slow
+from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED
+
+_FILES_AT_A_TIME: Final = 100
+_SEARCHED: Final = re.compile(rb"^(\d+) files searched$", re.MULTILINE)
+_COMMON: Final = (
+    "--no-config",
+    "--no-messages",
+    "--no-mmap",
+    "--crlf",
+    "--null",
+    "--color=never",
+    "--hidden",
+)
+# Only what git's own files in the tree say; nothing from elsewhere on the machine, which the other engine cannot see.
+_IGNORING: Final = (
+    *(
+        "--no-ignore-global",
+        "--no-ignore-parent",
+        "--no-ignore-exclude",
+        "--no-ignore-dot",
+        "--no-require-git",
+    ),
+    *(f"--glob=!{name}/" for name in SKIPPED),
+    *(f"--max-depth={MAX_DEPTH}", f"--max-filesize={MAX_SEARCHED_BYTES}"),
+)
+
+
+@frozen(kw_only=True)
+class Search:
+    """What to search.
+
+    Attributes:
+        program: Where ripgrep is.
+        root: The root of the sandbox, as a path; ripgrep begins there.
+        start: The names of the directory to search.
+        pattern: The regular expression.
+        options: The rest.
+        rules: Lines as of a `.gitignore` at the root, for what stands above `start`.
+    """
+
+    program: str
+    root: str
+    start: tuple[str, ...]
+    pattern: str
+    options: GrepOptions
+    rules: Sequence[str]
+
+
+ReadDocument = Callable[[str], Awaitable[Document | None]]
+"""Reads a file by its path from the root; None when it is no text."""
+
+
+async def grep_with_ripgrep(search: Search, read: ReadDocument) -> GrepResult:
+    """Search text files below a directory.
+
+    Returns:
+        The matches; or an error with the code `invalid_pattern` or `timeout`.
+
+    Cancellation: ripgrep is stopped.
+    """
+    with trio.move_on_after(SEARCH_SECONDS):
+        return await _grep(search, read)
+    return GrepResult(error=refuse_slow())
+
+
+def decide_rules(
+    include: str | None, start: Sequence[str], above: Iterable[tuple[Sequence[str], str | None]]
+) -> list[str]:
+    """Write what is to be ignored as lines of a `.gitignore` at the root.
+
+    Args:
+        include: The only files to search, or None.
+        start: The names of the directory to search.
+        above: Directories above that one, from the root on, each with the text of its `.gitignore` or None.
+    """
+    rules: list[str] = []
+    if include is not None:
+        wanted = (decide_anchored(one, start) for one in expand_braces(include))
+        rules += ["*", "!*/", *(f"!{one}" for one in wanted if one is not None)]
+    for directory, text in above:
+        anchored = (decide_anchored(line, directory) for line in (text or "").splitlines())
+        rules += [line for line in anchored if line is not None]
+    return rules
+
+
+async def _grep(search: Search, read: ReadDocument) -> GrepResult:
+    options = search.options
+    case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
+    wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".gitignore", encoding="utf-8", errors="surrogateescape"
+    ) as rules:
+        rules.write("\n".join(search.rules) + "\n")
+        rules.flush()
+        argv = (search.program, *wanted, *_IGNORING, f"--ignore-file={rules.name}", "--count", "--stats")
+        counted = await _run(search, (*argv, "--", "/".join((".", *search.start))))
+    searched = _SEARCHED.search(counted.stdout)
+    if searched is None:
+        fault = counted.stderr.decode(errors="replace").strip().removeprefix("rg: ")
+        return GrepResult(error=refuse_pattern(search.pattern, "ripgrep", " ".join(fault.split())))
+    paths = sorted(
+        line.split(b"\0")[0].removeprefix(b"./").decode(errors="surrogateescape")
+        for line in counted.stdout.split(b"\n")
+        if b"\0" in line
+    )
+    collected = Collected(options)
+    for begin in range(0, len(paths), _FILES_AT_A_TIME):
+        some = paths[begin : begin + _FILES_AT_A_TIME]
+        argv = (
+            search.program,
+            *wanted,
+            "--with-filename",
+            "--line-number",
+            "--no-heading",
+            "--max-columns=1",
+        )
+        found = await _run(
+            search, (*argv, f"--max-count={options.max_results + 1}", "--", *(f"./{one}" for one in some))
+        )
+        numbers = _read_numbers(found.stdout)
+        for path in some:
+            document = await read(path)
+            if document is not None:
+                collected.add(document, numbers.get(path, []))
+            if collected.truncated:
+                break
+        if collected.truncated:
+            break
+    return collected.result(int(searched[1]))
+
+
+async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    return await trio.run_process(
+        argv, stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True, check=False, cwd=search.root
+    )
+
+
+def _read_numbers(printed: bytes) -> dict[str, list[int]]:
+    """Read lines such as `./src/a.py NUL 12:…`; there may be others, which say that a file is binary."""
+    numbers: dict[str, list[int]] = {}
+    for line in printed.split(b"\n"):
+        path, nul, rest = line.partition(b"\0")
+        if nul:
+            name = path.removeprefix(b"./").decode(errors="surrogateescape")
+            numbers.setdefault(name, []).append(int(rest.partition(b":")[0]))
+    return numbers

@@ -1,0 +1,188 @@
+"""`grep` by Python's `re`, in a helper process; and how matches become lines with lines around them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import GrepLine, GrepOptions, GrepResult, Refusal
+from agentrail.sandboxes.paths import escape
+
+SEARCH_SECONDS: Final = 20.0
+"""How long a search may take: less than its tool has, so that it can still say what went wrong."""
+
+BATCH_BYTES: Final = 1 << 20
+"""How much text goes to the helper at a time."""
+
+_MAX_LINE_CHARACTERS: Final = 2_000
+_HELPER: Final = Path(__file__).with_name("grep_helper.py")
+
+
+@frozen(kw_only=True)
+class Document:
+    """A text to search.
+
+    Attributes:
+        path: From the root.
+        text: All of it.
+    """
+
+    path: str
+    text: str
+
+
+NextBatch = Callable[[], Awaitable[Sequence[Document]]]
+"""Gives the next documents, in the order of their paths, none at the end."""
+
+
+class Collected:
+    """Gathers matches up to a limit."""
+
+    def __init__(self, options: GrepOptions) -> None:
+        """Gather nothing yet."""
+        self._context_lines = options.context_lines
+        self._left = options.max_results
+        self._lines: list[GrepLine] = []
+        self.truncated = False
+
+    def add(self, document: Document, numbers: Sequence[int]) -> None:
+        """Take the numbers of the matching lines of a text, rising."""
+        taken = numbers[: self._left]
+        self.truncated = self.truncated or len(taken) < len(numbers)
+        self._left -= len(taken)
+        self._lines += _with_context(document, taken, self._context_lines)
+
+    def result(self, searched_files: int) -> GrepResult:
+        """Give all that was gathered."""
+        return GrepResult(lines=tuple(self._lines), searched_files=searched_files, truncated=self.truncated)
+
+
+async def grep_in_helper(
+    pattern: str, options: GrepOptions, next_batch: NextBatch, *, searched_files: int
+) -> GrepResult:
+    """Search texts with Python's `re`.
+
+    Args:
+        pattern: The regular expression.
+        options: The rest.
+        next_batch: Gives what is to be searched.
+        searched_files: How many files there are, with those that are no text.
+
+    Returns:
+        The matches; with the code `invalid_pattern`, or `timeout` when the search took too long.
+
+    Cancellation: The helper is killed.
+    """
+    with trio.move_on_after(SEARCH_SECONDS):
+        # -I and -S: nothing of the environment and no site-packages, so it starts in a third of the time.
+        argv = [sys.executable, "-I", "-S", str(_HELPER)]
+        process = await trio.lowlevel.open_process(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        asking, answering = process.stdin, process.stdout
+        if asking is None or answering is None:  # never, as both were asked for
+            message = "the helper of a search has no pipes"
+            raise trio.TrioInternalError(message)
+        try:
+            collected = await _converse(_Helper(asking, answering), pattern, options, next_batch)
+            return (
+                GrepResult(error=collected)
+                if isinstance(collected, Refusal)
+                else collected.result(searched_files)
+            )
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+                await asking.aclose()
+                await answering.aclose()
+    return GrepResult(error=refuse_slow())
+
+
+def refuse_slow() -> Refusal:
+    """Say that a search took too long."""
+    message = f"The search took longer than {SEARCH_SECONDS:g} s and was stopped. Simplify the pattern, or narrow the path."
+    return Refusal(code="timeout", message=message)
+
+
+def refuse_pattern(pattern: str, engine: str, fault: str) -> Refusal:
+    """Say that an engine does not know a pattern, and which engine that is."""
+    message = f'Invalid pattern "{escape(pattern)}" for {engine}: {escape(fault)}'
+    return Refusal(code="invalid_pattern", message=message)
+
+
+def fill_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Put texts together into batches."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.text)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class _Helper:
+    def __init__(self, asking: trio.abc.SendStream, answering: trio.abc.ReceiveStream) -> None:
+        self._asking = asking
+        self._answering = answering
+        self._received = bytearray()
+
+    async def ask(self, question: bytes) -> dict[str, Any]:
+        """Send something, then read the line of JSON that answers it.
+
+        Raises:
+            trio.BrokenResourceError: The helper has ended.
+        """
+        await self._asking.send_all(question)
+        while b"\n" not in self._received:
+            piece = await self._answering.receive_some()
+            if not piece:
+                message = "the helper of a search ended"
+                raise trio.BrokenResourceError(message)
+            self._received.extend(piece)
+        line, _, rest = bytes(self._received).partition(b"\n")
+        self._received[:] = rest
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+async def _converse(
+    helper: _Helper, pattern: str, options: GrepOptions, next_batch: NextBatch
+) -> Collected | Refusal:
+    job = {
+        "pattern": pattern,
+        "ignore_case": options.ignore_case,
+        "max_per_text": options.max_results + 1,
+    }
+    fault = (await helper.ask(json.dumps(job).encode() + b"\n"))["fault"]
+    if fault is not None:
+        return refuse_pattern(pattern, "Python's re", fault)
+    collected = Collected(options)
+    while not collected.truncated and (batch := await next_batch()):
+        texts = [document.text.encode() for document in batch]
+        sizes = json.dumps([len(text) for text in texts]).encode()
+        found = await helper.ask(b"\n".join((sizes, b"".join(texts))))
+        for document, numbers in zip(batch, found["numbers"], strict=True):
+            collected.add(document, numbers)
+    return collected
+
+
+def _with_context(document: Document, numbers: Sequence[int], context_lines: int) -> Iterator[GrepLine]:
+    lines = document.text.removesuffix("\n").split("\n") if numbers else []
+    matching = frozenset(numbers)
+    shown = 0
+    for match in numbers:
+        first = max(match - context_lines, shown + 1)
+        shown = min(match + context_lines, len(lines))
+        for number in range(first, shown + 1):
+            text = lines[number - 1].removesuffix("\r")
+            if len(text) > _MAX_LINE_CHARACTERS:
+                text = text[:_MAX_LINE_CHARACTERS] + "…"
+            yield GrepLine(path=document.path, number=number, text=text, is_match=number in matching)

@@ -1,0 +1,139 @@
+"""Going through a tree of directories, for `grep` and `glob`: what is passed over, in which order, how deep.
+
+Where the directories come from is the caller's business; here nothing is opened.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from attrs import field, frozen
+
+from agentrail.abc import DirectoryEntry, GlobResult, Refusal
+from agentrail.sandboxes.gitignore import FILE_NAME, IgnoreFile, is_ignored, read_ignore_file
+from agentrail.sandboxes.globbing import PathPattern, PatternFault, compile_pattern
+from agentrail.sandboxes.paths import escape, join_names
+
+Names = tuple[str, ...]
+
+SKIPPED: Final = (
+    *(".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".idea", ".vscode"),
+    *("vendor", "dist", "build", "target"),
+)
+"""Directories that hold what nobody wrote by hand."""
+
+MAX_DEPTH: Final = 25
+MAX_SEARCHED_BYTES: Final = 10_000_000
+MAX_GLOB_PATHS: Final = 500
+
+
+@frozen(kw_only=True)
+class Tree:
+    """What is walked.
+
+    Attributes:
+        list_dir: Gives what is in a directory; nothing when it cannot be read.
+        read_text: Gives the text of a file; None when there is none.
+        check: Called at each directory; raises when nobody wants the rest any more.
+    """
+
+    list_dir: Callable[[Names], Sequence[DirectoryEntry]]
+    read_text: Callable[[Names], str | None]
+    check: Callable[[], None] = field(default=lambda: None)
+
+
+@frozen(kw_only=True)
+class Found:
+    """What a walk comes by.
+
+    Attributes:
+        names: From the root.
+        entry: What it is.
+    """
+
+    names: Names
+    entry: DirectoryEntry
+
+
+def list_searched(tree: Tree, start: Names, include: PathPattern | None) -> list[Names]:
+    """List the files that `grep` looks through below a directory, in the order of their paths."""
+    found = (
+        one.names
+        for one in _walk(tree, start, skipped=frozenset(SKIPPED), honour_ignore_files=True)
+        if one.entry.kind == "file"
+        and one.entry.size_bytes <= MAX_SEARCHED_BYTES
+        and is_included(include, one.names, start)
+    )
+    return sorted(found, key=join_names)
+
+
+def is_included(include: PathPattern | None, names: Names, start: Names) -> bool:
+    """Tell whether a file below `start` fits a pattern; one without `/` is about the name alone."""
+    return include is None or include.matches(names[len(start) :], is_directory=False)
+
+
+def compile_include(include: str | None) -> PathPattern | Refusal | None:
+    """Read the pattern of the files to search."""
+    if include is None:
+        return None
+    return _compile(include if "/" in include else f"**/{include}", include)
+
+
+def glob_tree(tree: Tree, pattern: str, start: Names) -> GlobResult:
+    """Find what fits a pattern below a directory.
+
+    Directories that hold what nobody wrote by hand are passed over, unless the pattern names them. `.gitignore` is not
+    asked: what was just built is often ignored, and looked for all the same.
+    """
+    compiled = _compile(pattern, pattern)
+    if isinstance(compiled, Refusal):
+        return GlobResult(error=compiled)
+    skipped = frozenset(name for name in SKIPPED if name not in pattern)
+    paths = (
+        join_names(one.names) + ("/" if one.entry.kind == "dir" else "")
+        for one in _walk(tree, start, skipped=skipped, honour_ignore_files=False)
+        if compiled.matches(one.names[len(start) :], is_directory=one.entry.kind == "dir")
+    )
+    found = heapq.nsmallest(MAX_GLOB_PATHS + 1, paths)
+    return GlobResult(paths=tuple(found[:MAX_GLOB_PATHS]), truncated=len(found) > MAX_GLOB_PATHS)
+
+
+def read_ignore_files(tree: Tree, start: Names) -> tuple[IgnoreFile, ...]:
+    """Read the `.gitignore` files above a directory, the nearest first."""
+    above = (_read_ignore_file(tree, start[:depth]) for depth in range(len(start) - 1, -1, -1))
+    return tuple(file for file in above if file is not None)
+
+
+def _compile(pattern: str, shown: str) -> PathPattern | Refusal:
+    try:
+        return compile_pattern(pattern)
+    except PatternFault as fault:
+        message = f'Invalid pattern "{escape(shown)}": {fault}. Patterns are relative to the directory, such as "**/*.py".'
+        return Refusal(code="invalid_pattern", message=message)
+
+
+def _walk(tree: Tree, start: Names, *, skipped: frozenset[str], honour_ignore_files: bool) -> Iterator[Found]:
+    """Go through a tree in no particular order; links are told and not followed."""
+    waiting = [(start, read_ignore_files(tree, start) if honour_ignore_files else ())]
+    while waiting:
+        tree.check()
+        names, ignore_files = waiting.pop()
+        entries = tree.list_dir(names)
+        if honour_ignore_files and any(entry.name == FILE_NAME for entry in entries):
+            own = _read_ignore_file(tree, names)
+            ignore_files = ignore_files if own is None else (own, *ignore_files)
+        for entry in entries:
+            below = (*names, entry.name)
+            is_directory = entry.kind == "dir"
+            if is_directory and entry.name in skipped:
+                continue
+            if is_ignored(ignore_files, below, is_directory=is_directory):
+                continue
+            yield Found(names=below, entry=entry)
+            if is_directory and len(below) - len(start) < MAX_DEPTH:
+                waiting.append((below, ignore_files))
+
+
+def _read_ignore_file(tree: Tree, directory: Names) -> IgnoreFile | None:
+    text = tree.read_text((*directory, FILE_NAME))
+    return None if text is None else read_ignore_file(text, directory)

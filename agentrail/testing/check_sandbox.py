@@ -1,0 +1,477 @@
+"""`check_sandbox`: what every sandbox keeps to, ours and yours, tried through the port alone.
+
+async def test_mine():
+await check_sandbox(MySandbox)
+"""
+
+import codecs
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, cast
+
+import trio
+
+from agentrail.abc import (
+    DirectoryEntry,
+    ExecuteOptions,
+    FileBytes,
+    GrepLine,
+    GrepOptions,
+    Refusal,
+    Sandbox,
+    SnapshotSandbox,
+)
+
+MakeSandbox: TypeAlias = Callable[[], Sandbox]
+
+_RULE_SECONDS: Final = 60.0
+
+
+async def check_sandbox(make: MakeSandbox) -> None:
+    """Hold a sandbox against the port.
+
+    Args:
+        make: Gives a new, empty sandbox each time; it is closed here.
+
+    Raises:
+        AssertionError: A rule is broken; the message is the rule, and what came instead.
+
+    Cancellation: Closes the sandbox of the rule that is being tried.
+    """
+    for rule in RULES:
+        sandbox = make()
+        try:
+            with trio.fail_after(_RULE_SECONDS):
+                await rule(sandbox)
+        except AssertionError as error:
+            sentence = " ".join((rule.__doc__ or rule.__name__).split())
+            message = f"{sandbox!r} breaks a rule: {sentence} {error}"
+            raise AssertionError(message) from error
+        finally:
+            await sandbox.aclose()
+
+
+# --- files
+
+
+async def _keeps_what_is_written(sandbox: Sandbox) -> None:
+    """What is written is read back, in directories that are made for it, and replaces what was there."""
+    written = await sandbox.write("a/b/c.txt", "one\ntwo\n")
+    assert (written.error, written.is_new, written.total_lines, written.size_bytes) == (None, True, 2, 8), (
+        written
+    )
+    await _expect_text(sandbox, "a/b/c.txt", "one\ntwo\n")
+    again = await sandbox.write("a/b/c.txt", "")
+    assert (again.error, again.is_new, again.total_lines) == (None, False, 0), again
+    await _expect_text(sandbox, "a/b/c.txt", "")
+    assert written.sha256 != again.sha256, "two contents have one hash"
+    assert (await sandbox.write("d", "one\ntwo\n")).sha256 == written.sha256, "one content has two hashes"
+
+
+async def _reads_in_pages(sandbox: Sandbox) -> None:
+    """A page has the lines that were asked for, with their ends; past the end it is empty, and the total is told."""
+    await sandbox.write("a", "1\n2\r\n3\n4")
+    for offset, limit, text in (
+        (1, None, "1\n2\r\n3\n4"),
+        (2, 2, "2\r\n3\n"),
+        (4, 9, "4"),
+        (5, 1, ""),
+        (1, 0, ""),
+    ):
+        page = await sandbox.read("a", offset=offset, limit=limit)
+        assert (page.error, page.text, page.total_lines, page.size_bytes) == (None, text, 4, 8), page
+
+
+async def _edits_what_is_meant(sandbox: Sandbox) -> None:
+    """An edit replaces the one occurrence, or all when told to, and shows a diff."""
+    await sandbox.write("a", "x\ny\nx\n")
+    one = await sandbox.edit("a", "y\n", "z\n")
+    assert (one.error, one.replacements) == (None, 1), one
+    assert "-y\n+z\n" in one.diff, one.diff
+    every = await sandbox.edit("a", "x", "w", replace_all=True)
+    assert (every.error, every.replacements) == (None, 2), every
+    await _expect_text(sandbox, "a", "w\nz\nw\n")
+
+
+async def _refuses_unclear_edits(sandbox: Sandbox) -> None:
+    """An edit that is not clear changes nothing and says why."""
+    await sandbox.write("a", "x\nx\n")
+    for old, new, code in (
+        ("y", "z", "old_not_found"),
+        ("x", "y", "old_not_unique"),
+        ("", "y", "invalid_edit"),
+        ("x", "x", "invalid_edit"),
+        ("x", "\ud800", "not_text"),
+    ):
+        _expect_code((await sandbox.edit("a", old, new)).error, code, f"edit {old!r} to {new!r}")
+    await _expect_text(sandbox, "a", "x\nx\n")
+
+
+async def _keeps_line_ends_and_marks(sandbox: Sandbox) -> None:
+    """An edit is matched without regard to carriage returns, and written back with the file's line ends and mark."""
+    for data, expected in (
+        (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nBB\r\nc\r\n"),
+        (codecs.BOM_UTF8 + b"b\n", codecs.BOM_UTF8 + b"B\nBB\n"),
+        (
+            codecs.BOM_UTF16_LE + "é\nb\n".encode("utf-16-le"),
+            codecs.BOM_UTF16_LE + "é\nB\nBB\n".encode("utf-16-le"),
+        ),
+    ):
+        await sandbox.upload([FileBytes(path="a", content=data)])
+        edited = await sandbox.edit("a", "b\n", "B\nBB\n")
+        assert edited.error is None, edited
+        (found,) = await sandbox.download(["a"])
+        assert found.content == expected, found
+
+
+async def _writes_one_after_another(sandbox: Sandbox) -> None:
+    """Edits of one file at the same time do not undo each other."""
+    count = 20
+    await sandbox.write("a", "".join(f"<{n}>\n" for n in range(count)))
+
+    async def edit(n: int) -> None:
+        edited = await sandbox.edit("a", f"<{n}>", f"[{n}]")
+        assert edited.error is None, edited
+
+    async with trio.open_nursery() as nursery:
+        for n in range(count):
+            nursery.start_soon(edit, n)
+    await _expect_text(sandbox, "a", "".join(f"[{n}]\n" for n in range(count)))
+
+
+async def _moves_bytes(sandbox: Sandbox) -> None:
+    """Uploads and downloads move bytes, answer per file and in order, and stop at no failure of a single one."""
+    every = bytes(range(256))
+    uploads = await sandbox.upload(
+        [
+            FileBytes(path="a/x", content=every),
+            FileBytes(path="../y", content=b"y"),
+            FileBytes(path="z", content=b""),
+        ]
+    )
+    assert [(one.path, one.size_bytes) for one in uploads] == [("a/x", 256), ("../y", 0), ("z", 0)], uploads
+    assert [one.error and one.error.code for one in uploads] == [None, "invalid_path", None], uploads
+    downloads = await sandbox.download(["z", "missing", "a/x", "a"])
+    assert [one.content for one in downloads] == [b"", None, every, None], downloads
+    codes = [one.error and one.error.code for one in downloads]
+    assert codes == [None, "file_not_found", None, "is_directory"], codes
+
+
+async def _lists_directories(sandbox: Sandbox) -> None:
+    """A listing has directories first, then files with their sizes, both by name; `exists` knows both."""
+    for path in ("b.txt", "a.txt", "d/x", "c/x"):
+        await sandbox.write(path, "123")
+    listing = await sandbox.list_dir(".")
+    assert listing.error is None, listing
+    assert listing.entries == (
+        DirectoryEntry(name="c", kind="dir"),
+        DirectoryEntry(name="d", kind="dir"),
+        DirectoryEntry(name="a.txt", kind="file", size_bytes=3),
+        DirectoryEntry(name="b.txt", kind="file", size_bytes=3),
+    ), listing
+    there = [await sandbox.exists(path) for path in ("c", "c/x", ".", "c/y", "e")]
+    assert there == [True, True, True, False, False], there
+
+
+# --- refusals
+
+
+async def _refuses_bad_paths(sandbox: Sandbox) -> None:
+    """A path that leads elsewhere, or can be none, is `invalid_path` for every operation, and never exists."""
+    for path in (*_BAD_PATHS, "x" * 256, "a/" * 2048 + "b"):
+        for refusal in await _try_all(sandbox, path):
+            _expect_code(refusal, "invalid_path", f"path {path[:50]!r}")
+        assert not await sandbox.exists(path), f"path {path[:50]!r} exists"
+
+
+async def _refuses_protected_names(sandbox: Sandbox) -> None:
+    """Names that programs trust are written by nobody, existing or not, in whatever case and however deep."""
+    for path in _PROTECTED_PATHS:
+        _expect_code((await sandbox.write(path, "x")).error, "permission_denied", f"write {path}")
+        (upload,) = await sandbox.upload([FileBytes(path=path, content=b"x")])
+        _expect_code(upload.error, "permission_denied", f"upload {path}")
+        _expect_code((await sandbox.edit(path, "x", "y")).error, "permission_denied", f"edit {path}")
+        assert not await sandbox.exists(path), f"{path} exists"
+    for path in (".git/info/exclude", "config", "a.git", ".github/x"):
+        assert (await sandbox.write(path, "x")).error is None, f"{path} is protected"
+
+
+async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
+    """What is missing is `file_not_found` with what is there, a directory is no file, and a file no directory."""
+    await sandbox.write("src/app.py", "x")
+    missing = (await sandbox.read("src/ap.py")).error
+    _expect_code(missing, "file_not_found", "read of a missing file")
+    assert missing is not None
+    assert "app.py" in missing.message, missing
+    _expect_code(
+        (await sandbox.edit("src/ap.py", "x", "y")).error, "file_not_found", "edit of a missing file"
+    )
+    _expect_code((await sandbox.list_dir("scr")).error, "file_not_found", "list_dir of what is missing")
+    for refusal in (
+        (await sandbox.read("src")).error,
+        (await sandbox.write("src", "x")).error,
+        (await sandbox.edit("src", "x", "y")).error,
+    ):
+        _expect_code(refusal, "is_directory", "a directory where a file is needed")
+    for refusal in (
+        (await sandbox.list_dir("src/app.py")).error,
+        (await sandbox.read("src/app.py/x")).error,
+        (await sandbox.write("src/app.py/x", "x")).error,
+        (await sandbox.glob("*", "src/app.py")).error,
+    ):
+        _expect_code(refusal, "invalid_path", "a file where a directory is needed")
+
+
+async def _reads_text_only(sandbox: Sandbox) -> None:
+    """What is no text is `not_text`, with its type and size, wherever the bytes stand; what is too large is not written."""
+    for data in (b"\x89PNG\0", b"caf\xe9", b"x" * 100_000 + b"\xff"):
+        await sandbox.upload([FileBytes(path="logo.png", content=data)])
+        for refusal in (
+            (await sandbox.read("logo.png", limit=1)).error,
+            (await sandbox.edit("logo.png", "x", "y")).error,
+        ):
+            _expect_code(refusal, "not_text", f"{len(data)} bytes")
+            assert refusal is not None
+            assert "image/png" in refusal.message, refusal
+            assert f"{len(data):,} bytes" in refusal.message, refusal
+    _expect_code((await sandbox.write("a", "\ud800")).error, "not_text", "a lone surrogate")
+    _expect_code((await sandbox.write("a", "x" * 10_000_001)).error, "too_large", "10,000,001 bytes")
+    assert not await sandbox.exists("a"), "a refused write left a file"
+
+
+# --- searching
+
+
+async def _finds_names(sandbox: Sandbox) -> None:
+    """`glob` knows `* ** ? [a-z] {a,b}`; paths count from the root and are sorted, directories end with a slash."""
+    for path in (
+        "a.py",
+        "b.txt",
+        "src/a.py",
+        "src/deep/er/c.py",
+        "src/[x].py",
+        ".hidden/d.py",
+        "node_modules/e.py",
+    ):
+        await sandbox.write(path, "x")
+    for pattern, path, expected in (
+        ("*.py", ".", ("a.py",)),
+        ("**/*.py", ".", (".hidden/d.py", "a.py", "src/[x].py", "src/a.py", "src/deep/er/c.py")),
+        ("?.{py,txt}", ".", ("a.py", "b.txt")),
+        ("[!a].*", ".", ("b.txt",)),
+        ("*/", ".", (".hidden/", "src/")),
+        ("**/er/*", "src", ("src/deep/er/c.py",)),
+        (r"\[x].py", "src", ("src/[x].py",)),
+        ("node_modules/*", ".", ("node_modules/e.py",)),
+        ("nothing", ".", ()),
+    ):
+        found = await sandbox.glob(pattern, path)
+        assert (found.error, found.paths, found.truncated) == (None, expected, False), (pattern, found)
+    for pattern in ("", "/a", "../*", "{a,..}/b", "[z-a]"):
+        _expect_code((await sandbox.glob(pattern, ".")).error, "invalid_pattern", f"pattern {pattern!r}")
+
+
+async def _finds_text(sandbox: Sandbox) -> None:
+    """`grep` gives matching lines by path and number, with context, and says when there are more."""
+    await sandbox.write("b.txt", "one\ntwo\r\nthree\nfour\n")
+    await sandbox.write("a/a.txt", "Two\n")
+    found = await sandbox.grep("t(wo|en)", ".", GrepOptions(context_lines=1))
+    assert (found.error, found.searched_files, found.truncated) == (None, 2, False), found
+    assert found.lines == (
+        GrepLine(path="b.txt", number=1, text="one", is_match=False),
+        GrepLine(path="b.txt", number=2, text="two"),
+        GrepLine(path="b.txt", number=3, text="three", is_match=False),
+    ), found
+    await _expect_lines(sandbox, "two", GrepOptions(ignore_case=True), [("a/a.txt", 1), ("b.txt", 2)])
+    await _expect_lines(sandbox, "o$", GrepOptions(include="b.*"), [("b.txt", 2)])
+    await _expect_lines(sandbox, "o$", GrepOptions(include="a/*"), [("a/a.txt", 1)])
+    await _expect_lines(sandbox, "T", GrepOptions(), [("a/a.txt", 1)], path="a")
+    await _expect_lines(sandbox, "two", GrepOptions(), [("b.txt", 2)], path="b.txt")
+    few = await sandbox.grep(".", ".", GrepOptions(max_results=2, context_lines=0))
+    assert ([line.path for line in few.lines], few.truncated) == (["a/a.txt", "b.txt"], True), few
+    exact = await sandbox.grep("o", ".", GrepOptions(max_results=4))
+    assert not exact.truncated, exact
+
+
+async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
+    """`grep` honours `.gitignore`, and passes over binary files and directories that nobody wrote by hand."""
+    await sandbox.write(".gitignore", "*.log\n!keep.log\n/only\nsub/out\n")
+    await sandbox.write("sub/.gitignore", "!back.log\n")
+    for path in (
+        "a.log",
+        "keep.log",
+        "only/x",
+        "sub/only/x",
+        "sub/out/x",
+        "sub/back.log",
+        "vendor/x",
+        "a/.venv/x",
+    ):
+        await sandbox.write(path, "needle\n")
+    await sandbox.upload(
+        [FileBytes(path="bin", content=b"needle\n\0"), FileBytes(path="latin", content=b"needle\xe9")]
+    )
+    expected = [("keep.log", 1), ("sub/back.log", 1), ("sub/only/x", 1)]
+    await _expect_lines(sandbox, "needle", GrepOptions(), expected)
+    await _expect_lines(
+        sandbox, "needle", GrepOptions(), [("sub/back.log", 1), ("sub/only/x", 1)], path="sub"
+    )
+
+
+async def _refuses_bad_searches(sandbox: Sandbox) -> None:
+    """A pattern that is none is `invalid_pattern`; where nothing is, there is nothing to search."""
+    await sandbox.write("a", "x")
+    _expect_code((await sandbox.grep("(", ".", GrepOptions())).error, "invalid_pattern", "grep for '('")
+    _expect_code((await sandbox.grep("x", "b", GrepOptions())).error, "file_not_found", "grep in 'b'")
+    included = await sandbox.grep("x", ".", GrepOptions(include="../*"))
+    _expect_code(included.error, "invalid_pattern", "include '../*'")
+
+
+# --- the rest
+
+
+async def _runs_or_says_so(sandbox: Sandbox) -> None:
+    """With the capability `execute` a command runs and says what it did; without, it is `unsupported`."""
+    if "execute" not in sandbox.capabilities:
+        _expect_code((await sandbox.execute("true", ExecuteOptions())).error, "unsupported", "execute")
+        return
+    result = await sandbox.execute("echo out; echo err >&2; exit 3", ExecuteOptions())
+    assert (result.error, result.output, result.exit_code) == (None, "out\nerr\n", 3), result
+    await sandbox.write("d/a", "words")
+    result = await sandbox.execute("cat a; echo made > b", ExecuteOptions(workdir="d"))
+    assert (result.error, result.output) == (None, "words"), result
+    await _expect_text(sandbox, "d/b", "made\n")
+    slow = await sandbox.execute("echo begun; sleep 1000", ExecuteOptions(timeout_seconds=0.5))
+    assert (slow.error, slow.timed_out, slow.exit_code, slow.output) == (None, True, None, "begun\n"), slow
+    for workdir, code in (("..", "invalid_path"), ("d/a", "invalid_path"), ("missing", "file_not_found")):
+        _expect_code(
+            (await sandbox.execute("true", ExecuteOptions(workdir=workdir))).error, code, f"workdir {workdir}"
+        )
+
+
+async def _brings_snapshots_back(sandbox: Sandbox) -> None:
+    """With the capability `snapshot` all files become what they were; what was made since is gone."""
+    if "snapshot" not in sandbox.capabilities:
+        return
+    keeping = cast("SnapshotSandbox", sandbox)
+    await sandbox.write("a", "old")
+    kept = await keeping.snapshot()
+    await sandbox.write("a", "new")
+    await sandbox.write("b/c", "new")
+    assert await keeping.restore(kept) is None
+    await _expect_text(sandbox, "a", "old")
+    assert not await sandbox.exists("b"), "what was made after the snapshot is still there"
+    _expect_code(await keeping.restore("no such"), "file_not_found", "restore of an unknown snapshot")
+
+
+async def _is_cancelled_at_once(sandbox: Sandbox) -> None:
+    """Every operation can be cancelled, and one that is cancelled before it begins changes nothing."""
+    await sandbox.write("a", "x")
+    operations: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: sandbox.read("a"),
+        lambda: sandbox.write("a", "y"),
+        lambda: sandbox.edit("a", "x", "y"),
+        lambda: sandbox.exists("a"),
+        lambda: sandbox.list_dir("."),
+        lambda: sandbox.grep("x", ".", GrepOptions()),
+        lambda: sandbox.glob("*", "."),
+        lambda: sandbox.upload([FileBytes(path="a", content=b"y")]),
+        lambda: sandbox.download(["a"]),
+        lambda: sandbox.execute("echo y > a", ExecuteOptions()),
+    )
+    for number, operation in enumerate(operations):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await operation()
+        assert scope.cancelled_caught, f"operation {number} is no checkpoint"
+    await _expect_text(sandbox, "a", "x")
+
+
+async def _closes_twice(sandbox: Sandbox) -> None:
+    """Closing works, and again."""
+    await sandbox.aclose()
+    await sandbox.aclose()
+
+
+RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
+    _keeps_what_is_written,
+    _reads_in_pages,
+    _edits_what_is_meant,
+    _refuses_unclear_edits,
+    _keeps_line_ends_and_marks,
+    _writes_one_after_another,
+    _moves_bytes,
+    _lists_directories,
+    _refuses_bad_paths,
+    _refuses_protected_names,
+    _says_what_is_in_the_way,
+    _reads_text_only,
+    _finds_names,
+    _finds_text,
+    _passes_over_what_is_no_source,
+    _refuses_bad_searches,
+    _runs_or_says_so,
+    _brings_snapshots_back,
+    _is_cancelled_at_once,
+    _closes_twice,
+)
+"""What is tried, each on a sandbox of its own."""
+
+_BAD_PATHS: Final = (
+    *("", "..", "../secret", "a/../../b", "a/../b", "~", "~/.ssh/id_rsa", "~root/x"),
+    *("a\0b", "a\nb", "a\x1b[2J", "a\x7f", "a\x9b", "\ud800"),
+)
+
+_PROTECTED_PATHS: Final = (
+    *(
+        ".git/hooks/pre-commit",
+        ".GIT/Hooks/pre-commit",
+        ".git/config",
+        "sub/.git/config",
+        ".gitmodules",
+        ".git",
+    ),
+    *(
+        ".bashrc",
+        "home/.zshenv",
+        ".vscode/tasks.json",
+        ".idea/x",
+        ".mcp.json",
+        ".envrc",
+        ".agentrail/journal",
+    ),
+    *(".agentrail/output/x", ".g\u200cit/config", ".agentrail"),
+)
+
+
+async def _try_all(sandbox: Sandbox, path: str) -> Sequence[Refusal | None]:
+    (upload,) = await sandbox.upload([FileBytes(path=path, content=b"x")])
+    (download,) = await sandbox.download([path])
+    return (
+        (await sandbox.read(path)).error,
+        (await sandbox.write(path, "x")).error,
+        (await sandbox.edit(path, "x", "y")).error,
+        (await sandbox.list_dir(path)).error,
+        (await sandbox.grep("x", path, GrepOptions())).error,
+        (await sandbox.glob("*", path)).error,
+        upload.error,
+        download.error,
+    )
+
+
+async def _expect_text(sandbox: Sandbox, path: str, text: str) -> None:
+    found = await sandbox.read(path)
+    assert (found.error, found.text) == (None, text), found
+
+
+async def _expect_lines(
+    sandbox: Sandbox, pattern: str, options: GrepOptions, expected: list[tuple[str, int]], *, path: str = "."
+) -> None:
+    found = await sandbox.grep(pattern, path, options)
+    assert found.error is None, found
+    assert [(line.path, line.number) for line in found.lines if line.is_match] == expected, found
+
+
+def _expect_code(refusal: Refusal | None, code: str, what: str) -> None:
+    assert refusal is not None, f"{what} was not refused"
+    assert refusal.code == code, f"{what} was refused with {refusal}, expected the code {code!r}"
+    assert refusal.message.isprintable(), f"{what} was refused with unprintable words: {refusal}"

@@ -1,0 +1,197 @@
+"""Many sessions as one stream: those that there are, and those that are still to come (docs/how-to/follow-sessions.md)."""
+
+from collections import defaultdict
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail.errors import OptionError, SessionDown, SubscriberTooSlow
+from agentrail.events import AgentEnd, AgentStart, EventsLost, SessionEnd, SessionStart
+from agentrail.testing.expectations import check_events
+from agentrail.testing.orphans import no_orphans
+from tests.runtime.rig import kinds, open_bare, rest, saying, take, until
+from tests.runtime.test_resuming import committed, last_seq, numbers, read_into
+
+
+def by_session(events):
+    """The events of each session, in order."""
+    sorted_out = defaultdict(list)
+    for event in events:
+        sorted_out[event.meta.session_id].append(event)
+    return dict(sorted_out)
+
+
+async def test_sessions_from_before_and_after_are_read():
+    """Each session's events come as its own subscriber sees them; the iteration ends when the supervisor closes."""
+    async with no_orphans():
+        async with open_bare() as supervisor:
+            before = await supervisor.start_session(model=saying("a"), session_id="before")
+            everything, own_before = supervisor.subscribe_all(), before.subscribe()
+            await everything.__aenter__()  # for good: it ends with the supervisor
+            await own_before.__aenter__()
+            after = await supervisor.start_session(model=saying("b"), session_id="after")
+            own_after = after.subscribe()
+            await own_after.__aenter__()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(before.ask, "Hi")
+                nursery.start_soon(after.ask, "Hi")
+        seen = by_session(await rest(everything))
+    assert seen == {"before": await rest(own_before), "after": await rest(own_after)}
+    for session_id, events in seen.items():
+        check_events(events)
+        assert {event.meta.path for event in events} == {(session_id,)}
+        assert events[-1] == SessionEnd(reason="the supervisor was closed")
+
+
+async def test_a_group_is_read_apart_from_all_others(supervisor):
+    """It need not have a session yet; sessions of another group, and of none, do not come."""
+    async with supervisor.subscribe_group("blue", kinds=[SessionStart, AgentEnd]) as events:
+        for group_id in ("blue", "red", None, "blue"):
+            session = await supervisor.start_session(
+                model=saying("a"), group_id=group_id, session_id=f"{group_id}-{len(supervisor.sessions())}"
+            )
+            await session.ask("Hi")
+        await supervisor.stop_all("enough")
+        supervisor.cut_all("enough")
+        seen = by_session(await rest(events))
+    assert {session_id: kinds(own) for session_id, own in seen.items()} == {
+        "blue-0": ["SessionStart", "AgentEnd"],
+        "blue-3": ["SessionStart", "AgentEnd"],
+    }
+
+
+async def test_the_end_of_one_session_is_not_the_end(supervisor):
+    """The others go on, and so does the next one of the same id."""
+    async with supervisor.subscribe_all(kinds=[AgentStart, SessionEnd]) as events:
+        for _ in range(2):
+            session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+            await session.ask("Hi")
+            await supervisor.stop_session("s-1")
+        assert kinds(await take(events, 4)) == ["AgentStart", "SessionEnd"] * 2
+
+
+async def test_who_has_left_reads_nothing_more(supervisor):
+    """Neither of the sessions that it read, nor of those that come; the others who read them go on."""
+    session = await supervisor.start_session(model=saying("a"))
+    async with supervisor.subscribe_all() as staying:
+        async with supervisor.subscribe_all() as leaving:
+            await trio.testing.wait_all_tasks_blocked()
+        assert leaving not in session._cell.bus._subscriptions  # noqa: SLF001 - nothing may hold it for the session's life
+        await session.ask("Hi")
+        await supervisor.start_session(model=saying())
+        assert kinds(await rest(leaving)) == ["SessionStart"]
+        assert "AgentEnd" in kinds(await until(staying, AgentEnd))
+
+
+@pytest.mark.at(77)
+@pytest.mark.at(85)
+async def test_who_was_cut_off_goes_on_with_each_session(supervisor):
+    """One buffer for all, one number for each; sessions that were started since come from their start."""
+    one, two = [
+        await supervisor.start_session(model=saying("a", "b", "c"), session_id=name)
+        for name in ("one", "two")
+    ]
+    seen = []
+    async with supervisor.subscribe_all() as uncut, supervisor.subscribe_all(buffer=9) as slow:
+        await one.ask("Hi")
+        await two.ask("Hi")
+        with pytest.raises(SubscriberTooSlow, match="buffer of 9 events was full") as cut:
+            await read_into(seen, slow)
+        positions = cut.value.positions
+        assert cut.value.resume_after is None
+        assert positions["one"] > positions["two"] >= 1
+        three = await supervisor.start_session(model=saying("a"), session_id="three")
+        await three.ask("Hi")
+        async with supervisor.subscribe_all(after=positions) as resumed:
+            for session in (one, two):
+                await session.ask("Hi")
+            await supervisor.stop_all("enough")
+            supervisor.cut_all("enough")
+            seen += await rest(resumed)
+        assert by_session(committed(seen)) == by_session(committed(await rest(uncut)))
+
+
+async def test_what_is_lost_is_told_for_each_session(supervisor):
+    """With the snapshot of the very session, at the moment when its loss is read."""
+    sessions = [
+        await supervisor.start_session(model=saying("a"), session_id=name, event_buffer_size=size)
+        for name, size in (("one", 2), ("two", 1000), ("three", 0))
+    ]
+    for session in sessions:
+        await session.ask("Hi")
+    last = await last_seq(sessions[0])
+    async with supervisor.subscribe_all(after={"one": 1}) as events:
+        assert events.snapshot is None
+        assert await take(events) == [EventsLost(from_seq=2, to_seq=last)]
+        assert (events.snapshot.status.session_id, events.snapshot.last_seq) == ("one", last)
+        whole = await take(events, last)
+        assert {event.meta.session_id for event in whole} == {"two"}
+        assert numbers(whole) == list(range(1, last + 1))
+        assert await take(events) == [EventsLost(from_seq=1, to_seq=last)]
+        assert events.snapshot.status.session_id == "three"
+
+
+async def test_a_session_that_has_ended_is_not_replayed(supervisor):
+    """Its number may still be among those to go on after, and be as old as it likes; nothing holds it any more."""
+    await supervisor.start_session(model=saying(), session_id="gone")
+    await supervisor.stop_session("gone")
+    async with supervisor.subscribe_all(after={"gone": 0, "never was": 7}) as events:
+        await supervisor.start_session(model=saying(), session_id="new")
+        (first,) = await take(events)
+    assert first.meta.session_id == "new"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "faults"),
+    [
+        ({"after": 3}, ["after is 3: expected a mapping from session ids to numbers, or None"]),
+        (
+            {"after": {"a": -1, "b": "x", "c": 0}},
+            [
+                "after['a'] is -1: expected a whole number from 0",
+                "after['b'] is 'x': expected a whole number from 0",
+            ],
+        ),
+        ({"buffer": 0}, ["buffer is 0: expected a whole number from 1"]),
+    ],
+)
+async def test_arguments_that_cannot_be(supervisor, arguments, faults):
+    """All of them are named, for all sessions as for a group."""
+    with pytest.raises(OptionError) as caught:
+        supervisor.subscribe_all(**arguments)
+    assert caught.value.faults == tuple(faults)
+    with pytest.raises(OptionError) as caught:
+        supervisor.subscribe_group("blue", **arguments)
+    assert caught.value.faults == tuple(faults)
+
+
+async def test_no_group_is_not_all_groups(supervisor):
+    """`None` is refused: it would read the sessions of everybody."""
+    with pytest.raises(OptionError, match="group_id is None: expected text"):
+        supervisor.subscribe_group(None)
+
+
+async def test_numbers_beyond_the_last_are_refused_together(supervisor):
+    """All of them are named, and nothing was registered, not even where the number was right."""
+    sessions = [await supervisor.start_session(model=saying("a"), session_id=name) for name in "abc"]
+    last = [await last_seq(session) for session in sessions]
+    subscription = supervisor.subscribe_all(after={"a": 9, "b": last[1], "c": 8})
+    with pytest.raises(OptionError) as caught:
+        await subscription.__aenter__()
+    assert caught.value.faults == (
+        f"after is 9: expected at most {last[0]}, the last event of session 'a'",
+        f"after is 8: expected at most {last[2]}, the last event of session 'c'",
+    )
+    for session in sessions:
+        await session.ask("Hi")
+    subscription.end()
+    assert await rest(subscription) == []
+
+
+async def test_a_closed_supervisor_has_nothing_to_read():
+    """`SessionDown`, as for every call after its end."""
+    async with open_bare() as supervisor:
+        pass
+    with pytest.raises(SessionDown, match="the supervisor was closed"):
+        await supervisor.subscribe_all().__aenter__()

@@ -1,0 +1,53 @@
+"""Sandboxes as the tests want them: with bubblewrap, or as where there is none."""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrail.sandboxes import confinement
+from agentrail.sandboxes.local import LocalSandbox
+
+WITHOUT = "bubblewrap was taken away by a test"
+
+
+@cache
+def why_no_bubblewrap() -> str:
+    """Say why commands cannot be confined on this machine; nothing when they can."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return "bubblewrap is not installed: scripts/install_bubblewrap.sh does it"
+    argv = [program, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return f"bubblewrap does not work here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def need_bubblewrap() -> None:
+    """Skip the test where commands cannot be confined; in CI, fail it."""
+    why = why_no_bubblewrap()
+    if why and os.environ.get("AGENTRAIL_REQUIRE_SERVICES"):
+        pytest.fail(why, pytrace=False)
+    if why:
+        pytest.skip(why)
+
+
+def make_sandbox(mode: str, root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> LocalSandbox:
+    """Make a sandbox whose commands are `confined` or `unconfined`, and carry `TEST_TREE`."""
+    if mode == "confined":
+        need_bubblewrap()
+    else:
+        take_bubblewrap_away(monkeypatch)
+    return LocalSandbox(root, shell_fallback="unconfined", env={"TEST_TREE": str(root)}, **options)
+
+
+def take_bubblewrap_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it as on a machine that has none."""
+
+    async def find_none() -> str:
+        return WITHOUT
+
+    monkeypatch.setattr(confinement, "_try_bubblewrap", find_none)

@@ -1,0 +1,136 @@
+"""`CompositeSandbox`: where a path leads, and what is put together of several."""
+
+import pytest
+
+from agentrail.abc import ExecuteOptions, FileBytes, GrepOptions
+from agentrail.errors import OptionError
+from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+
+
+@pytest.fixture
+def parts():
+    """A default and two others, one below the prefix of the other."""
+    return {
+        "default": MemorySandbox({"a.py": "needle\n", "src/b.py": "x\n", "memories/hidden": "never seen"}),
+        "memories": MemorySandbox({"m.py": "needle\n", "deep/lost": "never seen"}),
+        "deep": MemorySandbox({"d.py": "needle\n"}),
+    }
+
+
+@pytest.fixture
+def sandbox(parts):
+    """All of them under one root."""
+    routes = {"/memories/": parts["memories"], "/memories/deep/": parts["deep"]}
+    return CompositeSandbox(parts["default"], routes)
+
+
+@pytest.mark.parametrize("routes", ["memories/", "/memories", "/", "", "/a/../b/", "//", "/~/../"])
+def test_a_prefix_has_slashes_around_it(routes):
+    """And is no root, and climbs nowhere: checked at construction."""
+    with pytest.raises(OptionError, match="expected a path such as '/memories/', with a slash at both ends"):
+        CompositeSandbox(MemorySandbox(), {routes: MemorySandbox()})
+
+
+def test_a_prefix_is_there_once():
+    """Also when it is written in two ways."""
+    with pytest.raises(OptionError, match="route '/memories//' is there twice"):
+        CompositeSandbox(MemorySandbox(), {"/memories/": MemorySandbox(), "/memories//": MemorySandbox()})
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.py", "needle\n"),
+        ("/a.py", "needle\n"),
+        ("memories/m.py", "needle\n"),
+        ("/memories/m.py", "needle\n"),
+        ("/memories/deep/d.py", "needle\n"),
+    ],
+)
+async def test_the_longest_prefix_wins_and_is_taken_away(sandbox, path, text):
+    """Relative paths count from the root."""
+    assert (await sandbox.read(path)).text == text
+
+
+async def test_each_sandbox_gets_what_is_its_own(sandbox, parts):
+    """Writes, edits and bytes go where the path leads, and nowhere else."""
+    await sandbox.write("/memories/new", "1")
+    await sandbox.edit("/memories/deep/d.py", "needle", "pin")
+    transfers = await sandbox.upload(
+        [FileBytes(path="/memories/up", content=b"2"), FileBytes(path="down", content=b"3")]
+    )
+    assert [one.path for one in transfers] == ["/memories/up", "down"]
+    assert (await parts["memories"].read("new")).text == "1"
+    assert (await parts["deep"].read("d.py")).text == "pin\n"
+    assert [one.content for one in await parts["memories"].download(["up"])] == [b"2"]
+    assert [one.content for one in await sandbox.download(["down", "/memories/up", "nowhere"])] == [
+        b"3",
+        b"2",
+        None,
+    ]
+    assert not await parts["default"].exists("up")
+
+
+async def test_nothing_climbs_from_one_into_another(sandbox):
+    """`..` is refused before it is asked which sandbox is meant."""
+    for path in ("/memories/../a.py", "memories/deep/../m.py", "../a.py"):
+        found = await sandbox.read(path)
+        assert found.error is not None
+        assert found.error.code == "invalid_path"
+        assert not await sandbox.exists(path)
+
+
+async def test_prefixes_are_directories(sandbox):
+    """In the listing of what is above them, in place of what the sandbox there has under that name."""
+    assert [entry.name for entry in (await sandbox.list_dir("/")).entries] == ["memories", "src", "a.py"]
+    assert [entry.name for entry in (await sandbox.list_dir("/memories")).entries] == ["deep", "m.py"]
+    assert await sandbox.exists("/memories")
+    assert await sandbox.exists("memories/deep/")
+    assert not await sandbox.exists("memories/hidden")
+    assert not await sandbox.exists("memories/deep/lost")
+
+
+async def test_a_prefix_may_hang_in_the_air():
+    """The directories on the way to it need not exist in the default."""
+    sandbox = CompositeSandbox(MemorySandbox(), {"/a/b/c/": MemorySandbox({"x": "needle"})})
+    assert [entry.name for entry in (await sandbox.list_dir("/a/b")).entries] == ["c"]
+    assert (await sandbox.glob("**/x", "/a")).paths == ("a/b/c/x",)
+    assert [line.path for line in (await sandbox.grep("needle", "a", GrepOptions())).lines] == ["a/b/c/x"]
+    assert await sandbox.exists("a/b")
+
+
+async def test_a_search_above_several_asks_all(sandbox):
+    """Paths have the prefix again, the default comes first, and what a prefix hides is not found."""
+    found = await sandbox.glob("**/*.py", ".")
+    assert found.paths == ("a.py", "src/b.py", "memories/m.py", "memories/deep/d.py")
+    assert (await sandbox.glob("*/", "/")).paths == ("src/", "memories/")
+    assert (await sandbox.glob("*.py", "memories/deep")).paths == ("memories/deep/d.py",)
+    lines = (await sandbox.grep("needle", "/", GrepOptions())).lines
+    assert [line.path for line in lines] == ["a.py", "memories/m.py", "memories/deep/d.py"]
+    assert (await sandbox.grep("never seen", "/", GrepOptions())).lines == ()
+    assert (await sandbox.glob("**/hidden", "/")).paths == ()
+
+
+@pytest.mark.parametrize(
+    ("most", "shown", "truncated"), [(1, 1, True), (2, 2, True), (3, 3, False), (4, 3, False)]
+)
+async def test_the_limit_is_over_the_total(sandbox, most, shown, truncated):
+    """And whether there are more is told for all of them together."""
+    found = await sandbox.grep("needle", "/", GrepOptions(max_results=most))
+    assert (len(found.lines), found.truncated) == (shown, truncated)
+
+
+async def test_commands_and_snapshots_are_the_default_s(sandbox):
+    """The others have no part in them."""
+    assert sandbox.capabilities == frozenset({"snapshot"})
+    kept = await sandbox.snapshot()
+    await sandbox.write("a.py", "changed")
+    await sandbox.write("/memories/m.py", "changed")
+    assert await sandbox.restore(kept) is None
+    assert (await sandbox.read("a.py")).text == "needle\n"
+    assert (await sandbox.read("/memories/m.py")).text == "changed"
+    for workdir in (".", "/memories"):
+        refused = (await sandbox.execute("true", ExecuteOptions(workdir=workdir))).error
+        assert refused is not None
+        assert refused.code == "unsupported"

@@ -1,0 +1,41 @@
+"""`check_sandbox` passes for our sandboxes, and names the rule that a broken one breaks."""
+
+import tempfile
+
+import pytest
+
+from agentrail.abc import ReadResult
+from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.check_sandbox import check_sandbox
+
+
+async def test_a_directory_keeps_to_the_port(tmp_path):
+    """`LocalSandbox`, on a real file system."""
+    await check_sandbox(lambda: LocalSandbox(tempfile.mkdtemp(dir=tmp_path)))
+
+
+async def test_memory_keeps_to_the_port():
+    """`MemorySandbox`, under the same rules."""
+    await check_sandbox(MemorySandbox)
+
+
+async def test_several_together_keep_to_the_port(tmp_path):
+    """`CompositeSandbox`, whose default is either of them."""
+    await check_sandbox(lambda: CompositeSandbox(MemorySandbox(), {}))
+    await check_sandbox(lambda: CompositeSandbox(LocalSandbox(tempfile.mkdtemp(dir=tmp_path)), {}))
+
+
+async def test_a_broken_rule_is_named():
+    """With the sandbox, the rule, and what came instead."""
+
+    class Forgetful(MemorySandbox):
+        async def read(self, path, *, offset=1, limit=None):
+            return ReadResult(text="something else")
+
+    with pytest.raises(
+        AssertionError, match=r"MemorySandbox.* breaks a rule: What is written is read back"
+    ) as caught:
+        await check_sandbox(Forgetful)
+    assert "something else" in str(caught.value)
