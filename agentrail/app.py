@@ -74,7 +74,7 @@ async def open_supervisor(
             `refuse` them, or run them `unconfined`.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`.
+        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
         OptionError: Your move: `shell_fallback` is neither.

@@ -116,7 +116,6 @@ class Cell:
         is_laddered: Its supervisor stops it, and kills it when its time is over.
         killed: It has no time any more.
         scope: Cancels it.
-        shields: The shields of the library that it is in; a kill cuts them.
         task: The one that it runs in.
     """
 
@@ -124,6 +123,7 @@ class Cell:
         "_debts",
         "_links",
         "_releases",
+        "_shields",
         "_watchers",
         "exit_reason",
         "handle",
@@ -134,7 +134,6 @@ class Cell:
         "mailbox",
         "owner",
         "scope",
-        "shields",
         "stop_reason",
         "task",
         "token",
@@ -160,14 +159,15 @@ class Cell:
         self.is_laddered = False
         self.killed = False
         self.scope = trio.CancelScope()
-        self.shields: set[trio.CancelScope] = set()
+        self._shields: set[trio.CancelScope] | None = None
         self.task: trio.lowlevel.Task | None = None
         self.handle = ActorHandle(self)
-        # Dicts for their order: an end is told in the order in which people asked for it.
-        self._debts: dict[ReplyTo, None] = {}
-        self._links: dict[Cell, None] = {}
-        self._releases: dict[object, Callable[[], None]] = {}
-        self._watchers: dict[object, Callable[[ExitReason], None]] = {}
+        # Dicts for their order: an end is told in the order in which people asked for it. Made when they are needed,
+        # like the shields: most actors live without, and ten thousand of them would hold fifty thousand empty ones.
+        self._debts: dict[ReplyTo, None] | None = None
+        self._links: dict[Cell, None] | None = None
+        self._releases: dict[object, Callable[[], None]] | None = None
+        self._watchers: dict[object, Callable[[ExitReason], None]] | None = None
 
     # --- being stopped
 
@@ -192,8 +192,19 @@ class Cell:
         """Cancel it, shields included."""
         self.killed = True
         self.scope.cancel(reason="killed")
-        for shield in self.shields:
+        for shield in self._shields or ():
             shield.deadline = -math.inf
+
+    def add_shield(self, shield: trio.CancelScope) -> None:
+        """Note a shield of the library that it is in now; a kill cuts it."""
+        if self._shields is None:
+            self._shields = set()
+        self._shields.add(shield)
+
+    def drop_shield(self, shield: trio.CancelScope) -> None:
+        """Forget a shield that it has left."""
+        if self._shields is not None:
+            self._shields.discard(shield)
 
     def receive_exit(self, reason: ExitReason, sender: "ActorHandle | None") -> None:
         """Take an exit signal: of a linked actor, or of whoever called `exit`."""
@@ -210,11 +221,14 @@ class Cell:
 
     def owe(self, to: ReplyTo) -> None:
         """Note a call that waits for an answer."""
+        if self._debts is None:
+            self._debts = {}
         self._debts[to] = None
 
     def settle(self, to: ReplyTo) -> None:
         """Forget a call."""
-        self._debts.pop(to, None)
+        if self._debts is not None:
+            self._debts.pop(to, None)
 
     def answered_twice(self, to: ReplyTo) -> None:
         """Report a second answer."""
@@ -239,14 +253,19 @@ class Cell:
 
     def watch(self, key: object, tell: Callable[[ExitReason], None]) -> None:
         """Call `tell` at the end, once, unless `unwatch(key)` comes first."""
+        if self._watchers is None:
+            self._watchers = {}
         self._watchers[key] = tell
 
     def unwatch(self, key: object) -> None:
         """Do not tell."""
-        self._watchers.pop(key, None)
+        if self._watchers is not None:
+            self._watchers.pop(key, None)
 
     def on_release(self, key: object, release: Callable[[], None] | None) -> None:
         """Call `release` at the end, before anybody is told; `None` takes that back."""
+        if self._releases is None:
+            self._releases = {}
         if release is None:
             self._releases.pop(key, None)
         else:
@@ -259,18 +278,28 @@ class Cell:
         elif other.exit_reason is not None:
             self.receive_exit(NoProcess(), other.handle)
         elif other is not self:
-            self._links[other] = other._links[self] = None  # noqa: SLF001 - another one of this class
+            self._join(other)
+            other._join(self)  # noqa: SLF001 - another one of this class
 
     def unlink(self, other: "Cell") -> None:
         """Undo `link`."""
-        self._links.pop(other, None)
-        other._links.pop(self, None)  # noqa: SLF001 - another one of this class
+        self._part(other)
+        other._part(self)  # noqa: SLF001 - another one of this class
+
+    def _join(self, other: "Cell") -> None:
+        if self._links is None:
+            self._links = {}
+        self._links[other] = None
+
+    def _part(self, other: "Cell") -> None:
+        if self._links is not None:
+            self._links.pop(other, None)
 
     def give_up(self, reason: ExitReason) -> None:
         """Answer its callers in its place: it does not obey, and nobody knows when it will end."""
         if self.mailbox is not None:
             self.mailbox.close(reason)
-        for to in tuple(self._debts):
+        for to in tuple(self._debts or ()):
             to.fail_down(reason)
 
     # --- its life
@@ -285,14 +314,14 @@ class Cell:
         self.exit_reason = reason
         self.task = None
         self.give_up(reason)
-        releases, self._releases = self._releases, {}
-        for release in releases.values():
+        releases, self._releases = self._releases, None
+        for release in (releases or {}).values():
             release()
-        watchers, self._watchers = self._watchers, {}
-        for tell in watchers.values():
+        watchers, self._watchers = self._watchers, None
+        for tell in (watchers or {}).values():
             tell(reason)
-        links, self._links = self._links, {}
-        for other in links:
+        links, self._links = self._links, None
+        for other in links or ():
             other.unlink(self)
             other.receive_exit(reason, self.handle)
         if self.owner is not None:

@@ -353,7 +353,7 @@ class MachineLoop:
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + limit) as shield:
-            cell.shields.add(shield)
+            cell.add_shield(shield)
             if cell.killed:
                 shield.deadline = -math.inf
             try:
@@ -361,7 +361,7 @@ class MachineLoop:
             except Exception as error:  # noqa: BLE001 - the actor's edge: the error is the exit reason
                 reason = Crashed.from_exception(error, redact=self._redact)
             finally:
-                cell.shields.discard(shield)
+                cell.drop_shield(shield)
         return Killed() if shield.cancelled_caught else reason
 
     def report_crash(self, reason: ExitReason) -> None:

@@ -5,7 +5,7 @@ Nothing but a cancellation of somebody else leaves the wrapper. What a child rai
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
@@ -15,7 +15,7 @@ from agentrail.actors.handle import Cell, current_cell
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
 from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
 from agentrail.errors import AlreadyRegistered
-from agentrail.otp.child_specs import Arguments, ChildSpec
+from agentrail.otp.child_specs import Arguments
 from agentrail.otp.exits import (
     ActorExit,
     Crashed,
@@ -67,7 +67,7 @@ class ChildRun:
 
     Attributes:
         token: What the supervisor's reducer calls it.
-        spec: Of the child, without what it was started with.
+        shutdown_seconds: Of the child.
         options: Of its start.
         reports_itself: It is a worker that says when it is up.
         cell: Of the instance.
@@ -89,7 +89,7 @@ class ChildRun:
         "options",
         "owner_of_name",
         "reports_itself",
-        "spec",
+        "shutdown_seconds",
         "stage",
         "token",
         "watcher",
@@ -98,7 +98,7 @@ class ChildRun:
     def __init__(self, wanted: StartChild, start: Start, cell: Cell, watcher: Watcher) -> None:
         """Keep what was asked for; the arguments only until they are used."""
         self.token = wanted.token
-        self.spec = wanted.spec.without_arguments()
+        self.shutdown_seconds = wanted.spec.shutdown_seconds
         self.options = start.options
         self.reports_itself = start.form == "worker" and takes_task_status(start.function)
         self._call: tuple[Callable[..., Any], Arguments, Arguments] | None = (
@@ -146,13 +146,13 @@ class ChildRun:
             case Crashed():
                 return InitFailed("raised", cause=reason)
             case Normal() if self.cell.stop_reason is None:
-                return InitFailed("returned", cause=_returned_early(self.spec))
+                return InitFailed("returned", cause=_returned_early(self.cell.id))
             case _:
                 return InitFailed("stopped", cause=reason)
 
 
-def _returned_early(spec: ChildSpec) -> ExitReason:
-    return Crashed.of_rule("ReturnedEarly", f"child {spec.id!r} ended before it reported started")
+def _returned_early(child_id: Hashable) -> ExitReason:
+    return Crashed.of_rule("ReturnedEarly", f"child {child_id!r} ended before it reported started")
 
 
 async def run_child(run: ChildRun) -> None:
@@ -238,7 +238,7 @@ async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:
     reason = await loop.run()
     if cell.mailbox is not None:
         cell.mailbox.shut(reason)
-    seconds = run.spec.shutdown_seconds
+    seconds = run.shutdown_seconds
     reason = await loop.terminate(reason, seconds if isinstance(seconds, int | float) else UNASKED_SECONDS)
     loop.report_crash(reason)
     return reason
@@ -261,8 +261,8 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
             return
         if cell.killed:
             shield.deadline = -math.inf
-        cell.shields.add(shield)
+        cell.add_shield(shield)
         try:
             yield shield
         finally:
-            cell.shields.discard(shield)
+            cell.drop_shield(shield)

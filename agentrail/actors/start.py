@@ -4,6 +4,7 @@ import enum
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
+from types import FunctionType, MethodType
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from attrs import evolve, field, frozen
@@ -142,8 +143,28 @@ class Name(Protocol):
 
 
 @frozen
+class Look:
+    """What an actor shows of itself in `Supervisor.tree()`, beyond what its supervisor knows.
+
+    Attributes:
+        phase: What it does, in its own word.
+        mailbox: How many messages wait for it, if it reads them from a mailbox of its own.
+        below: The supervisor of the children behind it, if it has any.
+    """
+
+    phase: str
+    mailbox: int
+    below: ActorHandle | None = None
+
+
+@frozen
 class Options:
-    """How an actor is set up; see `Start.with_options`."""
+    """How an actor is set up; see `Start.with_options`.
+
+    Attributes of this library's own use:
+        prepare: Called with the cell of each instance before it runs.
+        look: Called with the arguments of the start, says how the child looks, also between two instances.
+    """
 
     name: Name | None = None
     capacity: int = 1000
@@ -151,6 +172,7 @@ class Options:
     limits: Limits = field(factory=Limits)
     trap_exits: bool = False
     prepare: Callable[[Cell], None] | None = None
+    look: Callable[..., Look] | None = None
 
 
 Form = Literal["worker", "machine", "subtree"]
@@ -233,6 +255,12 @@ def as_start(recipe: StartRecipe | Callable[..., Awaitable[object]]) -> Start:
 
 def takes_task_status(function: Callable[..., object]) -> bool:
     """Tell whether a worker reports its own start."""
+    # A signature costs a third of a whole start. What it would say of a plain function, or of a method of one, stands
+    # in the code object; what is decorated, partial or an object has to be asked.
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if isinstance(plain, FunctionType) and not vars(plain):
+        code = plain.__code__
+        return "task_status" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     try:
         return "task_status" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # some callables have no signature; they cannot report anything either

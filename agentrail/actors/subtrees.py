@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentrail.actors.handle import current_cell
+from agentrail.actors.handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.start import Ignore, Start
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.otp.child_specs import (
@@ -65,3 +65,14 @@ async def _run_subtree(
             return Normal()
         flags, specs = init.flags, init.children
     return await Core(cell, cell.owner.tree, flags, specs).run(task_status.started)
+
+
+def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
+    """Return the specs that a supervisor has, or had when it ended: in start order, those of temporary children while they run.
+
+    Whoever has to start a stopped group again asks this; a supervisor that has ended answers no call.
+    """
+    cell = cell_of(supervisor)
+    if not isinstance(cell, SupervisorCell) or cell.core is None:
+        return ()
+    return tuple(child.spec for _, child in cell.core.state.children.items())

@@ -41,6 +41,7 @@ from agentrail.otp.exits import (
 from agentrail.otp.statem import Call, Cast, Info
 from agentrail.otp.supervision_state import Child, Phase, is_to_restart
 from agentrail.otp.supervision_types import (
+    NOBODY,
     Answer,
     CancelRetry,
     CancelStart,
@@ -140,7 +141,13 @@ class Tree:
                 self.observer = None
                 LOGGER.exception("the observer of reports raised and is dropped; reports go to this log now")
             return
-        level = logging.DEBUG if report.kind in _QUIET else logging.WARNING
+        log_report(report)
+
+
+def log_report(report: Report) -> None:
+    """Write a report to the log, as is done where nobody observes."""
+    level = logging.DEBUG if report.kind in _QUIET else logging.WARNING
+    if LOGGER.isEnabledFor(level):
         reason = "" if report.reason is None else describe(report.reason)
         LOGGER.log(level, "%s: child %r of %r: %s", report.kind, report.child_id, report.supervisor, reason)
 
@@ -281,7 +288,8 @@ class Core:
         cell = self._make_cell(wanted, start)
         run = self.runs[wanted.token] = ChildRun(wanted, start, cell, self)
         limit = wanted.spec.start_timeout_seconds
-        if limit != "infinity":
+        # A worker that does not report itself is up before its first step: there is nothing to limit.
+        if limit != "infinity" and (run.reports_itself or start.form != "worker"):
             self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
         assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
         self._nursery.start_soon(run_child, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
@@ -355,7 +363,7 @@ class Core:
             return
         if kind == "start":
             run.failing = "timeout"
-            self._climb(run, run.spec.shutdown_seconds)
+            self._climb(run, run.shutdown_seconds)
         elif kind == "kill":
             run.is_forced = True
             self._kill(run)
@@ -449,9 +457,7 @@ class Core:
         self._request_number += 1
         request_id = RequestId(self._request_number)
         to = self._requests[request_id] = ReplyTo(self.cell, self.cell.handle)
-        signal = self._make(Request, request_id=request_id, caller_path=self._caller_path(), call=call)
-        self.mailbox.put_nowait(signal)
-        del signal
+        self.post(call, request_id)
         try:
             with trio.fail_after(float("inf") if timeout_seconds is None else timeout_seconds):
                 return await to.wait()
@@ -460,6 +466,11 @@ class Core:
         finally:
             if self._requests.pop(request_id, None) is not None:
                 self.mailbox.put_notice(self._make(RequestCancelled, request_id=request_id))
+
+    def post(self, call: Any, request_id: RequestId = NOBODY) -> None:
+        """Put a call to the reducer, and do not wait."""
+        path = self._caller_path()
+        self.mailbox.put_nowait(self._make(Request, request_id=request_id, caller_path=path, call=call))
 
     def _caller_path(self) -> tuple[Token, ...]:
         path: list[Token] = []

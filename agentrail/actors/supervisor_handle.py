@@ -79,6 +79,23 @@ class Supervisor(ActorHandle):
         """
         return self._started(await self._core.ask(StartChildCall(spec)), monitor=monitor)
 
+    def start_child_soon(self, spec: Spec) -> None:
+        """Add a child as `start_child` does, and wait for nothing: it starts behind the calls that wait already.
+
+        For starts whose only trouble is a supervisor that has begun to stop: then the child is dropped, and nobody is
+        told. A start that fails is reported, as each is.
+
+        Args:
+            spec: A child spec, or a mapping with the same keys.
+
+        Raises:
+            ActorDown: The supervisor has ended.
+        """
+        core = self._core
+        if self.exit_reason is not None:
+            raise down(self)
+        core.post(StartChildCall(spec))
+
     async def start_instance(self, *args: object, **kwargs: object) -> Started:
         """Start an instance of the template of a dynamic supervisor, with these arguments behind its own.
 

@@ -10,7 +10,8 @@ from datetime import timedelta
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import Cell
+from agentrail.actors.handle import Cell, cell_of
+from agentrail.actors.start import Look, Start
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.otp.child_specs import ChildKind
 from agentrail.otp.supervision_state import Child, child_status
@@ -30,8 +31,9 @@ class TreeNode:
             it; without a back-off since it was last started by a call. A restart for the sake of a sibling is not its own.
         uptime_seconds: Since its last instance came up, on Trio's clock; `None` while none is up.
         mailbox: How many messages wait for it, in all lanes; `None` of a worker, which has no mailbox, and without an
-            instance.
+            instance. Of a session its own mailbox, which is there between two instances too.
         children: In start order; none of a supervisor without an instance.
+        phase: Of a session: what it does, such as `idle`; `None` of anything else.
     """
 
     id: Hashable
@@ -42,6 +44,7 @@ class TreeNode:
     uptime_seconds: float | None
     mailbox: int | None
     children: tuple["TreeNode", ...] = ()
+    phase: str | None = None
 
 
 def take_tree(core: Core) -> TreeNode:
@@ -74,6 +77,13 @@ def _own_status(core: Core) -> ChildStatus:
 def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
     run = core.runs.get(child.token)
     is_up = run is not None and run.stage == "up" and child.has_process
+    look = _look_of(child)
+    if look is not None:
+        mailbox: int | None = look.mailbox
+        below = None if look.below is None else cell_of(look.below)
+    else:
+        mailbox = None if run is None else _waiting(run.cell)
+        below = None if run is None else run.cell
     return TreeNode(
         id=child.spec.id,
         kind=child.spec.kind,
@@ -81,9 +91,17 @@ def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
         incarnation=child.incarnation,
         restarts=child.in_a_row,
         uptime_seconds=now_seconds - child.started_seconds if is_up else None,
-        mailbox=None if run is None else _waiting(run.cell),
-        children=() if run is None else _nodes_below(run.cell, now_seconds),
+        mailbox=mailbox,
+        children=() if below is None else _nodes_below(below, now_seconds),
+        phase=None if look is None else look.phase,
     )
+
+
+def _look_of(child: Child) -> Look | None:
+    start = child.spec.start
+    if not isinstance(start, Start) or start.options.look is None:
+        return None
+    return start.options.look(*start.arguments.positional)
 
 
 def _nodes_below(cell: Cell, now_seconds: float) -> tuple[TreeNode, ...]:
@@ -104,7 +122,7 @@ def render_tree(node: TreeNode) -> str:
         node: As `Supervisor.tree` returns it, or a part of it.
 
     Returns:
-        Lines without a newline at the end: id, kind, status, incarnation, restarts, uptime as `h:mm:ss`, mailbox.
+        Lines without a newline at the end: id, kind, status (and phase), incarnation, restarts, uptime as `h:mm:ss`, mailbox.
     """
     return "\n".join((_describe(node), *_lines_below(node, "")))
 
@@ -120,7 +138,8 @@ def _describe(node: TreeNode) -> str:
     # Whole seconds, cut off: nobody reads the rest, and a text that rounds up claims what has not come yet.
     uptime = "-" if node.uptime_seconds is None else timedelta(seconds=int(node.uptime_seconds))
     mailbox = "-" if node.mailbox is None else node.mailbox
+    status = node.status if node.phase is None else f"{node.status} {node.phase}"
     return (
-        f"{node.id!r} {node.kind} {node.status} #{node.incarnation} restarts={node.restarts} "
+        f"{node.id!r} {node.kind} {status} #{node.incarnation} restarts={node.restarts} "
         f"up={uptime} mailbox={mailbox}"
     )

@@ -13,6 +13,7 @@ from typing import Final
 import trio
 from attrs import define, field, frozen
 
+from agentrail.actors.tree import render_tree
 from agentrail.app import choose_model, open_supervisor
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
@@ -27,6 +28,7 @@ from agentrail.events import TERMINAL, AbortSettled, AgentEnd, AgentError, Agent
 from agentrail.messages import PromptRef
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.supervisor import SessionSupervisor
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
@@ -36,6 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "/help": "show this",
         "/status": "say what the session is doing",
         "/abort": "stop the running cycle; what waits goes on",
+        "/tree": "show what runs: supervisor, sessions, and what is behind them",
         "/quit": "stop everything and leave, as Ctrl-D does",
     }
 )
@@ -146,6 +149,7 @@ class Chat:
 
     Attributes:
         session: With whom.
+        supervisor: Whose session that is.
         desk: Where one types and reads.
         transcript: How events are written.
         nursery: For what a key starts.
@@ -155,6 +159,7 @@ class Chat:
     """
 
     session: Session
+    supervisor: SessionSupervisor
     desk: Desk
     transcript: Transcript
     nursery: trio.Nursery
@@ -250,6 +255,9 @@ class Chat:
                     await self._say(f"{name}: {what}")
             case "/status":
                 await self._say(show_status(await self.session.status()))
+            case "/tree":
+                for line in render_tree(await self.supervisor.tree()).splitlines():
+                    await self._say(line)
             case "/abort":
                 if self.ledger.is_idle:
                     await self._say("nothing runs")
@@ -326,7 +334,9 @@ async def _start(choices: Choices, nursery: trio.Nursery, interrupts: Interrupts
         async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(choices, chosen))
             async with open_desk() as desk:
-                chat = Chat(session=session, desk=desk, transcript=transcript, nursery=nursery)
+                chat = Chat(
+                    session=session, supervisor=supervisor, desk=desk, transcript=transcript, nursery=nursery
+                )
                 interrupts.handle = chat.interrupt
                 await chat.talk()
     except AgentrailError as error:  # of the options; once it talks, errors come in groups

@@ -94,9 +94,11 @@ def apply_updates(work: Work) -> None:
 def change_plugins(work: Work, signal: ChangePlugins) -> None:
     """Attach, detach or reload a plugin."""
     data = work.data
+    if data.cycle is not None:
+        waits = "a cycle waits for a person: decide, or abort it, before plugins change"
+        work.refuse(signal.signal_id, PluginError([waits]))
+        return
     try:
-        if data.cycle is not None:
-            raise PluginError(["a cycle waits for a person: decide, or abort it, before plugins change"])
         match signal.change:
             case "attach":
                 change = attach_plugin(data.stack, data.plugin_states, signal.entry)

@@ -8,6 +8,7 @@ import copy
 import enum
 import inspect
 import math
+import operator
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
@@ -23,6 +24,10 @@ ShutdownTime: TypeAlias = float | Literal["brutal_kill", "infinity"]
 StartTimeout: TypeAlias = float | Literal["infinity"]
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one", "dynamic"]
 AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
+IntensityPer: TypeAlias = Literal["supervisor", "child"]
+
+_RESTARTS: Final = get_args(Restart)
+_KINDS: Final = get_args(ChildKind)
 
 
 # --- what is called to start a child
@@ -48,10 +53,10 @@ class Arguments:
         if not self.positional and not self.keyword:
             return self
         seen: dict[int, object] = {}
-        return Arguments(
-            tuple(_copied(value, seen) for value in self.positional),
-            {name: _copied(value, seen) for name, value in self.keyword.items()},
-        )
+        positional = tuple([_copied(value, seen) for value in self.positional])
+        if not self.keyword and all(map(operator.is_, positional, self.positional)):  # nothing to copy
+            return self
+        return Arguments(positional, {name: _copied(value, seen) for name, value in self.keyword.items()})
 
 
 NO_ARGUMENTS: Final = Arguments()
@@ -123,12 +128,12 @@ class ChildSpec:
         """Check the fields in their order, and fill in what depends on the kind."""
         _check_id(id)
         _check_start(start)
-        _check_choice("restart", restart, Restart)
+        _check_choice("restart", restart, _RESTARTS)
         if not isinstance(significant, bool):
             _refuse("significant", significant, "True or False")
         if kind is _Default.DEFAULT:
             kind = start.kind if isinstance(start, StartRecipe) else "worker"
-        _check_choice("kind", kind, ChildKind)
+        _check_choice("kind", kind, _KINDS)
         supervises = kind == "supervisor"
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
@@ -151,8 +156,10 @@ class ChildSpec:
 
     def accepted(self) -> "ChildSpec":
         """Return this spec with arguments of its own, which nobody else can change any more."""
-        if isinstance(self.start, StartRecipe) and self.start.arguments != NO_ARGUMENTS:
-            return evolve(self, start=evolve(self.start, arguments=self.start.arguments.copied()))
+        if isinstance(self.start, StartRecipe):
+            own = self.start.arguments.copied()
+            if own is not self.start.arguments:
+                return evolve(self, start=evolve(self.start, arguments=own))
         return self
 
 
@@ -210,6 +217,9 @@ class SupervisorFlags:
         max_children: Of a dynamic supervisor: as many at a time, those that are restarting included.
         stuck_after_seconds: How long after its kill a child that has not ended is `stuck`.
         stop_within_seconds: How long a stop may take that a cancellation from outside has forced.
+        intensity_per: Whose restarts are counted together. `child`, of a dynamic supervisor: each child has a budget of
+            its own, and one that exceeds it is given up alone. That is a supervisor of its own above each child, with
+            these flags, without what ten thousand of them would hold.
 
     Raises:
         InvalidSpec: Your move: a flag has a value that it cannot have.
@@ -223,15 +233,16 @@ class SupervisorFlags:
     max_children: int | None = None
     stuck_after_seconds: float = 1.0
     stop_within_seconds: float = 60.0
+    intensity_per: IntensityPer = "supervisor"
 
     def __attrs_post_init__(self) -> None:
         """Check the flags in their order."""
-        _check_choice("strategy", self.strategy, Strategy)
+        _check_choice("strategy", self.strategy, get_args(Strategy))
         if not _is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer from 0")
         if not _is_seconds(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
-        _check_choice("auto_shutdown", self.auto_shutdown, AutoShutdown)
+        _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
             _refuse("backoff", self.backoff, "a Backoff or None")
         if self.max_children is not None and not _is_whole(self.max_children, at_least=1):
@@ -247,6 +258,10 @@ class SupervisorFlags:
             _refuse(
                 "stop_within_seconds", self.stop_within_seconds, "seconds above 0", code="invalid_stop_within"
             )
+        _check_choice("intensity_per", self.intensity_per, get_args(IntensityPer))
+        if self.intensity_per == "child" and self.strategy != "dynamic":
+            allowed = f"'supervisor' with strategy {self.strategy!r}: only children of a 'dynamic' one are counted apart"
+            _refuse("intensity_per", self.intensity_per, allowed)
 
 
 Spec: TypeAlias = ChildSpec | Mapping[str, object]
@@ -349,8 +364,7 @@ def _check_start(start: object) -> None:
         raise InvalidSpec(message, code="invalid_start", field="start")
 
 
-def _check_choice(name: str, value: object, choices: object) -> None:
-    allowed = get_args(choices)
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
         _refuse(name, value, "one of " + ", ".join(map(repr, allowed)))
 

@@ -42,6 +42,7 @@ from agentrail.otp.supervision_stops import (
 )
 from agentrail.otp.supervision_sweeps import advance, judge_exit, judge_failed_start
 from agentrail.otp.supervision_types import (
+    NOBODY,
     ChildExited,
     ChildIgnored,
     ChildStarted,
@@ -111,7 +112,8 @@ def step(
     ledger = Ledger(state, signal.at_seconds, signal.draw)
     match signal:
         case Request():
-            ledger.requests = ledger.requests.put(signal.request_id, -1)
+            if signal.request_id != NOBODY:
+                ledger.requests = ledger.requests.put(signal.request_id, -1)
             serve(ledger, signal)
         case RequestCancelled(request_id=request_id):
             cancel(ledger, request_id)
@@ -288,7 +290,7 @@ def _go_on(ledger: Ledger) -> bool:
 
 
 def _serve_if_wanted(ledger: Ledger, request: Request) -> None:
-    if ledger.requests.get(request.request_id) is not None:
+    if request.request_id == NOBODY or ledger.requests.get(request.request_id) is not None:
         serve(ledger, request)
 
 

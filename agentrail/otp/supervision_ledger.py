@@ -5,7 +5,7 @@ the counters and queues right whatever is done to a child; what is done, and whe
 """
 
 from collections.abc import Hashable
-from typing import Final, Literal
+from typing import Literal
 
 from attrs import evolve
 from msgspec import structs
@@ -41,8 +41,6 @@ from agentrail.otp.supervision_types import (
 )
 from agentrail.otp.tables import Index, Table
 
-_FIELDS: Final = SupervisorState.__struct_fields__
-
 
 class Ledger:
     """The next state, while it is being made. Its fields are those of `SupervisorState`.
@@ -52,6 +50,13 @@ class Ledger:
         draw: The chance that came with it.
         effects: What is to be carried out, in order.
     """
+
+    __slots__ = (
+        "__dict__",
+        "draw",
+        "effects",
+        "now",
+    )  # so that `__dict__` has the fields of the state and nothing else
 
     name: Hashable
     flags: SupervisorFlags
@@ -87,8 +92,7 @@ class Ledger:
 
     def result(self) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
         """Close the books."""
-        fields = vars(self)
-        return SupervisorState(**{name: fields[name] for name in _FIELDS}), tuple(self.effects)
+        return SupervisorState(**vars(self)), tuple(self.effects)
 
     # --- what is asked often
 
@@ -121,10 +125,14 @@ class Ledger:
 
     def add(self, child: Child) -> None:
         """Take a new child to the books, which has the number `next_number`."""
+        self.enrol(child)
+        self.save(child)
+
+    def enrol(self, child: Child) -> None:
+        """Give a new child its number; who calls this starts it at once, and so saves it."""
         self.next_number = child.number + 1
         if not self.is_dynamic:
             self.numbers = self.numbers.put(child.spec.id, child.number)
-        self.save(child)
 
     def save(self, child: Child) -> None:
         """Put a child in place of what it was, and keep the counters."""

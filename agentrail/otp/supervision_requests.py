@@ -17,6 +17,7 @@ from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Phase, count_children, is_to_restart, which_children
 from agentrail.otp.supervision_stops import begin_ending, stop_child, stopping
 from agentrail.otp.supervision_types import (
+    NOBODY,
     ByHandle,
     ById,
     ChangingCall,
@@ -147,7 +148,7 @@ def _start_new(ledger: Ledger, request: Request, child: Child) -> None:
         message = f"there are {ledger.children.count} children, max_children is {most}: try again when one has ended"
         ledger.answer(request.request_id, errors.TooManyChildren(message))
         return
-    ledger.add(child)
+    ledger.enrol(child)
     _start_for(ledger, request, child)
 
 
@@ -155,7 +156,8 @@ def _start_for(ledger: Ledger, request: Request, child: Child) -> None:
     """Start an idle child, for a caller that waits for it."""
     if ledger.is_grouped:
         ledger.starter = child.number
-    ledger.requests = ledger.requests.put(request.request_id, child.number)
+    if request.request_id != NOBODY:
+        ledger.requests = ledger.requests.put(request.request_id, child.number)
     ledger.start(structs.replace(child, starter=request.request_id, in_a_row=0))
 
 

@@ -56,6 +56,7 @@ class Child(Struct, frozen=True, kw_only=True):
         incarnation: How many instances came up.
         started_seconds: When the last one did.
         in_a_row: Restarts without a recovery, for the back-off.
+        restarts: When its restarts happened that still count, if `flags.intensity_per` is `child`; else empty.
         asked: How it was told to stop; `None` before.
         exit_reason: In EXITED: how it ended.
         exit_seconds: In EXITED: when that was known.
@@ -78,6 +79,7 @@ class Child(Struct, frozen=True, kw_only=True):
     incarnation: int = 0
     started_seconds: float = 0.0
     in_a_row: int = 0
+    restarts: tuple[float, ...] = ()
     asked: ShutdownTime | None = None
     exit_reason: ExitReason | None = None
     exit_seconds: float = 0.0
@@ -96,9 +98,10 @@ class Child(Struct, frozen=True, kw_only=True):
         return self.phase in PROCESS
 
 
-PROCESS: Final = frozenset({Phase.RUNNING, Phase.STOPPING, Phase.STUCK})
-OPEN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})  # a stop has to wait for these
-CHANGING: Final = frozenset({Phase.STARTING, Phase.EXITED, Phase.STOPPING})
+# Tuples, since the hash of an enum's member is computed in Python, and each step looks here several times.
+PROCESS: Final = (Phase.RUNNING, Phase.STOPPING, Phase.STUCK)
+OPEN: Final = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)  # a stop has to wait for these
+CHANGING: Final = (Phase.STARTING, Phase.EXITED, Phase.STOPPING)
 
 Course: TypeAlias = Literal["up", "down", "wait"]
 
@@ -161,7 +164,8 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
         open: How many children are in a phase of `OPEN`. None once it has ended.
         supervisors: How many children are of kind `supervisor`.
         significant: How many significant children run, or are to run again.
-        restarts: When restarts happened that still count; never more than `intensity + 1`.
+        restarts: When restarts happened that still count; never more than `intensity + 1`. Empty if each child has its
+            own.
         attempts: The last number given to an attempt.
         next_number: Of the next child.
         sweep: What is being started or stopped in order.

@@ -112,7 +112,11 @@ def judge_exit(ledger: Ledger, child: Child, reason: ExitReason, at_seconds: flo
         restart(ledger, child, at_seconds, Phase.IDLE)
         return
     ledger.leave(child)
-    if spec.significant and (
+    _shut_down_if_significant(ledger, child)
+
+
+def _shut_down_if_significant(ledger: Ledger, child: Child) -> None:
+    if child.spec.significant and (
         ledger.flags.auto_shutdown == "any_significant"
         or (ledger.flags.auto_shutdown == "all_significant" and not ledger.significant)
     ):
@@ -136,7 +140,7 @@ def judge_failed_start(ledger: Ledger, child: Child, reason: ExitReason, phase: 
 
 
 def restart(ledger: Ledger, child: Child, at_seconds: float, phase: Phase, *, failed: bool = False) -> None:
-    """Start a child again, and its group with it; or give up.
+    """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own.
 
     Args:
         ledger: Of this step.
@@ -151,13 +155,21 @@ def restart(ledger: Ledger, child: Child, at_seconds: float, phase: Phase, *, fa
         # Somebody started it while its group waits for a retry, which will start it again with the rest.
         ledger.leave(child)
         return
-    ledger.restarts, go_ahead = admit_restart(
-        ledger.restarts, at_seconds, flags.intensity, flags.period_seconds
+    is_apart = flags.intensity_per == "child"
+    counted, go_ahead = admit_restart(
+        child.restarts if is_apart else ledger.restarts, at_seconds, flags.intensity, flags.period_seconds
     )
+    if is_apart:
+        child = structs.replace(child, restarts=counted)
+    else:
+        ledger.restarts = counted
     if not go_ahead:
         ledger.report("shutdown", child, GAVE_UP)
         take_down(ledger, child, phase)
-        begin_ending(ledger, GAVE_UP)
+        if is_apart:  # as the supervisor of its own would have ended: cleanly, one level up
+            _shut_down_if_significant(ledger, child)
+        else:
+            begin_ending(ledger, GAVE_UP)
         return
     delay = 0.0 if failed else None
     if flags.backoff is not None:

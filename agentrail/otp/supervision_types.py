@@ -4,7 +4,7 @@ Signals and effects are `msgspec.Struct`s, as those of the engine; what users se
 """
 
 from collections.abc import Hashable
-from typing import Literal, NewType, TypeAlias
+from typing import Final, Literal, NewType, TypeAlias
 
 from attrs import frozen
 from msgspec import Struct
@@ -24,8 +24,11 @@ from agentrail.otp.exits import ExitReason, Shutdown
 
 RequestId = NewType("RequestId", int)
 
+NOBODY: Final = RequestId(0)
+"""The id of a request that nobody waits for: it gets no answer, and costs no entry in the books."""
 
-class Token(Struct, frozen=True):
+
+class Token(Struct, frozen=True, gc=False):
     """One attempt to start a child and the instance that came of it, or one wait for a retry. Never given twice.
 
     Attributes:
@@ -321,7 +324,7 @@ class Request(_Signal, frozen=True):
     """Somebody called the supervisor, and waits.
 
     Attributes:
-        request_id: Of this one call.
+        request_id: Of this one call; `NOBODY` if there is nobody to answer.
         caller_path: Who calls, from this supervisor downwards: the token of the child that it is or lives below, as
             this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
             Empty for a caller that is not below this supervisor.

@@ -65,7 +65,7 @@ class Table(Generic[V]):
 
     def first(self, at_least: int = 0) -> tuple[int, V] | None:
         """Return the entry with the smallest number that is not below `at_least`."""
-        return _first(self._root, self._height, max(at_least, 0))
+        return _first(self._root, self._height, max(at_least, 0)) if self.count else None
 
     def last(self, below: int) -> tuple[int, V] | None:
         """Return the entry with the largest number below this one."""
@@ -115,10 +115,11 @@ class Index(Generic[K, V]):
 
     def _replaced(self, key: K, entry: tuple[tuple[K, V], ...]) -> "Index[K, V]":
         place = hash(key) % _BUCKETS
-        bucket = self._buckets.get(place) or ()
-        bucket = tuple(pair for pair in bucket if pair[0] is not key and pair[0] != key) + entry
+        bucket = self._buckets.get(place)
+        if bucket:
+            entry = tuple([pair for pair in bucket if pair[0] is not key and pair[0] != key]) + entry
         changed: Index[K, V] = Index.__new__(Index)
-        changed._buckets = self._buckets.put(place, bucket) if bucket else self._buckets.drop(place)
+        changed._buckets = self._buckets.put(place, entry) if entry else self._buckets.drop(place)
         return changed
 
     def __eq__(self, other: object) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import trio
+from attrs import frozen
 
 from agentrail.abc import Provider, Tool
 from agentrail.core.projection import Snapshot, Status
@@ -438,6 +439,10 @@ class Session:
         signal = Stop(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds)
 
+    def monitor(self) -> "SessionMonitor":
+        """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
+        return SessionMonitor(self._cell)
+
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
@@ -487,3 +492,40 @@ class Session:
 
     def _send(self, signal: Asked) -> None:
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+
+
+@frozen(kw_only=True)
+class Down:
+    """A session has ended, and nothing of it acts any more.
+
+    Attributes:
+        session_id: Which one.
+        reason: How it ended, one line, as in `SessionDown`.
+        incarnation: The last one; one more than it was restarted.
+    """
+
+    session_id: SessionId
+    reason: str
+    incarnation: int
+
+
+class SessionMonitor:
+    """Watches one session. There is exactly one `Down` to be told, however often it is asked for."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: SessionCell) -> None:
+        """Made by `Session.monitor` and `SessionSupervisor.monitor`."""
+        self._cell = cell
+
+    async def wait(self) -> Down:
+        """Wait for the end; of a session that is gone tell at once.
+
+        Cancellation: Always a checkpoint; the end is not lost by it, wait again.
+        """
+        reason = await self._cell.wait_down()
+        return Down(
+            session_id=self._cell.ports.session_id,
+            reason=reason,
+            incarnation=self._cell.state.data.incarnation,
+        )

@@ -46,6 +46,7 @@ from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt
 from agentrail.messages import JsonValue, SessionId
 from agentrail.runtime.clock import Timers, jitter, now_ms
+from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.slots import Slots
@@ -126,18 +127,18 @@ class _Open:
 
 
 class Interpreter:
-    """Carries out the effects of one incarnation of a session, in tasks of its nursery."""
+    """Carries out the effects of one incarnation of a session, in tasks of its crew."""
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        crew: Crew,
         ports: Ports,
         bus: EventBus,
         slots: Slots,
         deliver: Callable[[Letter], None],
     ) -> None:
         """Take what effects need; `deliver` puts a signal into the session's mailbox."""
-        self._nursery = nursery
+        self._crew = crew
         self._ports = ports
         self._bus = bus
         self._slots = slots
@@ -154,10 +155,13 @@ class Interpreter:
             case Reply(to, value):
                 self._slots.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
-                self._nursery.start_soon(self._run_tool, effect, self._opened(effect_id, name), name=name)
+                opened = self._opened(effect_id, name)
+                self._crew.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
             case StartStream(request=request):
                 opened = self._opened(request.attempt, request.model)
-                self._nursery.start_soon(self._run_stream, request, opened, name=request.model)
+                self._crew.start_soon(
+                    self._run_stream, request, opened, scope=opened.scope, name=request.model
+                )
             case Refuse(to, error):
                 self._slots.refuse(to, error)
             case CancelStream(effect_id=effect_id):
@@ -170,9 +174,11 @@ class Interpreter:
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
             case RunErrand(effect_id=effect_id, wanted=wanted):
-                self._nursery.start_soon(self._run_errand, effect_id, wanted, name=type(wanted).__name__)
+                scope, kind = trio.CancelScope(), type(wanted).__name__
+                self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
             case Teardown():
-                self._nursery.start_soon(self._tear_down, effect)
+                scope = trio.CancelScope()
+                self._crew.start_soon(self._tear_down, effect, scope, scope=scope, name="teardown")
             case End():
                 pass  # the actor looks at the state
 
@@ -270,9 +276,10 @@ class Interpreter:
 
     # --- errands
 
-    async def _run_errand(self, effect_id: EffectId, wanted: Wanted) -> None:
-        result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
-        self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
+    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, scope: trio.CancelScope) -> None:
+        with scope:
+            result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
+            self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
         providers = self._ports.providers
@@ -284,15 +291,16 @@ class Interpreter:
 
     # --- stopping
 
-    async def _tear_down(self, effect: Teardown) -> None:
+    async def _tear_down(self, effect: Teardown, scope: trio.CancelScope) -> None:
         """Wait for what was stopped, but not for ever; then say what is gone and what is not."""
         begun_at = trio.current_time()
+        scope.deadline = begun_at + TEARDOWN_SECONDS
         waiting = {
             effect_id: self._open[effect_id] for effect_id in effect.stopped if effect_id in self._open
         }
         # All events first: what ends while another is waited for must have one to set.
         ends = [opened.expect_end() for opened in waiting.values()]
-        with trio.move_on_after(TEARDOWN_SECONDS):
+        with scope:
             for end in ends:
                 await end.wait()
         stuck = tuple(opened.name for effect_id, opened in waiting.items() if effect_id in self._open)

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, get_args
 
 import attrs
 from attrs import field, frozen
@@ -12,6 +12,7 @@ from attrs import field, frozen
 from agentrail.abc import Provider, Sandbox, Tool
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
+from agentrail.otp.child_specs import Restart
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -43,6 +44,7 @@ class SessionOptions:
         tool_timeout_seconds: For tools that name no timeout of their own.
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
+        restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
     """
 
     model: str | Provider
@@ -66,6 +68,7 @@ class SessionOptions:
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
+    restart: Restart = "transient"
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -79,6 +82,7 @@ class SessionOptions:
 
 
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
+_RESTARTS: Final = get_args(Restart)
 _TOOL_MEMBERS: Final = (
     "name",
     "description",
@@ -175,6 +179,8 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
     faults += _seconds("tool_timeout_seconds", values["tool_timeout_seconds"], zero=False)
     faults += _seconds("approval_timeout_seconds", values["approval_timeout_seconds"], zero=True)
+    if values["restart"] not in _RESTARTS:
+        faults.append(f"restart is {values['restart']!r}: expected one of {', '.join(_RESTARTS)}")
     return faults
 
 

@@ -11,11 +11,12 @@ from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
 from agentrail.core.projection import Snapshot, snapshot_of
-from agentrail.core.signals import Asked, Final, Signal, StepCrashed
+from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports
 from agentrail.runtime.slots import Slots
@@ -33,7 +34,24 @@ class SessionCell:
         bus: Its subscribers.
         slots: Its callers.
         undone: Effects of the last step that were not carried out when the actor crashed.
+        crash: What the last incarnation crashed with, one line; `None` of one that did not.
+        ending: Why the session has ended, as callers and subscribers were told; `None` before.
+        is_gone: Nothing of it acts any more.
     """
+
+    __slots__ = (
+        "_gone",
+        "_tool_changes",
+        "bus",
+        "crash",
+        "ending",
+        "is_gone",
+        "mailbox",
+        "ports",
+        "slots",
+        "state",
+        "undone",
+    )
 
     def __init__(self, state: SessionState, ports: Ports) -> None:
         """Make a session that has not begun."""
@@ -48,6 +66,10 @@ class SessionCell:
         self.slots = Slots(ports.session_id)
         self.undone: deque[Effect] = deque()
         self._tool_changes = 0
+        self.crash: str | None = None
+        self.ending: str | None = None
+        self.is_gone = False
+        self._gone: trio.Event | None = None  # made for whoever waits: ten thousand idle sessions need none
 
     def add_tools(self, tools: Iterable[Tool]) -> int:
         """Keep new tools, beside older ones of the same names that calls may be running with.
@@ -70,29 +92,55 @@ class SessionCell:
             ):  # newer ones are on their way in the mailbox
                 del self.ports.tools[key]
 
-    async def run(self, first: Signal) -> None:
-        """Be the actor, from its first signal until the session has ended.
+    async def run(self, crew: Crew) -> None:
+        """Be the actor of one incarnation, until the session has ended.
+
+        Args:
+            crew: Its tasks; whoever calls this dismisses them.
 
         Raises:
-            Exception: Whatever crashed the shell, also in a group. The state is that of the last complete step.
+            BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        async with trio.open_nursery() as nursery:
-            interpreter = Interpreter(nursery, self.ports, self.bus, self.slots, self.mailbox.put_notice)
-            self._advance(first, interpreter)
-            while not self.state.ended:
-                letter = cast(
-                    "Letter", await interpreter.timers.next_letter(self.mailbox)
-                )  # nobody puts anything else there
-                self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
-            # Before the nursery is left and not after: a tool that will not stop may not keep callers waiting.
-            self.close(self.state.data.stopping or "ended")
-            nursery.cancel_scope.cancel(reason="the session has ended")
+        interpreter = Interpreter(crew, self.ports, self.bus, self.slots, crew.deliver)
+        self._advance(self._first_signal(), interpreter)
+        while not self.state.ended:
+            letter = cast(
+                "Letter | Fallen", await interpreter.timers.next_letter(self.mailbox)
+            )  # nobody puts anything else there
+            if isinstance(letter, Fallen):
+                raise letter.error
+            self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
+        # Before the crew is dismissed and not after: a tool that will not stop may not keep callers waiting.
+        self.close(self.state.data.stopping or "ended")
 
     def close(self, reason: str) -> None:
-        """Tell callers and subscribers that nothing comes any more."""
+        """Tell callers and subscribers that nothing comes any more. The first reason counts."""
+        if self.ending is not None:
+            return
+        self.ending = reason
         self.slots.close(reason)
         self.bus.close(reason)
+
+    def finish(self, reason: str) -> None:
+        """Note that nothing of the session acts any more, and tell whoever monitors it."""
+        self.close(reason)
+        self.is_gone = True
+        if self._gone is not None:
+            self._gone.set()
+
+    async def wait_down(self) -> str:
+        """Wait until nothing of the session acts any more, and say why it ended.
+
+        Cancellation: Always a checkpoint.
+        """
+        if self.is_gone:
+            await trio.lowlevel.checkpoint()
+        else:
+            if self._gone is None:
+                self._gone = trio.Event()
+            await self._gone.wait()
+        return self.ending or ""
 
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out."""
@@ -100,6 +148,12 @@ class SessionCell:
         self.state, effects = step(self.state, last)
         self.undone.extend(effects)
         self._finish_last_step()
+
+    def _first_signal(self) -> Signal:
+        crash, self.crash = self.crash, None
+        if crash is None:
+            return Started(at_ms=now_ms())
+        return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
         try:

@@ -1,107 +1,116 @@
-"""Sessions under supervision: start them, find them, bring them back when they crash, end them in order.
+"""Sessions under supervision: start them, find them, watch them, bring them back when they crash, end them in order.
 
-A session's crash becomes data inside its own task; it never travels to its siblings. What it knew survives it, so its
-handle, its subscribers and the messages it had not read yet go on with the next incarnation.
+Each is a child of one dynamic supervisor of `agentrail.actors`, which restarts it with back-off and counts its restarts
+apart from those of the others. What a session knew survives its actor, so its handle, its subscribers and the messages it
+had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
 """
 
 import os
 import secrets
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
 import trio
-from attrs import define, field
+from attrs import define, frozen
 
-from agentrail.abc import ProviderProfiles, ResolveProvider, Sandbox, Tool
+from agentrail.abc import ProviderProfiles, ResolveProvider
+from agentrail.actors.blocks import open_supervisor
+from agentrail.actors.running import cleanup_scope
+from agentrail.actors.start import Look, Options, Start, worker
+from agentrail.actors.supervising import log_report
+from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.actors.tree import TreeNode
 from agentrail.core.machine import new_session
-from agentrail.core.signals import Parked, Restarted, Signal, Started
+from agentrail.core.signals import Parked, Stop
 from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import Toolbox, ToolSpec
-from agentrail.errors import AlreadyStarted, MailboxFull, SessionDown
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.events import Event
 from agentrail.messages import SessionId
+from agentrail.otp.child_specs import (
+    NO_ARGUMENTS,
+    Arguments,
+    Backoff,
+    ChildSpec,
+    Restart,
+    Spec,
+    SupervisorFlags,
+)
+from agentrail.otp.exits import Stuck
+from agentrail.otp.supervision_types import Report, Started
+from agentrail.runtime.branch import Branch, Label
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
-from agentrail.runtime.handle import Session
+from agentrail.runtime.handle import Session, SessionMonitor
 from agentrail.runtime.interpreter import Ports
 from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
+from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.workspace import MakeSandbox, Workspace
 
-INTENSITY: Final = 3
+MAX_RESTARTS: Final = 2
+"""How often a session comes back within `PERIOD_SECONDS`: the third crash parks it."""
+
 PERIOD_SECONDS: Final = 5.0
+
+BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
+"""Shorter than an actor's: somebody sits before a session, and no more than two waits ever follow each other closely."""
+
 STOP_WITHIN_SECONDS: Final = 10.0
 """How long leaving a supervisor waits for its sessions before it cuts what is left."""
 
+DISMISS_WITHIN_SECONDS: Final = 5.0
+"""How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
+
 CLOSE_WITHIN_SECONDS: Final = 2.0
 
-
-class OwnSandbox(Sandbox, Protocol):
-    """A sandbox that the supervisor made for one session, and closes after it."""
-
-    async def aclose(self) -> None:
-        """Release what it holds."""
-        ...
-
-
-MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
-"""Turns a name such as `memory`, and the working directory, into a sandbox."""
-
-
-class _Workspace:
-    """The sandbox of one session, opened by the first tool that wants it.
-
-    Ten thousand sessions that touch no file would otherwise hold ten thousand directories open, and most systems allow
-    a tenth of that.
-    """
-
-    def __init__(self, make: Callable[[], OwnSandbox]) -> None:
-        self._make = make
-        self._opened: OwnSandbox | None = None
-
-    def open(self) -> Sandbox:
-        if self._opened is None:
-            self._opened = self._make()
-        return self._opened
-
-    async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.aclose()
-
-
-class _Specs:
-    """What tools say of themselves, checked. Kept, because checking a schema and compiling it cost more than a session."""
-
-    def __init__(self) -> None:
-        self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
-
-    def of(self, tool: Tool) -> ToolSpec:
-        spec = _spec_of(tool)
-        try:
-            kept = self._kept.get(tool)
-        except TypeError:  # a tool that cannot be a key is checked for each session
-            spec.check()
-            return spec
-        if kept is None or kept != spec:  # a tool may say something else by now
-            spec.check()
-            kept = self._kept[tool] = spec
-        return kept
+SESSIONS: Final = SupervisorFlags(
+    "dynamic",
+    intensity=MAX_RESTARTS,
+    period_seconds=PERIOD_SECONDS,
+    backoff=BACKOFF,
+    intensity_per="child",
+)
+BRANCH: Final = SupervisorFlags(
+    "rest_for_one",
+    intensity=MAX_RESTARTS,
+    period_seconds=PERIOD_SECONDS,
+    backoff=BACKOFF,
+    stop_within_seconds=4.0,
+)
 
 
 @define(eq=False)
 class _Entry:
     cell: SessionCell
-    workspace: _Workspace
-    gone: trio.Event = field(factory=trio.Event)
-    # Shielded, because whoever cancels the body of a supervisor must not cut its sessions before their ordered stop.
-    # `cut_all` ends it, and nobody but `open_sessions` may leave without.
-    scope: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True))
+    workspace: Workspace
+    branch: Branch
+
+
+@frozen(kw_only=True)
+class SupervisorStatistics:
+    """What a supervisor of sessions has seen.
+
+    Attributes:
+        live: Sessions that have not ended.
+        started: All that were ever started.
+        ended: Those that have ended, the parked ones among them.
+        parked: Those that crashed too often.
+        restarts: How often one was brought back.
+    """
+
+    live: int
+    started: int
+    ended: int
+    parked: int
+    restarts: int
 
 
 class SessionSupervisor:
@@ -112,18 +121,21 @@ class SessionSupervisor:
 
     def __init__(
         self,
+        root: Supervisor,
         nursery: trio.Nursery,
         resolve_provider: ResolveProvider,
         make_sandbox: MakeSandbox,
     ) -> None:
         """Made by `open_supervisor`."""
-        self._nursery = nursery
+        self._root = root
+        self._nursery = nursery  # for what the sessions have at work: it outlives each of them
         self._resolve_provider = resolve_provider
         self._make_sandbox = make_sandbox
-        self._specs = _Specs()
+        self._specs = ToolSpecs()
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
         self._down: str | None = None
+        self._started = self._ended = self._parked = self._restarts = 0
 
     async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
         """Start a session, and return its handle when it can be prompted.
@@ -153,7 +165,8 @@ class SessionSupervisor:
             raise AlreadyStarted(message, handle=Session(live.cell))
         entry = self._entries[session_id] = self._make_entry(session_id, chosen)
         self._fan_in.join(entry.cell)
-        self._nursery.start_soon(self._supervise, entry, name=f"session {session_id}")
+        # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
+        self._root.start_child_soon(self._child_spec(entry, chosen))
         return Session(entry.cell)
 
     def session(self, session_id: str) -> Session:
@@ -229,11 +242,62 @@ class SessionSupervisor:
 
         Raises:
             SessionDown: There is none of this id.
+
+        Cancellation: The session ends all the same.
         """
         session = self.session(session_id)
-        gone = self._entries[session_id].gone
+        monitor = session.monitor()
         await session.stop(reason)
-        await gone.wait()
+        await monitor.wait()
+
+    def monitor(self, session: Session | str) -> SessionMonitor:
+        """Watch a session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end.
+
+        Args:
+            session: A handle, also of a session that has ended; or the id of a live one.
+
+        Raises:
+            SessionDown: There is no live session of this id.
+        """
+        return (self.session(session) if isinstance(session, str) else session).monitor()
+
+    async def tree(self) -> TreeNode:
+        """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.
+
+        Returns:
+            The root; of each session its id, phase, restarts, uptime and mailbox. `render_tree` makes text of it.
+
+        Raises:
+            ActorDown: The supervisor was closed.
+
+        Cancellation: Always a checkpoint.
+        """
+        return await self._root.tree()
+
+    def statistics(self) -> SupervisorStatistics:
+        """Count; cheap, at any time, also after the supervisor was closed."""
+        return SupervisorStatistics(
+            live=sum(not entry.cell.state.ended for entry in self._entries.values()),
+            started=self._started,
+            ended=self._ended,
+            parked=self._parked,
+            restarts=self._restarts,
+        )
+
+    async def start_behind(self, session_id: str, spec: Spec) -> Started:
+        """Start a child in the subtree of a session, behind its actor. For this library's own use.
+
+        Raises:
+            SessionDown: There is no live session of this id.
+            ActorDown: Its actor ended meanwhile.
+            Exception: As of `agentrail.actors.supervisor.Supervisor.start_child`.
+
+        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        """
+        await self.session(
+            session_id
+        ).status()  # behind an actor that is up, so not before its next instance is
+        return await self._entries[session_id].branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:
         """Take no more sessions, and stop those there are, newest first and side by side.
@@ -242,22 +306,14 @@ class SessionSupervisor:
         """
         self._down = reason
         async with trio.open_nursery() as nursery:
-            for session_id in reversed(self._entries):
-                nursery.start_soon(self._stop_quietly, session_id, reason)
+            for entry in reversed(self._entries.values()):
+                nursery.start_soon(_stop_quietly, entry.cell, reason)
 
-    def cut_all(self, reason: str) -> None:
-        """Cancel what is left of all sessions; what they still hold is freed, but nobody hears from them."""
-        for entry in self._entries.values():
-            entry.scope.cancel(reason=reason)
-        self._fan_in.close(reason)
-
-    async def _stop_quietly(self, session_id: str, reason: str) -> None:
-        with suppress(SessionDown):  # it was faster
-            while True:
-                try:
-                    return await self.stop_session(session_id, reason)
-                except MailboxFull:  # its callers are many; the end may not depend on who comes first
-                    await trio.lowlevel.checkpoint()
+    async def close_rest(self) -> None:
+        """Free what sessions hold that could not end in order, once their actors are gone."""
+        for entry in tuple(self._entries.values()):
+            await self._retire(entry, "the supervisor had no more time for it")
+        self._fan_in.close("the supervisor was closed")
 
     def _live(self, session_id: str) -> _Entry | None:
         entry = self._entries.get(session_id)
@@ -292,7 +348,7 @@ class SessionSupervisor:
         )
         named = options.sandbox if isinstance(options.sandbox, str) else "local"
         given = None if isinstance(options.sandbox, str) else options.sandbox
-        workspace = _Workspace(partial(self._make_sandbox, named, working_dir))
+        workspace = Workspace(partial(self._make_sandbox, named, working_dir))
         ports = Ports(
             session_id=session_id,
             providers=providers,
@@ -306,40 +362,132 @@ class SessionSupervisor:
             event_buffer_size=options.event_buffer_size,
             group_id=options.group_id,
         )
-        return _Entry(SessionCell(new_session(config, toolbox), ports), workspace)
+        return _Entry(SessionCell(new_session(config, toolbox), ports), workspace, Branch(session_id, BRANCH))
 
-    async def _supervise(self, entry: _Entry) -> None:
-        """Keep a session until it has ended, then free all that it held."""
-        session_id = entry.cell.ports.session_id
-        reason = "the supervisor had no more time for it"
+    def _child_spec(self, entry: _Entry, options: SessionOptions) -> ChildSpec:
+        start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
+        # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
+        restart: Restart = "temporary" if options.restart == "temporary" else "transient"
+        return ChildSpec(entry.cell.ports.session_id, start, restart)
+
+    # --- the life of a session
+
+    async def _live_on(self, entry: _Entry) -> None:
+        """Be the actor of one incarnation; what leaves is its crash, of which its supervisor makes what it will."""
+        cell = entry.cell
+        if cell.ending is not None:  # its sandbox could not be closed, which is reported and not tried again
+            return
+        if cell.crash is None:
+            self._started += 1
+        else:
+            self._restarts += 1
+        crew = Crew(self._nursery, cell.mailbox)
+        entry.branch.enter(crew)
         try:
-            with entry.scope:
-                reason = await _run_to_the_end(entry.cell)
+            await cell.run(crew)
+        except Exception as error:
+            cell.crash = describe_crash(error)
+            raise
         finally:
-            entry.cell.close(reason)
-            if self._entries.get(session_id) is entry:  # else the next of this id is there already
-                del self._entries[session_id]
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_SECONDS):
-                await entry.workspace.aclose()
-            entry.gone.set()
+            entry.branch.leave()
+            if cell.crash is None:
+                self._close(entry, "the supervisor had no more time for it")
+            await self._dismiss(entry, crew)
+            if cell.crash is None:
+                await self._retire(entry, "ended")
 
+    async def _dismiss(self, entry: _Entry, crew: Crew) -> None:
+        """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
+        with cleanup_scope(DISMISS_WITHIN_SECONDS):
+            await crew.dismiss()
+        session_id, incarnation = entry.cell.ports.session_id, entry.cell.state.data.incarnation
+        for name in crew.working:
+            log_report(
+                Report(
+                    kind="stuck",
+                    supervisor=session_id,
+                    child_id=name,
+                    incarnation=incarnation,
+                    reason=Stuck(DISMISS_WITHIN_SECONDS),
+                    at_seconds=trio.current_time(),
+                )
+            )
+        if crew.working and entry.cell.crash is not None:
+            entry.cell.crash += f"; left behind, still at work: {', '.join(crew.working)}"
 
-async def _run_to_the_end(cell: SessionCell) -> str:
-    """Run a session's actor, again after each crash, until it ends or has crashed too often; say how it ended."""
-    crashes: tuple[float, ...] = ()
-    first: Signal = Started(at_ms=now_ms())
-    while True:
+    def hear(self, report: Report) -> None:
+        """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
+        log_report(report)
+        is_given_up = report.kind == "shutdown" or (
+            report.kind == "child_terminated" and report.restart == "temporary"
+        )
+        entry = self._entries.get(str(report.child_id)) if is_given_up else None
+        if entry is not None and entry.cell.crash is not None:  # else it is about an older session of this id
+            self._park(entry, entry.cell.crash)
+
+    def _park(self, entry: _Entry, crash: str) -> None:
+        self._parked += 1
+        entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash))
+        self._close(entry, f"parked: {crash}")
+        self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
+
+    def _close(self, entry: _Entry, reason: str) -> None:
+        """Let nobody wait for a session any more, and give its id free."""
+        session_id = entry.cell.ports.session_id
+        entry.cell.close(reason)
+        if self._entries.get(session_id) is entry:  # else the next of this id is there already
+            del self._entries[session_id]
+
+    async def _retire(self, entry: _Entry, reason: str) -> None:
+        """Free all that a session held, and note that it is gone.
+
+        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most.
+        """
+        self._close(entry, reason)
+        self._ended += 1
         try:
-            await cell.run(first)
-            return cell.state.data.stopping or "ended"
-        except Exception as error:  # noqa: BLE001 - the actor's edge: its crash becomes data
-            reason = describe_crash(error)
-        crashes, allowed = admit_restart(crashes, trio.current_time())
-        if not allowed:
-            cell.say_last_words(Parked(at_ms=now_ms(), reason=reason))
-            return f"parked: {reason}"
-        first = Restarted(at_ms=now_ms(), reason=reason, incarnation=cell.state.data.incarnation + 1)
-        await trio.lowlevel.checkpoint()  # a session that crashes at once may not starve the others
+            with cleanup_scope(CLOSE_WITHIN_SECONDS):
+                await entry.workspace.aclose()
+        finally:
+            entry.cell.finish(reason)
+
+
+class _Keeper:
+    """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
+
+    def __init__(self, resolve_provider: ResolveProvider, make_sandbox: MakeSandbox) -> None:
+        self._ports = (resolve_provider, make_sandbox)
+        self.up = trio.Event()
+        self.leave = trio.Event()
+        self.body = trio.CancelScope()
+        self.supervisor: SessionSupervisor | None = None
+        self.failure: BaseException | None = None
+
+    async def run(self) -> None:
+        """Hold it open until `leave` is set; a `SystemExit` of a session, or its like, ends it sooner.
+
+        Cancellation: Shielded; `open_sessions` sets `leave` whatever happens, and then the stop has its own bounds.
+        """
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                try:
+                    async with open_supervisor(
+                        SESSIONS, [_TEMPLATE], name=Label("sessions"), observer=self._hear
+                    ) as root:
+                        self.supervisor = SessionSupervisor(root, nursery, *self._ports)
+                        self.up.set()
+                        await self.leave.wait()
+                except BaseException as error:  # noqa: BLE001, ASYNC103 - it ends the body first, and is raised behind it
+                    self.failure = error
+                    self.up.set()
+                    self.body.cancel(reason="the supervisor was ended")
+                if self.supervisor is not None:
+                    await self.supervisor.close_rest()
+                nursery.cancel_scope.cancel(reason="the supervisor was closed")
+
+    def _hear(self, report: Report) -> None:
+        if self.supervisor is not None:
+            self.supervisor.hear(report)
 
 
 @asynccontextmanager
@@ -348,41 +496,53 @@ async def open_sessions(
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
-    An exception of the body leaves as itself, not in a group, after the ordered stop.
+    An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
+    `KeyboardInterrupt` of a session.
 
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
+    keeper = _Keeper(resolve_provider, make_sandbox)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        supervisor = SessionSupervisor(nursery, resolve_provider, make_sandbox)
+        nursery.start_soon(keeper.run, name="keeper of sessions")
         try:
             try:
-                yield supervisor
+                await keeper.up.wait()
+                assert keeper.supervisor is not None  # noqa: S101 - it is up
+                with keeper.body:
+                    yield keeper.supervisor
             except BaseException as error:  # noqa: BLE001, ASYNC103 - kept for a moment and raised again below
                 failure = error
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
-                await supervisor.stop_all("the supervisor was closed")
-        finally:  # whatever the stop ran into: sessions are shielded, and nobody else could ever end them
-            supervisor.cut_all("the supervisor was closed")
+            if keeper.supervisor is not None:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
+                    await keeper.supervisor.stop_all("the supervisor was closed")
+        finally:  # whatever the stop ran into: the keeper is shielded, and nobody else could ever end it
+            keeper.leave.set()
+    if keeper.failure is not None:
+        raise keeper.failure
     if failure is not None:
         raise failure
 
 
-def admit_restart(crashes: tuple[float, ...], now: float) -> tuple[tuple[float, ...], bool]:
-    """Say whether one more restart is allowed: at most three within five seconds, the edge inside."""
-    recent = (*(at for at in crashes if now - at <= PERIOD_SECONDS), now)
-    return recent, len(recent) <= INTENSITY
+async def _stop_quietly(cell: SessionCell, reason: str) -> None:
+    with suppress(SessionDown):  # it was faster
+        # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
+        stop = Stop(at_ms=now_ms(), signal_id=cell.slots.mint(), reason=reason)
+        await cell.slots.ask(stop, cell.mailbox.put_notice)
+        await cell.wait_down()
 
 
-def _spec_of(tool: Tool) -> ToolSpec:
-    return ToolSpec(
-        name=tool.name,
-        description=tool.description,
-        parameters=tool.parameters,
-        killable=tool.killable,
-        effect_class=tool.effect_class,
-        timeout_seconds=tool.timeout_seconds,
-        max_retries=getattr(tool, "max_retries", None),
-        polling=getattr(tool, "polling", False),
-        answered_by=getattr(tool, "answered_by", "code"),
-    )
+def _look_at(entry: _Entry) -> Look:
+    cell = entry.cell
+    phase = "ended" if cell.state.ended else cell.state.phase.value
+    return Look(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)
+
+
+_OPTIONS: Final = Options(look=_look_at)
+
+
+async def _no_session() -> None:
+    """Stand in the template, which nobody starts: each session comes with a spec of its own."""
+
+
+_TEMPLATE: Final = ChildSpec("session", worker(_no_session), "temporary")

@@ -6,6 +6,7 @@ history, the effects in order, and the events of the groups in `show`.
     # a prompt is answered
     session show=cycle
     tool list_dir path=string?
+    plugin people BeforeTool.list_dir=approve:"may it look?"
     @0     Prompt p1 "Hello"
                RUNNING          Publish PromptReceived p1 "Hello"; Publish AgentStart p1; StartStream r1 messages=1; …
     @900   ResponseCompleted r1 "Hi."
@@ -20,8 +21,11 @@ Store what comes out with `python -m agentrail.testing.scenario --rewrite tests/
 """
 
 import difflib
+import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,10 +36,12 @@ from agentrail.core import machine
 from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
+from agentrail.core.stack import Entry, load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import JsonValue, SessionId
+from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.scenario_in import (
     SCRIPTED_MODEL,
     Pair,
@@ -73,12 +79,14 @@ class Scenario:
     Attributes:
         config: Of the session.
         tools: That it has.
+        plugins: Its stack, in the order of registration.
         show: Which events are printed.
         lines: Everything but what comes out, in order: inputs, and as text what is kept as it is.
     """
 
     config: SessionConfig
     tools: Toolbox
+    plugins: tuple[Entry, ...] = ()
     show: frozenset[Group]
     lines: tuple[Input | str, ...]
 
@@ -123,6 +131,7 @@ def read_scenario(text: str) -> Scenario:
     config: dict[str, Any] = {}
     show: frozenset[Group] = frozenset()
     specs: list[ToolSpec] = []
+    plugins: list[Entry] = []
     lines: list[Input | str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(_INDENT):
@@ -136,21 +145,33 @@ def read_scenario(text: str) -> Scenario:
                     config, show = _read_options(options)
                 case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable class=pure
                     specs.append(_read_tool(words))
+                case (
+                    "plugin",
+                    _,
+                    words,
+                ):  # plugin SecurityGuard · plugin guard priority=50 BeforeTool.shell=block:"no"
+                    plugins.append(_read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = decode_signal(command.strip(), int(time[1:]))
                     lines[-1] = Input(text=line, number=number, signal=signal)
                 case _:
-                    message = "expected session, tool, @<ms> and a command, or # and a remark"
+                    message = "expected session, tool, plugin, @<ms> and a command, or # and a remark"
                     raise ScenarioError(message)
         except ValueError as error:
             message = f"line {number}, {line!r}: {error}"
             raise ScenarioError(message) from None
-    return Scenario(config=_config_of(config), tools=Toolbox(specs), show=show, lines=tuple(lines))
+    return Scenario(
+        config=_config_of(config),
+        tools=Toolbox(specs),
+        plugins=tuple(plugins),
+        show=show,
+        lines=tuple(lines),
+    )
 
 
 def play(scenario: Scenario) -> str:
     """Play a scenario on the pure core, and return the text that a file should have."""
-    state = machine.new_session(scenario.config, scenario.tools)
+    state = machine.new_session(scenario.config, scenario.tools, *load_stack(scenario.plugins))
     began_at_ms: dict[EffectId, int] = {}
     text: list[str] = []
     for line in scenario.lines:
@@ -281,6 +302,33 @@ def _read_tool(text: str) -> ToolSpec:
                 raise ScenarioError(message)
     schema: dict[str, JsonValue] = {"type": "object", "properties": properties, "required": required}
     return ToolSpec(name=str(name), description="", parameters=schema, **options)
+
+
+def _read_plugin(text: str) -> Any:
+    """Read a built-in plugin with its options, or a puppet with its rules; puppets have names in lower case."""
+    name, *words = split_words(text)
+    if not isinstance(name, str):
+        message = f"expected the name of a plugin, got {name!r}"
+        raise ScenarioError(message)
+    pairs = [word for word in words if isinstance(word, Pair)]
+    if len(pairs) < len(words):
+        message = f"a plugin takes options and rules, key=value; got {text!r}"
+        raise ScenarioError(message)
+    if name[0].isupper():
+        module = import_module(f"agentrail.plugins.{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}")
+        return getattr(module, name), {pair.key: _option_of(pair) for pair in pairs}
+    priority = next((int(pair.value) for pair in pairs if pair.key == "priority"), 500)
+    rules = tuple(read_rule(pair.key, pair.value) for pair in pairs if pair.key != "priority")
+    return PuppetPlugin(rules, name=name, priority=priority)
+
+
+def _option_of(pair: Pair) -> Any:
+    if pair.quoted or not isinstance(pair.value, str):
+        return pair.value
+    try:
+        return json.loads(pair.value)
+    except json.JSONDecodeError:  # a bare word is a text
+        return pair.value
 
 
 def _print_tool(spec: ToolSpec) -> str:

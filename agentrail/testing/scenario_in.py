@@ -101,7 +101,7 @@ class Pair:
 Word: TypeAlias = str | Said | Pair
 
 _BARE: Final = re.compile(r"[^\s\"=]+")
-_VALUE: Final = re.compile(r"\S*")
+_VALUE: Final = re.compile(r"[^\s\"]*")
 _JSON: Final = json.JSONDecoder()
 
 
@@ -127,14 +127,17 @@ def split_words(text: str) -> tuple[Word, ...]:
             position = bare.end()
             if text[position : position + 1] != "=":
                 words.append(bare[0])
-            elif text[position + 1 : position + 2] in ('"', "{"):
+            elif text[position + 1 : position + 2] in ('"', "{", "["):
                 value, position = _json_at(text, position + 1)
                 words.append(Pair(bare[0], value, quoted=isinstance(value, str)))
             else:
                 plain = _VALUE.match(text, position + 1)
                 assert plain is not None  # it matches the empty string too
                 position = plain.end()
-                words.append(Pair(bare[0], plain[0]))
+                text_behind = ""
+                if text[position : position + 1] == '"':  # block:"not today"
+                    text_behind, position = _json_at(text, position)
+                words.append(Pair(bare[0], plain[0] + text_behind))
     return tuple(words)
 
 

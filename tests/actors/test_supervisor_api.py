@@ -1,10 +1,13 @@
 """Section F of the conformance scenarios, on running supervisors: the API."""
 
+import functools
+
 import pytest
 import trio
 
 from agentrail.actors.actor import current_actor, subtree, worker
 from agentrail.actors.monitor import monitor
+from agentrail.actors.start import takes_task_status
 from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import (
     ActorDown,
@@ -340,3 +343,73 @@ async def test_handle_of_a_child_without_a_process(stage):
         await supervisor.terminate_child("a")
         with pytest.raises(ActorDown):
             supervisor.handle("a")
+
+
+@on_virtual_time
+async def test_start_child_soon_waits_for_nothing(stage):
+    """The child starts at the supervisor's next turn; what is refused is refused without a word; after the end nobody is there."""
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        supervisor.start_child_soon(stage.W("b"))
+        supervisor.start_child_soon(stage.W("b"))
+        assert stage.seen("started") == ["started a"]
+        await settled()
+        assert stage.seen("started") == ["started b"]
+    with pytest.raises(ActorDown):
+        supervisor.start_child_soon(stage.W("c"))
+
+
+@on_virtual_time
+async def test_children_that_are_counted_apart(stage):
+    """One that crashes too often is given up alone: reported, gone, and the block goes on."""
+    async with stage.open("dynamic", [stage.W("template")], intensity=0, intensity_per="child") as supervisor:
+        await supervisor.start_child(stage.W("a"))
+        await supervisor.start_child(stage.W("b"))
+        stage.crash("a")
+        await settled()
+        assert [child.id for child in (await supervisor.tree()).children] == ["b"]
+        assert ("shutdown", "a") in stage.kinds("progress")
+
+
+class _Object:
+    async def method(self, task_status):
+        """Report itself."""
+
+    async def __call__(self, task_status):
+        """Report itself."""
+
+
+async def _plain(first, *, task_status):
+    """Report itself."""
+
+
+async def _silent(first):
+    """Do not; what a variable is called is nobody's business."""
+    task_status = first
+    await trio.lowlevel.checkpoint()
+    return task_status
+
+
+def _decorated(function):
+    @functools.wraps(function)
+    async def around(*args, **kwargs):
+        return await function(*args, **kwargs)
+
+    return around
+
+
+@pytest.mark.parametrize(
+    ("function", "reports"),
+    [
+        (_plain, True),
+        (_silent, False),
+        (_Object().method, True),
+        (_Object(), True),
+        (_decorated(_plain), True),
+        (_decorated(_silent), False),
+        (functools.partial(_plain, 1), True),
+        (dict, False),
+    ],
+)
+def test_a_worker_reports_itself_if_it_has_the_parameter(function, reports):
+    """Read from the code of plain functions and methods, and from the signature of all else."""
+    assert takes_task_status(function) is reports

@@ -1,5 +1,7 @@
 """`agentrail chat`, as a process: with pipes, in a terminal without an editor, and in one with."""
 
+import re
+
 import pytest
 import trio
 import trio.testing
@@ -30,10 +32,12 @@ async def test_lines_of_a_pipe_are_worked_off_in_order():
 
 
 async def test_a_chat_knows_its_commands():
-    """/status tells, /abort in idle has nothing to stop, an unknown command gets the nearest, /quit leaves."""
-    ran = await run_agentrail(*TALK, stdin=b"/status\n/abort\n/halp\n/help\n/quit\nnever said\n")
+    """/status and /tree tell, /abort in idle has nothing to stop, an unknown command gets the nearest, /quit leaves."""
+    ran = await run_agentrail(*TALK, stdin=b"/status\n/tree\n/abort\n/halp\n/help\n/quit\nnever said\n")
     assert ran.code == 0
     assert "idle · model demo:fast · 0 messages · 0 tokens" in ran.err
+    assert "'sessions' supervisor running #1 restarts=0" in ran.err
+    assert re.search(r"└── 's-[0-9a-f]+' worker running idle #1 restarts=0 up=0:00:\d\d mailbox=0", ran.err)
     assert "nothing runs" in ran.err
     assert "there is no command /halp: did you mean /help?" in ran.err
     assert "/abort: stop the running cycle" in ran.err

@@ -200,6 +200,8 @@ def test_spec_without_arguments():
         ({"max_children": 5}, "invalid_max_children"),
         ({"stuck_after_seconds": -1}, "invalid_stuck_after"),
         ({"stop_within_seconds": 0}, "invalid_stop_within"),
+        ({"strategy": "dynamic", "intensity_per": "family"}, "invalid_intensity_per"),
+        ({"intensity_per": "child"}, "invalid_intensity_per"),
     ],
 )
 def test_bad_flags(flags, code):

@@ -9,11 +9,13 @@ from agentrail.otp.child_specs import Arguments, Backoff
 from agentrail.otp.exits import InitFailed, Normal, Shutdown, Stuck
 from agentrail.otp.restarts import admit_restart
 from agentrail.otp.supervision_types import (
+    NOBODY,
     ByHandle,
     ById,
     ChildExited,
     ChildStuck,
     DeleteChildCall,
+    Request,
     RestartChildCall,
     RetryDue,
     StartChildCall,
@@ -85,6 +87,84 @@ def test_edge_of_the_window_is_inside(second, lives):
     rig.crash("a", 0)
     rig.crash("a", second)
     assert (rig.ended is None) is lives
+
+
+def apart(*specs, **flags):
+    """Return a dynamic supervisor with these children, each of which has its own budget."""
+    rig = Rig("dynamic", [W("template")], intensity_per="child", **flags)
+    for spec in specs:
+        rig.call(StartChildCall(spec))
+    return rig
+
+
+def test_children_that_are_counted_apart_use_up_nobody_elses_restarts():
+    """With intensity 1 each of two children may crash once within the period; together they crashed twice."""
+    rig = apart(W("a"), W("b"))
+    rig.crash("a", 0)
+    rig.crash("b", 1)
+    assert (rig.children["a"].incarnation, rig.children["b"].incarnation) == (2, 2)
+    assert restarts(rig) == 0
+
+
+def test_a_child_that_exceeds_its_own_budget_is_given_up_alone():
+    """One report `shutdown` names it, it is gone from the books, and the supervisor and the others go on."""
+    rig = apart(W("a"), W("b"))
+    rig.crash("a", 0)
+    rig.crash("a", 5.0)
+    assert (rig.ended, rig.state.phase) == (None, "running")
+    assert ("shutdown", "a") in rig.kinds("child_terminated")
+    assert list(rig.children) == ["b"]
+    rig.crash("b", 6)
+    assert rig.children["b"].incarnation == 2
+
+
+def test_the_window_of_a_child_slides_too():
+    """Crashes that are further apart than the period never add up, with a budget of its own neither."""
+    rig = apart(W("a"))
+    for at in (0, 5.01, 10.02):
+        rig.crash("a", at)
+    assert rig.children["a"].incarnation == 4
+
+
+@pytest.mark.parametrize(("significant", "ends"), [(True, True), (False, False)])
+def test_a_significant_child_that_was_given_up_counts_as_ended(significant, ends):
+    """As the supervisor of its own above it would have ended: cleanly, one level up."""
+    spec = W("a", restart="transient", significant=significant)
+    rig = apart(spec, W("b"), intensity=0, auto_shutdown="any_significant")
+    rig.crash("a", 0)
+    assert (rig.ended is not None) is ends
+    if ends:
+        assert rig.ended.reason == Shutdown("auto_shutdown")
+
+
+def test_what_is_stuck_while_it_is_given_up_blocks_nobody():
+    """Its restart fails and does not end either: it is given up as `stuck`, and gone when it ends."""
+    rig = apart(W("a"), intensity=1, starts={"a": ["up", "hang"]})
+    rig.crash("a", 0)
+    rig.fail("a", InitFailed("timeout", cause=Stuck(1.0)))
+    assert rig.ended is None
+    assert [child.status for child in rig.call(WhichChildrenCall())] == ["stuck"]
+    rig.exit("a", reason=Normal())
+    assert rig.call(WhichChildrenCall()) == ()
+
+
+def test_a_request_that_nobody_waits_for_is_served_and_not_answered():
+    """The child starts, and the books have no entry for whoever asked."""
+    rig = Rig("dynamic", [W("template")])
+    rig.send(Request, NOBODY, (), StartChildCall(W("a")))
+    assert rig.children["a"].incarnation == 1
+    assert NOBODY not in rig.answers
+    assert list(rig.state.requests.items()) == []
+
+
+def test_a_request_that_nobody_waits_for_waits_its_turn():
+    """Behind a start under a group strategy, as every other one."""
+    rig = Rig("one_for_all", [W("a")], starts={"b": ["hang"]})
+    rig.ask(StartChildCall(W("b")))
+    rig.send(Request, NOBODY, (), StartChildCall(W("c")))
+    assert "c" not in rig.children
+    rig.come_up("b")
+    assert rig.children["c"].incarnation == 1
 
 
 def test_restart_that_is_admitted():

@@ -1,5 +1,7 @@
 """A session whose actor crashes comes back, and a few crashes later no more."""
 
+import logging
+
 import pytest
 import trio
 
@@ -14,11 +16,12 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
+from agentrail.runtime.supervisor import BACKOFF, DISMISS_WITHIN_SECONDS, MAX_RESTARTS, PERIOD_SECONDS
 from agentrail.testing.cancelling import crash
 from agentrail.testing.expectations import check_events, check_history
 from agentrail.testing.models import ScriptedModel, says
-from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import kinds, rest, saying, until, wants
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
+from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, rest, saying, until, wants
 
 
 async def test_a_crash_in_the_middle_of_a_batch(supervisor):
@@ -132,7 +135,7 @@ async def test_beyond_the_restart_limit_a_session_is_parked(supervisor):
     sibling = await supervisor.start_session(model=saying("unharmed"))
     session = await supervisor.start_session(model=saying(), session_id="s-1")
     async with session.subscribe() as events:
-        for restarts in (1, 2, 3):
+        for restarts in (1, 2):
             crash(session)
             assert (await session.status()).restarts == restarts
         crash(session, "once too often")
@@ -151,7 +154,7 @@ async def test_parked_in_the_middle_of_a_cycle(supervisor):
     """Whoever waits for the cycle or behind it is told, each prompt that waited is dropped aloud."""
     hang = HangingTool()
     session = await supervisor.start_session(
-        model=ScriptedModel([wants("hang") for _ in range(5)]), tools=[hang]
+        model=ScriptedModel([wants("hang") for _ in range(4)]), tools=[hang]
     )
     failures = []
 
@@ -166,13 +169,13 @@ async def test_parked_in_the_middle_of_a_cycle(supervisor):
             async with trio.open_nursery() as nursery:
                 for text in "abcdef":
                     nursery.start_soon(ask, text)
-                for _ in range(4):
+                for _ in range(3):
                     await until(events, ToolExecutionStart)
                     crash(session)
         seen = await rest(events)
-    assert sorted(failures) == ["CycleFailed"] * 4 + ["SessionDown"] * 2
+    assert sorted(failures) == ["CycleFailed"] * 3 + ["SessionDown"] * 3
     assert kinds(seen)[-1] == "SessionEnd"
-    assert kinds(seen).count("PromptDropped") == 2
+    assert kinds(seen).count("PromptDropped") == 3
 
 
 async def test_an_event_half_published_is_not_lost(supervisor):
@@ -194,3 +197,103 @@ async def test_an_event_half_published_is_not_lost(supervisor):
         seen = await rest(events)
     check_events(seen)
     assert "SessionRestarted" in kinds(seen)
+
+
+@on_virtual_time
+async def test_a_restart_waits_a_little_longer_each_time():
+    """Back-off: the first wait, with chance on top, and then twice as long."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying())
+        waits = []
+        async with session.subscribe() as events:
+            for _ in range(MAX_RESTARTS):
+                began_at = trio.current_time()
+                crash(session)
+                await until(events, SessionRestarted)
+                waits.append(trio.current_time() - began_at)
+    first, most = BACKOFF.initial_seconds, 1 + BACKOFF.jitter
+    assert first <= waits[0] <= first * most
+    assert 2 * first <= waits[1] <= 2 * first * most
+
+
+@on_virtual_time
+async def test_crashes_that_are_far_apart_never_park():
+    """Only those within the period count, and each session has a budget of its own."""
+    async with open_bare() as supervisor:
+        first = await supervisor.start_session(model=saying("one"))
+        second = await supervisor.start_session(model=saying("two"))
+        for _ in range(4):
+            for session in (first, second):
+                crash(session)
+            await trio.sleep(PERIOD_SECONDS / MAX_RESTARTS + 0.1)
+        assert (await first.ask("Hi"), await second.ask("Hi")) == ("one", "two")
+        assert supervisor.statistics().restarts == 8
+
+
+@on_virtual_time
+async def test_a_tool_that_shields_itself_does_not_keep_a_session_from_coming_back(caplog):
+    """It is waited for within a bound, then named and left behind: it runs once, and what it says later is not heard."""
+    stubborn = StubbornTool(deaf_seconds=60.0)
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("stubborn"), says("second")]), tools=[stubborn]
+        )
+        async with session.subscribe() as events:
+            await session.prompt("first")
+            await stubborn.started.wait()
+            began_at = trio.current_time()
+            with caplog.at_level(logging.WARNING, "agentrail.actors"):
+                crash(session, "a cosmic ray")
+                restarted = (await until(events, SessionRestarted))[-1]
+            assert DISMISS_WITHIN_SECONDS <= trio.current_time() - began_at <= DISMISS_WITHIN_SECONDS + 1
+            assert restarted.reason == "RuntimeError: a cosmic ray; left behind, still at work: stubborn"
+            assert "stuck: child 'stubborn'" in caplog.text
+            assert await session.ask("second") == "second"
+            await trio.sleep(60)
+        messages = await session.messages()
+    check_history(messages)
+    unknown = "[Outcome unknown: the session crashed while this ran]"
+    assert [result.text for result in messages[2].results] == [unknown]
+    assert len(stubborn.calls) == 1
+
+
+async def test_a_temporary_session_is_parked_by_its_first_crash(supervisor):
+    """`restart="temporary"` never comes back; it says why, and its id is free."""
+    session = await supervisor.start_session(model=saying(), session_id="s-1", restart="temporary")
+    async with session.subscribe() as events:
+        crash(session, "once")
+        seen = await rest(events)
+    assert seen[-2:] == [
+        SessionParked(reason="RuntimeError: once"),
+        SessionEnd(reason="parked: RuntimeError: once"),
+    ]
+    assert (await session.monitor().wait()).reason == "parked: RuntimeError: once"
+    await supervisor.start_session(model=saying(), session_id="s-1")
+
+
+@pytest.mark.parametrize("restart", ["permanent", "transient"])
+async def test_a_session_that_was_stopped_stays_away(supervisor, restart):
+    """A session ends cleanly only because somebody wants it to: that is no end to be restarted after."""
+    session = await supervisor.start_session(model=saying("ok"), restart=restart)
+    async with session.subscribe() as events:
+        crash(session)
+        await until(events, SessionRestarted)
+    await supervisor.stop_session(session.session_id)
+    assert (await supervisor.tree()).children == ()
+
+
+async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(supervisor, monkeypatch):
+    """Whatever falls out of a task of the session is a crash of its actor: it comes back, and no sibling notices."""
+
+    async def fall(*_: object) -> None:
+        message = "a bug of ours"
+        raise RuntimeError(message)
+
+    sibling = await supervisor.start_session(model=saying("unharmed"))
+    session = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
+    async with session.subscribe() as events:
+        monkeypatch.setattr("agentrail.runtime.interpreter.Interpreter._tool_outcome", fall)
+        await session.prompt("Go")
+        restarted = (await until(events, SessionRestarted))[-1]
+    assert restarted.reason == "RuntimeError: a bug of ours"
+    assert await sibling.ask("Hi") == "unharmed"

@@ -1,0 +1,98 @@
+"""The children behind a session's actor, in the same subtree: later its sub-sessions and connections.
+
+With the actor they are a `rest_for_one` group of which it is the first member: its end stops them in reverse order, and
+its restart starts them again from their specs, behind it. What goes wrong among them is between them, until there is
+too much of it; then the actor goes with them. Their supervisor is opened for the first of them, since most sessions
+have none.
+"""
+
+import trio
+from attrs import frozen
+
+from agentrail.actors.blocks import open_supervisor
+from agentrail.actors.handle import ActorHandle
+from agentrail.actors.subtrees import specs_of
+from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.errors import ActorDown
+from agentrail.otp.child_specs import ChildSpec, Spec, SupervisorFlags
+from agentrail.otp.exits import NoProcess
+from agentrail.otp.supervision_types import Started
+from agentrail.runtime.crew import Crew
+
+
+@frozen
+class Label:
+    """What a supervisor is called in reports, where no registry knows it."""
+
+    key: str
+
+    def register(self, handle: ActorHandle) -> None:
+        """Take no name: nobody looks it up."""
+
+
+class Branch:
+    """The children of one session, over all its incarnations."""
+
+    __slots__ = ("_crew", "_flags", "_name", "_opening", "_specs", "supervisor")
+
+    def __init__(self, name: str, flags: SupervisorFlags) -> None:
+        """Begin without any.
+
+        Args:
+            name: Of the session, for reports.
+            flags: How the children are treated.
+        """
+        self._name = name
+        self._flags = flags
+        self._specs: tuple[ChildSpec, ...] = ()
+        self._crew: Crew | None = None
+        self._opening: trio.Event | None = None
+        self.supervisor: Supervisor | None = None
+
+    def enter(self, crew: Crew) -> None:
+        """Begin an incarnation: start what the last one had."""
+        self._crew = crew
+        if self._specs:
+            self._open(crew)
+
+    def leave(self) -> None:
+        """End an incarnation; its crew, which is dismissed now, has the children."""
+        self._crew = None
+
+    async def start_child(self, spec: Spec) -> Started:
+        """Start a child behind the actor and all that was started before.
+
+        Raises:
+            ActorDown: The actor has no instance now, or ends before the child is up.
+            Exception: As of `Supervisor.start_child`.
+
+        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        """
+        if self.supervisor is None and self._crew is not None:
+            opening = self._open(self._crew) if self._opening is None else self._opening
+            await opening.wait()
+        if self.supervisor is None:
+            await trio.lowlevel.checkpoint()
+            message = "the session has no instance now: start its children while it runs"
+            raise ActorDown(message, handle=None, reason=NoProcess())
+        return await self.supervisor.start_child(spec)
+
+    def _open(self, crew: Crew) -> trio.Event:
+        opened = self._opening = trio.Event()
+        scope = trio.CancelScope()
+        crew.start_soon(self._run, opened, scope, scope=scope, name="children")
+        return opened
+
+    async def _run(self, opened: trio.Event, scope: trio.CancelScope) -> None:
+        label = Label(self._name)
+        try:
+            with scope:
+                async with open_supervisor(self._flags, self._specs, name=label) as supervisor:
+                    self.supervisor = supervisor
+                    opened.set()
+                    await supervisor.wait()
+        finally:
+            if self.supervisor is not None:
+                self._specs = specs_of(self.supervisor)
+            self.supervisor = self._opening = None
+            opened.set()

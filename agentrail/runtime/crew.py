@@ -1,0 +1,108 @@
+"""What one incarnation of a session has at work: tasks in a nursery that outlives it, so that none can keep it from ending.
+
+In a nursery of its own a crashed session would come back when its last tool has ended, and one that shields itself from
+cancellation may never end. A crew is dismissed instead: cancelled, waited for within a bound, and then left behind.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+
+from agentrail.actors.mailbox import Mailbox
+from agentrail.otp.exits import leaves
+from agentrail.runtime.tool_runner import describe_crash
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
+
+
+@frozen
+class Fallen:
+    """A control message to the session: one of its tasks failed in a way that is no outcome, and the session with it.
+
+    Attributes:
+        error: What it raised; raised again in the actor's own task, and kept nowhere.
+    """
+
+    error: BaseException
+
+
+class Crew:
+    """The tasks of one incarnation."""
+
+    __slots__ = ("_gone", "_mailbox", "_nursery", "_working")
+
+    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any]) -> None:
+        """Begin with nobody.
+
+        Args:
+            nursery: Of all sessions of a supervisor.
+            mailbox: Of the actor that they work for.
+        """
+        self._nursery = nursery
+        self._mailbox = mailbox
+        self._working: dict[trio.CancelScope, str] = {}
+        self._gone: trio.Event | None = None
+
+    def deliver(self, letter: object) -> None:
+        """Tell the actor what came of its work; what a dismissed crew says is not heard by the next incarnation."""
+        if self._gone is None:
+            self._mailbox.put_notice(letter)
+
+    def start_soon(
+        self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
+    ) -> None:
+        """Start a task, as a nursery does; of a dismissed crew nothing is started.
+
+        Args:
+            function: The task.
+            *args: For it.
+            scope: What the function does its work in, and enters itself: one more around it would cost each call of a
+                tool a third of its task.
+            name: What it is called, should it be left behind.
+        """
+        if self._gone is None:
+            self._working[scope] = name
+            self._nursery.start_soon(self._work, scope, function, args, name=name)
+
+    async def dismiss(self) -> None:
+        """Cancel all tasks, and wait until they are gone.
+
+        Cancellation: Whoever cancels leaves behind what is named in `working`.
+        """
+        self._gone = trio.Event()
+        for scope in tuple(self._working):
+            scope.cancel(reason="the session has ended, or crashed")
+        if self._working:
+            await self._gone.wait()
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        """The names of the tasks that have not ended."""
+        return tuple(self._working.values())
+
+    async def _work(
+        self, scope: trio.CancelScope, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> None:
+        try:
+            # Dismissed before its first step, it would still get as far as its first checkpoint.
+            if self._gone is None:
+                await function(*args)
+        except BaseException as error:  # the edge of a session's work: it is the actor that crashes
+            parts = leaves(error)
+            if any(
+                isinstance(part, trio.Cancelled) for part in parts
+            ):  # not ours: the supervisor is being closed
+                raise
+            if self._gone is None:
+                self._mailbox.put_control(Fallen(error))
+            elif all(isinstance(part, Exception) for part in parts):
+                LOGGER.warning("what was left behind of a session ended with %s", describe_crash(error))
+            else:
+                raise
+        finally:
+            del self._working[scope]
+            if self._gone is not None and not self._working:
+                self._gone.set()

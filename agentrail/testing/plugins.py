@@ -1,0 +1,107 @@
+"""Plugins with one behaviour each, for scenarios and tests: what to answer stands in a line, not in code.
+
+A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` on the hooks of calls; the action is a word with perhaps a text behind a
+colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"think again"`, `skip`, `args:{"path": "b"}`,
+`result:"[hidden]"`, `model:scripted:other`, `emit:seen`, `raise`, `section:"Today is Friday."`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from attrs import frozen
+
+from agentrail import plugins as p
+
+Answer: TypeAlias = p.Action[int]
+
+_ONCE: Final = frozenset({"intervene"})
+"""Actions that would never end if they were taken whenever the hook comes."""
+
+
+@frozen(kw_only=True)
+class Rule:
+    """What to answer.
+
+    Attributes:
+        hook: The name of the hook event.
+        tool: Only calls of this tool; None for all.
+        action: The word.
+        text: What stands behind it.
+    """
+
+    hook: str
+    tool: str | None
+    action: str
+    text: str
+
+
+class PuppetPlugin(p.Plugin[int]):
+    """Answers by rules; its state counts how often it was asked to speak up."""
+
+    def __init__(self, rules: tuple[Rule, ...], *, name: str, priority: int = 500) -> None:
+        """Take the rules; of two that fit the first counts."""
+        self._rules = rules
+        self.name = name
+        self.priority = priority
+        self.hooks = frozenset(hook for hook in p.HOOKS if hook.__name__ in {rule.hook for rule in rules})
+
+    def init(self) -> int:
+        """Begin with nothing said."""
+        return 0
+
+    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> Answer:
+        """Answer by the first rule that fits."""
+        del ctx
+        for rule in self._rules:
+            fits = rule.hook == type(event).__name__ and rule.tool in (None, getattr(event, "name", None))
+            if fits and not (rule.action in _ONCE and state):
+                return _ANSWERS[rule.action](rule.text, state)
+        return p.Continue(state)
+
+
+def _fail(text: str, state: int) -> Answer:
+    del state
+    raise RuntimeError(text or "on purpose")
+
+
+_ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
+    {
+        "approve": p.RequireApproval,
+        "block": p.BlockTool,
+        "abort": p.Abort,
+        "intervene": lambda text, state: p.Intervene(text, state + 1),
+        "skip": lambda _, state: p.Skip(state),
+        "args": lambda text, state: p.ReplaceToolArgs(json.loads(text), state),
+        "result": p.ReplaceToolResult,
+        "model": p.SwitchModel,
+        "emit": lambda text, state: p.Emit(text, {}, state),
+        "section": lambda text, state: p.Continue(state, context={"note": text}),
+        "read": lambda text, state: p.Request(p.ReadFile(text), text, state),
+        "wait": lambda text, state: p.Request(p.ReadFile(text), text, state, wait=True),
+        "raise": _fail,
+    }
+)
+
+ACTIONS: Final = frozenset(_ANSWERS)
+"""The words that a rule may have."""
+
+
+def read_rule(key: str, value: Any) -> Rule:
+    """Read one rule.
+
+    Args:
+        key: `HOOK` or `HOOK.TOOL`.
+        value: `ACTION`, `ACTION:TEXT`.
+
+    Raises:
+        ValueError: Your move: there is no such hook or action; the message has those there are.
+    """
+    hook, _, tool = key.partition(".")
+    action, _, text = str(value).partition(":")
+    known = {known.__name__ for known in p.HOOKS}
+    if hook not in known or action not in ACTIONS:
+        message = f"{key}={value!r} is no rule: expected one of {sorted(known)}, and one of {sorted(ACTIONS)}"
+        raise ValueError(message)
+    return Rule(hook=hook, tool=tool or None, action=action, text=text)

@@ -1,0 +1,147 @@
+"""The children behind a session's actor: they go with it, come back with it, and are no trouble of its own."""
+
+import pytest
+import trio
+
+from agentrail.errors import ActorDown, SessionDown
+from agentrail.events import SessionParked, SessionRestarted
+from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
+from agentrail.otp.exits import Shutdown
+from agentrail.runtime.branch import Branch
+from agentrail.testing.cancelling import crash
+from tests.runtime.rig import kinds, on_virtual_time, open_bare, rest, saying, until
+
+
+class Lives:
+    """Children that note when they come and go, and crash when they are told to."""
+
+    def __init__(self):
+        self.log = []
+        self.blows = {}
+
+    def spec(self, name, **more):
+        """Make the spec of a child."""
+
+        async def live():
+            self.log.append(f"{name} up")
+            blow = self.blows[name] = trio.Event()
+            try:
+                await blow.wait()
+            finally:
+                self.log.append(f"{name} down")
+            message = f"{name} was struck"
+            raise RuntimeError(message)
+
+        return ChildSpec(name, live, **more)
+
+
+@pytest.fixture
+def lives():
+    """Children that can be watched."""
+    return Lives()
+
+
+async def test_children_stand_behind_their_session_in_the_tree(supervisor, lives):
+    """In start order; the first of them brings the supervisor that they share."""
+    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
+    for name in ("a", "b"):
+        started = await supervisor.start_behind("s-1", lives.spec(name))
+        assert started.handle.id == name
+    (node,) = (await supervisor.tree()).children
+    assert [(child.id, child.status) for child in node.children] == [("a", "running"), ("b", "running")]
+    assert await session.ask("Hi") == "ok"
+
+
+async def test_they_end_with_their_session_in_reverse_order(supervisor, lives):
+    """Before anybody is told that it is gone."""
+    await supervisor.start_session(model=saying(), session_id="s-1")
+    for name in ("a", "b"):
+        await supervisor.start_behind("s-1", lives.spec(name))
+    await supervisor.stop_session("s-1")
+    assert lives.log == ["a up", "b up", "b down", "a down"]
+
+
+async def test_a_crash_of_the_actor_takes_them_along_and_brings_them_back(supervisor, lives):
+    """As under `rest_for_one`: stopped in reverse, started in order; temporary ones stay away."""
+    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
+    await supervisor.start_behind("s-1", lives.spec("a"))
+    await supervisor.start_behind("s-1", lives.spec("t", restart="temporary"))
+    await supervisor.start_behind("s-1", lives.spec("b"))
+    async with session.subscribe() as events:
+        crash(session)
+        await until(events, SessionRestarted)
+    await supervisor.start_behind("s-1", lives.spec("c"))
+    assert lives.log == ["a up", "t up", "b up", "b down", "t down", "a down", "a up", "b up", "c up"]
+    assert await session.ask("Hi") == "ok"
+
+
+async def test_a_crash_of_a_child_is_no_trouble_of_the_session(supervisor, lives):
+    """It comes back with those behind it, and the actor never notices."""
+    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
+    await supervisor.start_behind("s-1", lives.spec("a"))
+    await supervisor.start_behind("s-1", lives.spec("b"))
+    lives.blows["a"].set()
+    with trio.fail_after(10):
+        while lives.log.count("b up") < 2:
+            await trio.lowlevel.checkpoint()
+    assert lives.log == ["a up", "b up", "a down", "b down", "a up", "b up"]
+    assert (await session.status()).restarts == 0
+
+
+@on_virtual_time
+async def test_children_that_crash_too_often_take_the_actor_along(lives):
+    """Their supervisor gives up, the session is restarted, and when that does not help it is parked and says why."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying(), session_id="s-1")
+        await supervisor.start_behind("s-1", lives.spec("a"))
+        async with session.subscribe() as events, trio.open_nursery() as nursery:
+
+            async def strike() -> None:
+                while True:
+                    lives.blows["a"].set()
+                    await trio.sleep(0.01)
+
+            nursery.start_soon(strike)
+            seen = await rest(events)
+            nursery.cancel_scope.cancel()
+    assert kinds(seen).count("SessionRestarted") == 2
+    assert "SupervisorGaveUp" in next(event for event in seen if isinstance(event, SessionParked)).reason
+
+
+async def test_a_child_needs_a_session(supervisor, lives):
+    """Behind nobody there is no place; behind a session that is coming back there will be one."""
+    with pytest.raises(SessionDown):
+        await supervisor.start_behind("nobody", lives.spec("a"))
+    session = await supervisor.start_session(model=saying(), session_id="s-1")
+    crash(session)
+    await supervisor.start_behind("s-1", lives.spec("a"))
+    assert (await session.status()).restarts == 1
+    assert lives.log == ["a up"]
+
+
+async def test_without_an_actor_there_is_no_branch(lives):
+    """Who asks a branch whose actor has no instance hears that."""
+    with pytest.raises(ActorDown, match="no instance now"):
+        await Branch("s-1", SupervisorFlags("rest_for_one")).start_child(lives.spec("a"))
+
+
+async def test_two_first_children_share_one_supervisor(supervisor, lives):
+    """Who comes while it is being opened waits for it."""
+    session = await supervisor.start_session(model=saying(), session_id="s-1")
+    await session.status()
+    async with trio.open_nursery() as nursery:
+        for name in ("a", "b", "c"):
+            nursery.start_soon(supervisor.start_behind, "s-1", lives.spec(name))
+    (node,) = (await supervisor.tree()).children
+    assert sorted(child.id for child in node.children) == ["a", "b", "c"]
+
+
+async def test_who_stops_the_children_does_not_stop_the_session(supervisor, lives):
+    """A child that ends its own supervisor leaves the actor alone; the next child brings another."""
+    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
+    await session.status()
+    first = await supervisor.start_behind("s-1", lives.spec("a", restart="temporary"))
+    await first.handle.stop(Shutdown())
+    assert await session.ask("Hi") == "ok"
+    await supervisor.start_behind("s-1", lives.spec("b"))
+    assert lives.log == ["a up", "a down", "b up"]

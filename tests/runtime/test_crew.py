@@ -1,0 +1,113 @@
+"""What a session has at work, when it goes wrong: the actor falls with it, and a dismissed crew falls alone."""
+
+import logging
+
+import pytest
+import trio
+
+from agentrail.actors.mailbox import EMPTY, Mailbox
+from agentrail.runtime.crew import Crew, Fallen
+
+
+async def test_a_task_that_raises_is_told_to_the_actor():
+    """The nursery that it runs in never hears of it."""
+    mailbox = Mailbox()
+    mine = ValueError("mine")
+
+    async def fail() -> None:
+        raise mine
+
+    async with trio.open_nursery() as nursery:
+        crew = Crew(nursery, mailbox)
+        crew.start_soon(fail, scope=trio.CancelScope(), name="fail")
+        assert crew.working == ("fail",)
+        await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.take_nowait() == Fallen(mine)
+        assert crew.working == ()
+
+
+async def test_a_dismissed_crew_is_cancelled_and_waited_for():
+    """What is dismissed before its first step takes none; who comes later is not started."""
+    log = []
+
+    async def work(scope: trio.CancelScope, name: str) -> None:
+        with scope:
+            log.append(name)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        crew = Crew(nursery, Mailbox())
+        one, two, three = (trio.CancelScope() for _ in range(3))
+        crew.start_soon(work, one, "one", scope=one, name="one")
+        await trio.testing.wait_all_tasks_blocked()
+        crew.start_soon(work, two, "two", scope=two, name="two")
+        with trio.fail_after(5):
+            await crew.dismiss()
+        crew.start_soon(work, three, "three", scope=three, name="three")
+        assert crew.working == ()
+    assert log == ["one"]
+
+
+async def test_what_a_dismissed_crew_says_is_not_heard():
+    """Its outcome was closed as unknown; the next incarnation may not take it for one of its own."""
+    mailbox = Mailbox()
+    async with trio.open_nursery() as nursery:
+        crew = Crew(nursery, mailbox)
+        crew.deliver("in time")
+        await crew.dismiss()
+        crew.deliver("too late")
+    assert (mailbox.take_nowait(), mailbox.take_nowait()) == ("in time", EMPTY)
+
+
+async def test_what_was_left_behind_fails_alone(caplog):
+    """Its error goes to the log: the actor that it worked for has gone on without it."""
+
+    async def fail_late() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            message = "on the way out"
+            raise ValueError(message)
+
+    async def work(scope: trio.CancelScope) -> None:
+        with scope:
+            await fail_late()
+
+    scope = trio.CancelScope()
+    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
+        async with trio.open_nursery() as nursery:
+            crew = Crew(nursery, Mailbox())
+            crew.start_soon(work, scope, scope=scope, name="work")
+            await trio.testing.wait_all_tasks_blocked()
+            await crew.dismiss()
+    assert "ValueError: on the way out" in caplog.text
+
+
+async def test_what_the_process_is_told_is_told_by_a_dismissed_crew_too():
+    """`SystemExit` of what was left behind has nobody else to go to but the nursery."""
+
+    async def leave(scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise SystemExit(3)
+
+    scope = trio.CancelScope()
+    with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012 - the block is what is tested
+        async with trio.open_nursery() as nursery:
+            crew = Crew(nursery, Mailbox())
+            crew.start_soon(leave, scope, scope=scope, name="leave")
+            await trio.testing.wait_all_tasks_blocked()
+            await crew.dismiss()
+    assert caught.group_contains(SystemExit)
+
+
+async def test_a_cancellation_from_outside_is_not_taken_for_a_failure():
+    """Closing the nursery cancels what is left in it, and that goes on."""
+    async with trio.open_nursery() as nursery:
+        crew = Crew(nursery, Mailbox())
+        crew.start_soon(trio.sleep_forever, scope=trio.CancelScope(), name="sleep")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert crew.working == ()
