@@ -21,7 +21,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench lint docs docs-check coverage coverage-of-spec longest install peers clean
+.PHONY: help run test property check bench lint docs docs-check coverage coverage-of-spec longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -68,6 +68,10 @@ longest: $(DEV)  ## the longest functions and files, and the excepts that swallo
 	$(BIN)/python scripts/longest.py
 
 install: $(DEV) peers  ## all of the set-up and nothing else
+
+litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is installed for them
+	@PYTHON=$(PYTHON) bash scripts/install_litellm.sh
+	$(BIN)/python -m pytest -rs tests/providers/test_litellm.py
 
 peers:  # servers that we did not write, for the provider tests
 	@bash scripts/install_peers.sh

@@ -4,12 +4,13 @@ A provider turns a request into a stream of chunks. A tool turns arguments into 
 read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from attrs import frozen
+from attrs import field, frozen
 
+from agentrail.core.model_policy import ModelPolicy
 from agentrail.core.request import Chunk, ModelRequest
 from agentrail.core.toolbox import EffectClass
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
@@ -55,6 +56,59 @@ class Provider(Protocol):
         whatever way, closes the connection; cancelling is never turned into an error. Nothing is retried inside, and
         no nursery or cancel scope is held across a `yield`.
         """
+        ...
+
+
+def model_policy_of(provider: Provider) -> ModelPolicy:
+    """Say what a session is to decide by when it talks to this provider; the defaults where it says nothing.
+
+    Not a member of the port: a provider decides nothing, and one that is written in a test should not have to say it.
+    """
+    policy = getattr(provider, "model_policy", None)
+    return policy if isinstance(policy, ModelPolicy) else ModelPolicy()
+
+
+ResolveProfile: TypeAlias = Callable[[str], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Called with a profile's name when a request is sent, sync or async; gives options that come over the profile's."""
+
+
+@frozen(kw_only=True)
+class Profile:
+    """What a name stands for.
+
+    Attributes:
+        name: What stands behind `registry:`.
+        provider: Such as `openai-chat`.
+        opts: Options of that provider. Never shown: keys are among them.
+        resolve: May give more of them, when a request is sent.
+    """
+
+    name: str
+    provider: str
+    opts: Mapping[str, Any] = field(repr=False)
+    resolve: ResolveProfile | None = field(default=None, repr=False)
+
+
+class ProviderProfiles(Protocol):
+    """The named profiles of a supervisor, `registry:<profile>:<model>`; see `agentrail.providers.profiles`."""
+
+    def register(
+        self,
+        name: str,
+        *,
+        provider: str = "openai-chat",
+        opts: Mapping[str, Any] | None = None,
+        resolve: ResolveProfile | None = None,
+    ) -> None:
+        """Give a name to a provider with options."""
+        ...
+
+    def unregister(self, name: str) -> None:
+        """Forget a name; the next request that asks for it fails."""
+        ...
+
+    def list(self) -> tuple[Profile, ...]:
+        """Give all profiles, by name."""
         ...
 
 

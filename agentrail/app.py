@@ -5,7 +5,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,9 @@ from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.profiles import Profiles
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
@@ -31,24 +33,30 @@ from agentrail.sandboxes.memory import MemorySandbox
 
 Environment: TypeAlias = Mapping[str, str]
 
-PROVIDERS: Final = ("anthropic", "demo", "openai-chat")
+PROVIDERS: Final = ("anthropic", "demo", "openai", "openai-chat", "registry")
 """What may stand before the colon of a model string."""
 
 DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
-    {"anthropic": "claude-sonnet-4-5", "openai-chat": "gpt-5-mini"}
+    {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini", "openai-chat": "gpt-5-mini"}
 )
 """What the command asks for when a key is set and nobody names a model."""
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         "openai-chat": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
     }
 )
 """Where key and base url of a provider are looked for when its options do not say."""
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-"""Where `openai-chat` goes without a base url; only there it needs a key."""
+"""Where `openai` and `openai-chat` go without a base url; only there they need a key."""
+
+_ADAPTERS: Final[Mapping[str, Callable[[ProviderOptions, HttpClients], Provider]]] = MappingProxyType(
+    {"anthropic": AnthropicMessages, "openai": OpenAIResponses, "openai-chat": OpenAIChat}
+)
+_KEYLESS_ELSEWHERE: Final = frozenset({"openai", "openai-chat"})
 
 ASK_WITHIN_SECONDS: Final = 5.0
 """How long a server may take to say which models it has."""
@@ -76,14 +84,14 @@ async def open_supervisor(
     """
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
-    async with (
-        HttpClients() as http,
-        open_sessions(
-            partial(make_provider, http=http, environ=environment),
-            partial(make_sandbox, shell_fallback=shell_fallback),
-        ) as supervisor,
-    ):
-        yield supervisor
+    async with HttpClients() as http:
+        # A profile brings its own key and address: those of the environment are for another server.
+        profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
+        resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
+        sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
+        async with open_sessions(resolve, sandboxes) as supervisor:
+            supervisor.providers = profiles
+            yield supervisor
 
 
 def make_sandbox(
@@ -104,9 +112,21 @@ def make_sandbox(
 
 
 def make_provider(
-    model: str, provider_opts: Mapping[str, Any], *, http: HttpClients, environ: Environment
+    model: str,
+    provider_opts: Mapping[str, Any],
+    *,
+    http: HttpClients,
+    environ: Environment,
+    profiles: Profiles | None = None,
 ) -> Provider:
     """Turn a model string and options into a provider. Nothing is connected.
+
+    Args:
+        model: The model string.
+        provider_opts: What the provider is told; it comes before the environment.
+        http: The clients of the supervisor.
+        environ: Where keys and base urls are looked for.
+        profiles: What `registry:` looks into; None where there are no profiles.
 
     Raises:
         ModelNotFound: Your move: no such provider, or no colon; the message has the nearest name and all there are.
@@ -118,21 +138,19 @@ def make_provider(
         if provider_opts:
             raise OptionError([f"demo: takes no provider options, got {', '.join(sorted(provider_opts))}"])
         return Demo(pause_seconds=0.0) if model == "demo:fast" else Demo()
+    if name == "registry":
+        if profiles is None:
+            message = f"{model!r}: there are no profiles here; a program makes them with supervisor.providers.register"
+            raise ModelNotFound(message)
+        return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
     found = {"api_key": environ.get(key_variable) or None, "base_url": environ.get(url_variable) or None}
     options = ProviderOptions.parse({**found, **provider_opts})
-    if name == "anthropic":
-        _require_key(options, model, key_variable)
-        return AnthropicMessages(options, http)
-    if options.base_url is None:
-        _require_key(options, model, key_variable)
-    return OpenAIChat(options, http)
-
-
-def _require_key(options: ProviderOptions, model: str, variable: str) -> None:
-    if options.api_key is None:
-        message = f"{model} needs a key: set {variable}, or try --model demo: which needs none"
+    is_keyless = name in _KEYLESS_ELSEWHERE and options.base_url is not None
+    if options.api_key is None and not is_keyless:
+        message = f"{model} needs a key: set {key_variable}, or try --model demo: which needs none"
         raise Authentication(message)
+    return _ADAPTERS[name](options, http)
 
 
 def provider_of(model: str) -> str:
@@ -157,9 +175,8 @@ def provider_of(model: str) -> str:
         message = f"there is no provider {name!r}.{guess} {known}"
         raise ModelNotFound(message)
     if not rest and name != "demo":
-        message = (
-            f"{model!r} names no model: write one behind the colon, such as '{name}:{DEFAULT_MODELS[name]}'"
-        )
+        example = DEFAULT_MODELS.get(name, "PROFILE:MODEL")
+        message = f"{model!r} names no model: write one behind the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
 
@@ -200,7 +217,7 @@ async def choose_model(environ: Environment, *, wanted: str | None, base_url: st
         first = await first_model_of(server, environ.get("OPENAI_API_KEY"))
         return ChosenModel(model=f"openai-chat:{first}", why=f"the first model of {server}")
     if environ.get("OPENAI_API_KEY"):
-        return ChosenModel(model=f"openai-chat:{DEFAULT_MODELS['openai-chat']}", why="OPENAI_API_KEY is set")
+        return ChosenModel(model=f"openai:{DEFAULT_MODELS['openai']}", why="OPENAI_API_KEY is set")
     return ChosenModel(
         model="demo:", why="no key is set: the built-in demo model, offline and without intelligence"
     )

@@ -7,7 +7,12 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parent.parent
-SERVICES: Final = {"aimock": ROOT / ".peers" / "node_modules" / ".bin" / "llmock"}
+SERVICES: Final = {
+    "aimock": ROOT / ".peers" / "node_modules" / ".bin" / "llmock",
+    "litellm": ROOT / ".peers" / "litellm" / "bin" / "litellm",
+}
+# Installed by a target of its own, and so never missing.
+OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -22,11 +27,18 @@ def aimock_command() -> Path:
     return SERVICES["aimock"]
 
 
+@pytest.fixture(scope="session")
+def litellm_command() -> Path:
+    """The command that starts the LiteLLM proxy; for tests marked `services("litellm")`."""
+    return SERVICES["litellm"]
+
+
 def _need_service(name: str) -> None:
     command = SERVICES[name]
     if command.exists():
         return
-    reason = f"{name} is not installed: run `make peers`, which needs npm"
-    if os.environ.get("AGENTRAIL_REQUIRE_SERVICES"):
+    remedy = OPTIONAL.get(name, "run `make peers`, which needs npm")
+    reason = f"{name} is not installed: {remedy}"
+    if os.environ.get("AGENTRAIL_REQUIRE_SERVICES") and name not in OPTIONAL:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

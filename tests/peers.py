@@ -1,4 +1,4 @@
-"""Servers that we did not write, as the tests start them. Today one: aimock, which speaks the formats of the vendors.
+"""Servers that we did not write, as the tests start them: aimock, which speaks the formats of the vendors, and LiteLLM.
 
 A room that wants the fixture imports it in its `conftest.py`, and its tests are marked `services("aimock")`, so that
 they are skipped, or fail in CI, where it is not installed:
@@ -9,7 +9,9 @@ they are skipped, or fail in CI, where it is not installed:
 """
 
 import json
+import os
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,8 +20,8 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
-_START_SECONDS = 30
-_LISTENS = re.compile(r"listening on (http://127\.0\.0\.1:\d+)")
+_START_SECONDS = 120  # for LiteLLM on a busy machine; the other one needs one
+_LISTENS = re.compile(r"(?:listening|running) on (http://127\.0\.0\.1:\d+)")
 
 
 @frozen(kw_only=True)
@@ -38,7 +40,7 @@ class Aimock:
     * anything else says `Hello from the mock.`
 
     Attributes:
-        base_url_openai: For `openai-chat`.
+        base_url_openai: For `openai` and `openai-chat`.
         base_url_anthropic: For `anthropic`.
     """
 
@@ -111,6 +113,68 @@ def aimock(aimock_command: Path, tmp_path_factory: pytest.TempPathFactory) -> It
             peer.kill()
 
 
+@frozen(kw_only=True)
+class Litellm:
+    """A running LiteLLM proxy in front of an aimock. It speaks three formats, and translates.
+
+    Attributes:
+        url: Where it listens, without `/v1`.
+        key: What it wants to be given.
+        models: Those it knows: `chat` talks to the mock as OpenAI does, `claude` as Anthropic does.
+    """
+
+    url: str
+    key: str = "sk-the-key-of-the-proxy"
+    models: tuple[str, ...] = ("chat", "claude")
+
+
+@pytest.fixture(scope="session")
+def litellm(
+    aimock: Aimock, litellm_command: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Litellm]:
+    """A LiteLLM proxy on a free port, for the whole run."""
+    with socket.create_server(("127.0.0.1", 0)) as free:  # it cannot be told to choose one itself
+        port = free.getsockname()[1]
+    config = tmp_path_factory.mktemp("litellm") / "config.json"  # YAML holds JSON
+    proxy = Litellm(url=f"http://127.0.0.1:{port}")
+    config.write_text(json.dumps(_litellm_config(aimock, proxy)), "utf-8")
+    arguments = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    # An environment of its own: no key of the machine, no proxy, and no download of a table of prices.
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(config.parent),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    with subprocess.Popen(
+        [litellm_command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    ) as peer:
+        try:
+            _address(peer)
+            yield proxy
+        finally:
+            peer.kill()
+
+
+def _litellm_config(aimock: Aimock, proxy: Litellm) -> dict[str, object]:
+    behind = {
+        "chat": ("openai/any", aimock.base_url_openai),
+        "claude": ("anthropic/any", aimock.base_url_anthropic),
+    }
+    return {
+        "model_list": [
+            {"model_name": name, "litellm_params": {"model": model, "api_base": url, "api_key": "any"}}
+            for name, (model, url) in behind.items()
+        ],
+        "general_settings": {"master_key": proxy.key},
+        "router_settings": {"num_retries": 0},
+        "litellm_settings": {"telemetry": False, "num_retries": 0, "drop_params": True},
+    }
+
+
 def _address(peer: "subprocess.Popen[str]") -> str:
     """Read the address that it prints, and go on reading in a thread, so that its output never fills the pipe."""
     assert peer.stdout is not None
@@ -125,5 +189,5 @@ def _address(peer: "subprocess.Popen[str]") -> str:
                 return found[1]
     finally:
         killer.cancel()
-    message = f"aimock did not start: {''.join(lines)}"
+    message = f"{peer.args!r} did not start: {''.join(lines)}"
     raise AssertionError(message)

@@ -49,9 +49,10 @@ def test_the_provider_stands_before_the_first_colon(name):
         ("", "is no model string, expected provider:name"),
         ("anthropic/claude", "Did you mean 'anthropic:claude'?"),
         ("demo", "Did you mean 'demo:'?"),
-        ("claude", "expected provider:name. Providers are anthropic, demo, openai-chat"),
-        ("openai:gpt-5", "there is no provider 'openai'. Did you mean 'openai-chat:gpt-5'?"),
-        ("scripted:x", "there is no provider 'scripted'. Providers are anthropic, demo, openai-chat"),
+        ("claude", "expected provider:name. Providers are anthropic, demo, openai, openai-chat, registry"),
+        ("openai_chat:gpt-5", "there is no provider 'openai_chat'. Did you mean 'openai-chat:gpt-5'?"),
+        ("scripted:x", "there is no provider 'scripted'. Providers are anthropic, demo, openai, openai-chat"),
+        ("registry:", "names no model: write one behind the colon, such as 'registry:PROFILE:MODEL'"),
         ("openai-chat:", "names no model: write one behind the colon, such as 'openai-chat:"),
     ],
 )
@@ -63,7 +64,12 @@ def test_a_model_string_that_names_nothing_gets_the_nearest_and_all_there_are(mo
 
 
 @pytest.mark.parametrize(
-    ("model", "variable"), [("anthropic:x", "ANTHROPIC_API_KEY"), ("openai-chat:x", "OPENAI_API_KEY")]
+    ("model", "variable"),
+    [
+        ("anthropic:x", "ANTHROPIC_API_KEY"),
+        ("openai:x", "OPENAI_API_KEY"),
+        ("openai-chat:x", "OPENAI_API_KEY"),
+    ],
 )
 def test_a_missing_key_is_said_before_anything_is_connected(model, variable):
     """The message names the variable, and that `demo:` needs none; an empty variable is a missing one (7.14)."""
@@ -74,8 +80,13 @@ def test_a_missing_key_is_said_before_anything_is_connected(model, variable):
 
 
 def test_a_server_of_ones_own_needs_no_key():
-    """`openai-chat` asks for a key only where it goes to the vendor; one from the options is as good as a variable."""
+    """A compatible server rarely has a key; one from the options is as good as a variable."""
     http = HttpClients()
+    environ = {"OPENAI_BASE_URL": "http://localhost:1/v1"}
+    assert (
+        repr(make_provider("openai:x", {}, http=http, environ=environ))
+        == "OpenAIResponses('http://localhost:1/v1')"
+    )
     local = make_provider(
         "openai-chat:x", {}, http=http, environ={"OPENAI_BASE_URL": "http://localhost:1/v1"}
     )
@@ -122,7 +133,7 @@ def test_the_demo_takes_no_options():
         (
             {"OPENAI_API_KEY": "k"},
             None,
-            f"openai-chat:{DEFAULT_MODELS['openai-chat']}",
+            f"openai:{DEFAULT_MODELS['openai']}",
             "OPENAI_API_KEY is set",
         ),
         ({"AGENTRAIL_MODEL": "", "ANTHROPIC_API_KEY": ""}, None, "demo:", "no key is set"),
@@ -203,7 +214,7 @@ def test_a_list_of_models_is_read_leniently():
 
 def test_every_provider_with_a_key_has_a_default_model():
     """The tables of the composition root agree."""
-    assert set(DEFAULT_MODELS) == set(VARIABLES) == set(PROVIDERS) - {"demo"}
+    assert set(DEFAULT_MODELS) == set(VARIABLES) == set(PROVIDERS) - {"demo", "registry"}
 
 
 # --- what a tool may do wrong, in a whole session

@@ -131,7 +131,8 @@ async def look_at_confinement() -> Finding:
 
 def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     """Look at which variables are set."""
-    names = ("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair))
+    # Two providers of one vendor look at the same ones.
+    names = dict.fromkeys(("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair)))
     return tuple(
         Finding(
             name=name,
@@ -165,7 +166,7 @@ async def look_at_server(
         return Finding(name="server", verdict="good", text="demo: needs none")
     key_variable, url_variable = VARIABLES[provider]
     url = base_url or environ.get(url_variable)
-    if provider == "openai-chat":
+    if provider in {"openai", "openai-chat"}:
         return await _look_at_models(model, url or OPENAI_URL, environ.get(key_variable))
     return await _look_at_address(url or _ANTHROPIC_URL, http)
 

@@ -57,8 +57,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def model_name(self) -> str:
-        """What stands after the first colon: the name that the vendor knows."""
-        return self.model.partition(":")[2]
+        """The name that the vendor knows: what stands after the first colon, or after that of a profile's name."""
+        provider, _, rest = self.model.partition(":")
+        return rest.partition(":")[2] if provider == "registry" else rest
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):

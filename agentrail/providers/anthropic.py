@@ -23,15 +23,14 @@ from agentrail.messages import (
 )
 from agentrail.providers.anthropic_stream import MessagesStream
 from agentrail.providers.failures import Vendor
-from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.streaming import open_chunks
+from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire import (
     chosen_tool,
     current_key,
     joined_object,
-    merged_headers,
     output_bound,
     spoken,
     wire_arguments,
@@ -54,6 +53,7 @@ class AnthropicMessages:
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
         """Take the options and the supervisor's clients; nothing is opened."""
+        self.model_policy = options.model_policy
         self._options = options
         self._http = http
         base_url = options.base_url or _VENDOR_URL
@@ -68,27 +68,20 @@ class AnthropicMessages:
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known without a table of models."""
-        return Capabilities(images=True, reasoning=True)
+        return Capabilities(context_window=self._options.context_window, images=True, reasoning=True)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
         key = await current_key(self._options, missing=f"anthropic needs a key: {_KEY_HELP}")
-        ours = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "anthropic-version": _VERSION,
-            "x-api-key": key or "",
-        }
+        headers = {"anthropic-version": _VERSION, "x-api-key": key or ""}
         body = self.encode(request)
-        post = Post(
+        post = make_post(
+            self._options,
             url=self._url,
-            headers=merged_headers(ours, self._options),
+            headers=headers,
             body=body,
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
-            verify=self._options.verify,
-            trust_env=self._options.trust_env,
         )
         reader = MessagesStream(
             model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)

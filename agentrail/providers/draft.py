@@ -75,6 +75,7 @@ class Draft:
         self._blocks: list[_Text | _Thinking | _Call | JsonObject] = []
         self._calls: list[_Call] = []
         self._last: _Text | _Thinking | _Call | JsonObject | None = None
+        self._keyed: dict[object, _Text | _Thinking] = {}
         self._output_characters = 0
 
     @property
@@ -82,26 +83,36 @@ class Draft:
         """Whether a call has begun."""
         return bool(self._calls)
 
-    def text(self, piece: str) -> TextDelta:
-        """Add visible text."""
-        last = self._last
-        if not isinstance(last, _Text):
-            last = _Text()
-            self._add(last)
-        last.pieces.append(piece)
+    def text(self, piece: str, key: object = None) -> TextDelta:
+        """Add visible text: to the block of that key, wherever it stands, or to the last one where there is no key."""
+        block = self._last if key is None else self._keyed.get(key)
+        if not isinstance(block, _Text):
+            block = _Text()
+            self._add(block, key)
+        block.pieces.append(piece)
         self._output_characters += len(piece)
         return TextDelta(piece)
 
-    def thinking(self, piece: str, signature: str | None = None) -> ThinkingDelta:
+    def thinking(self, piece: str, signature: str | None = None, *, key: object = None) -> ThinkingDelta:
         """Add thinking, or the signature that ends it; what follows a signature is a block of its own."""
-        last = self._last
-        if not isinstance(last, _Thinking) or last.signature is not None:
-            last = _Thinking()
-            self._add(last)
-        last.pieces.append(piece)
-        last.signature = signature
+        block = self._last if key is None else self._keyed.get(key)
+        if not isinstance(block, _Thinking) or block.signature is not None:
+            block = _Thinking()
+            self._add(block, key)
+        block.pieces.append(piece)
+        block.signature = signature
         self._output_characters += len(piece)
         return ThinkingDelta(piece, signature)
+
+    def missing(self, key: object, whole: str) -> str:
+        """Hold what came of a keyed block against what it is as a whole, and return what is yet to be added.
+
+        Where the two disagree the whole wins, and nothing is missing: a delta cannot be taken back, but the message
+        that is kept and sent again must be what the vendor says it wrote.
+        """
+        block = self._keyed.get(key)
+        pieces = block.pieces if block is not None else []
+        return _missing(pieces, whole)
 
     def opaque(self, payload: JsonObject) -> None:
         """Add a block that nobody here understands, as it came; it has no chunk."""
@@ -130,6 +141,10 @@ class Draft:
         self._output_characters += len(piece)
         return ArgumentsDelta(index, piece)
 
+    def missing_arguments(self, index: int, whole: str) -> str:
+        """Do for a call's arguments what `missing` does for a block."""
+        return _missing(self._calls[index].pieces, whole)
+
     def arguments_so_far(self, index: int) -> str:
         """Return what has come of a call's arguments."""
         return "".join(self._calls[index].pieces)
@@ -157,9 +172,11 @@ class Draft:
             stop_reason, AssistantMessage(content=blocks, model=self._model, stop_reason=stop_reason), usage
         )
 
-    def _add(self, block: "_Text | _Thinking | _Call | JsonObject") -> None:
+    def _add(self, block: "_Text | _Thinking | _Call | JsonObject", key: object = None) -> None:
         self._blocks.append(block)
         self._last = block
+        if key is not None and isinstance(block, _Text | _Thinking):
+            self._keyed[key] = block
 
     def _finished(self, block: "_Text | _Thinking | _Call | JsonObject") -> AssistantBlock | None:
         match block:
@@ -175,6 +192,14 @@ class Draft:
                 return _call(block)
             case _:
                 return Opaque(provider=self._provider, payload=block)
+
+
+def _missing(pieces: list[str], whole: str) -> str:
+    said = "".join(pieces)
+    if whole.startswith(said):
+        return whole[len(said) :]
+    pieces[:] = [whole]
+    return ""
 
 
 def _call(draft: _Call) -> ToolCall:

@@ -37,11 +37,13 @@ class Vendor:
     Attributes:
         name: Such as `anthropic`.
         key_help: Where the key comes from, as a half sentence: `set ANTHROPIC_API_KEY or …`.
+        path_help: What a 404 may mean besides a wrong model, as a sentence; empty where it means nothing else.
         secrets: The keys in use: no error text holds them, or a piece of them.
     """
 
     name: str
     key_help: str
+    path_help: str = ""
     secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -90,9 +92,14 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "invalid_api_key": Authentication,
         "permission_error": Authentication,
         "context_length_exceeded": ContextOverflow,
+        "exceed_context_size_error": ContextOverflow,
         "model_not_found": ModelNotFound,
         "content_filter": ContentRefused,
         "content_policy_violation": ContentRefused,
+        "image_content_policy_violation": ContentRefused,
+        "invalid_prompt": ContentRefused,  # said of prompts that break a policy, and of nothing else
+        "bio_policy": ContentRefused,
+        "misalignment_policy_violation": ContentRefused,
         "rate_limit_error": RateLimited,
         "rate_limit_exceeded": RateLimited,
         "overloaded_error": Overloaded,
@@ -100,6 +107,25 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
     }
 )
 """Codes that mean the same wherever they stand, and so come before the status."""
+
+# Of pictures that OpenAI does not take, which it says only when it looks at them, after the 200.
+_BAD_PICTURES: Final = (
+    *(
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "invalid_image_mode",
+    ),
+    *(
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_file_too_large",
+        "image_file_not_found",
+    ),
+    *("unsupported_image_media_type", "empty_image_file", "failed_to_download_image"),
+)
 
 _BY_VAGUE_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
     {
@@ -110,6 +136,8 @@ _BY_VAGUE_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "not_found_error": ModelNotFound,
         "invalid_request_error": BadRequest,
         "request_too_large": BadRequest,
+        "data_residency_mismatch": BadRequest,
+        **dict.fromkeys(_BAD_PICTURES, BadRequest),
     }
 )
 """Codes that some servers write for anything, and so come after the status: all there is for an error in a stream."""
@@ -129,11 +157,19 @@ _BY_STATUS: Final[Mapping[int, Kind]] = MappingProxyType(
     }
 )
 
-_OVERFLOW: Final = re.compile(
-    r"prompt is too long|maximum context length|input token count.{0,40}exceeds|exceeds? the (available )?context"
-    r"|context (length|window|size).{0,20}exceeded|input length and .{0,40}exceed context",
-    re.IGNORECASE | re.DOTALL,
+OVERFLOW: Final = (
+    r"prompt (is )?too long",  # Anthropic, Ollama
+    r"input length and .{0,40}exceed context",  # Anthropic, when prompt and output together are too long
+    r"maximum (context|prompt) length",  # OpenAI, vLLM, OpenRouter, Mistral; xAI
+    r"input token count.{0,40}exceeds",  # Gemini
+    r"exceeds? the (available )?context (size|window)",  # llama.cpp, OpenAI's Responses
+    r"input is too long for requested model",  # Bedrock behind a proxy
+    r"(greater|longer) than the context length",  # LM Studio
+    r"context (length|window|size) (was |is )?exceeded",  # proxies
 )
+"""The words by which a prompt that is too long is told from any other bad request; each has a recorded body."""
+
+_OVERFLOW: Final = re.compile("|".join(OVERFLOW), re.IGNORECASE | re.DOTALL)
 
 
 def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
@@ -168,10 +204,24 @@ def failure_in_stream(event: Mapping[str, Any], vendor: Vendor) -> ProviderError
     fault = _fault_of(event)
     if fault is None:
         return None
+    request_id = event.get("request_id")
+    return _broken_off(fault, vendor, request_id if isinstance(request_id, str) else None)
+
+
+def reported_failure(error: Mapping[str, Any], vendor: Vendor) -> ProviderError:
+    """Make the error of an object that is known to report one, with `code` and `message` in it.
+
+    Args:
+        error: The object; it may be empty.
+        vendor: Who it came from.
+    """
+    return _broken_off(_fault_in(error), vendor, None)
+
+
+def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:
     kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
     said = f"{vendor.name} broke off with an error: {scrubbed(shown(fault.message), vendor.secrets)}"
-    request_id = event.get("request_id")
-    return kind(said, status=fault.status, request_id=request_id if isinstance(request_id, str) else None)
+    return kind(said, status=fault.status, request_id=request_id)
 
 
 _RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
@@ -204,7 +254,10 @@ def _advice(kind: Kind, answer: Answer, vendor: Vendor) -> str:
     if kind is Authentication:
         return f" ({vendor.key_help})"
     if kind is ModelNotFound:
-        return " (look at the part of the model string after the colon)"
+        besides = f"; {vendor.path_help}" if vendor.path_help else ""
+        return f" (look at the part of the model string after the colon{besides})"
+    if answer.status == 404 and vendor.path_help:  # noqa: PLR2004 - a status is its own name
+        return f" ({vendor.path_help})"
     if kind is ProtocolError or answer.status == 404:  # noqa: PLR2004 - a status is its own name
         return " (look at base_url: is there a server that speaks this format?)"
     if 300 <= answer.status < 400:  # noqa: PLR2004 - a status is its own name
@@ -263,7 +316,9 @@ def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float 
         headers: With names in lower case.
         now: What a date is compared to.
     """
-    precise = _number(headers.get("retry-after-ms"))
+    precise = _number(
+        headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms")
+    )  # the latter of Azure
     if precise is not None:
         return precise / 1000
     text = headers.get("retry-after") or headers.get("llm_provider-retry-after")  # the latter through LiteLLM

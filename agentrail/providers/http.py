@@ -46,6 +46,7 @@ class Post:
         vendor: Who answers, for error texts.
         verify: As in `ProviderOptions`.
         trust_env: As in `ProviderOptions`.
+        http2: As in `ProviderOptions`.
     """
 
     url: str
@@ -54,6 +55,7 @@ class Post:
     vendor: Vendor
     verify: bool | str = True
     trust_env: bool = True
+    http2: bool = False
 
 
 @frozen(kw_only=True)
@@ -75,7 +77,7 @@ class HttpClients:
     """The HTTP clients of one supervisor. Leaving the block, or `aclose`, closes every connection."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str, bool | str, bool], httpx.AsyncClient] = {}
+        self._clients: dict[tuple[str, bool | str, bool, bool], httpx.AsyncClient] = {}
         self._contexts: dict[bool | str, ssl.SSLContext] = {}
         self._requests = 0
         self._open_responses = 0
@@ -111,7 +113,7 @@ class HttpClients:
     def statistics(self) -> HttpStatistics:
         """Say what is going on."""
         return HttpStatistics(
-            origins=tuple(sorted({origin for origin, _, _ in self._clients})),
+            origins=tuple(sorted({origin for origin, *_ in self._clients})),
             requests=self._requests,
             open_responses=self._open_responses,
         )
@@ -176,12 +178,13 @@ class HttpClients:
             raise trio.ClosedResourceError(message)
         parts = urlsplit(post.url)
         self._warn_of_plain_text(parts.scheme, parts.hostname or "", post)
-        key = (f"{parts.scheme}://{parts.netloc}", post.verify, post.trust_env)
+        key = (f"{parts.scheme}://{parts.netloc}", post.verify, post.trust_env, post.http2)
         client = self._clients.get(key)
         if client is None:
             client = self._clients[key] = httpx.AsyncClient(
                 verify=self._context(post.verify),
                 trust_env=post.trust_env,
+                http2=post.http2,
                 limits=_LIMITS,
                 timeout=_TIMEOUT,
                 follow_redirects=False,  # a key must not travel to another host

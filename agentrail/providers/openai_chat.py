@@ -24,16 +24,15 @@ from agentrail.messages import (
     encoded,
 )
 from agentrail.providers.failures import Vendor
-from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.streaming import open_chunks
+from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire import (
     chosen_tool,
     current_key,
     joined_object,
-    merged_headers,
     output_bound,
     spoken,
     wire_arguments,
@@ -61,6 +60,7 @@ class OpenAIChat:
         if isinstance(options.reasoning, int):
             message = "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
             raise OptionError([message])
+        self.model_policy = options.model_policy
         self._options = options
         self._http = http
         self._base_url = options.base_url or _VENDOR_URL
@@ -77,28 +77,21 @@ class OpenAIChat:
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known: nothing certain, for any server may be behind the address."""
-        return Capabilities(images=True, reasoning=True)
+        return Capabilities(context_window=self._options.context_window, images=True, reasoning=True)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
         missing = f"openai-chat needs a key for {self._base_url}: {_KEY_HELP}" if self._is_vendor else None
         key = await current_key(self._options, missing=missing)
-        ours = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-        }
-        if key is not None:
-            ours["authorization"] = f"Bearer {key}"
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
         body = self.encode(request)
-        post = Post(
+        post = make_post(
+            self._options,
             url=f"{self._base_url}/chat/completions",
-            headers=merged_headers(ours, self._options),
+            headers=headers,
             body=body,
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
-            verify=self._options.verify,
-            trust_env=self._options.trust_env,
         )
         reader = ChatStream(
             model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)

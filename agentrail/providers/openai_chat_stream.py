@@ -15,6 +15,7 @@ from agentrail.messages import StopReason, TokenUsage
 from agentrail.providers.draft import Draft, believable
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json
+from agentrail.providers.think_tags import ThinkTags
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
     {
@@ -55,6 +56,7 @@ class ChatStream:
         self._request_bytes = request_bytes
         self._slots: dict[object, _Slot] = {}  # by the wire's index
         self._slot: _Slot | None = None  # the one that grew last
+        self._tags = ThinkTags()
         self._finish_reason: str | None = None
         self._was_refused = False
         self._usage: TokenUsage | None = None
@@ -113,12 +115,14 @@ class ChatStream:
     def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
         content = delta.get("content")
         if content and isinstance(content, str):  # first, because nearly every delta is this one
-            chunks.append(self._draft.text(content))
+            chunks.extend(self._said(content))
             if len(delta) == 1:
                 return
         elif isinstance(content, list):  # parts, as in a request
             texts = [part.get("text") for part in content if isinstance(part, dict)]
-            chunks.extend(self._draft.text(text) for text in texts if text and isinstance(text, str))
+            chunks += [
+                chunk for text in texts if text and isinstance(text, str) for chunk in self._said(text)
+            ]
         thoughts = delta.get("reasoning_content") or delta.get("reasoning")
         if thoughts and isinstance(thoughts, str):
             chunks.append(self._draft.thinking(thoughts))
@@ -131,6 +135,15 @@ class ChatStream:
             for part in calls:
                 if isinstance(part, dict):
                     self._call_part(part, chunks)
+
+    def _said(self, text: str) -> list[Chunk]:
+        if self._tags.is_over:  # nearly always
+            return [self._draft.text(text)]
+        return self._untagged(self._tags.feed(text))
+
+    def _untagged(self, pieces: list[tuple[str, bool]]) -> list[Chunk]:
+        say, think = self._draft.text, self._draft.thinking
+        return [think(piece) if is_thinking else say(piece) for piece, is_thinking in pieces]
 
     # --- calls
 
@@ -183,8 +196,8 @@ class ChatStream:
         return slot.index
 
     def _start_waiting(self) -> list[Chunk]:
-        """Start the call whose name could still have grown, and which had no arguments until now."""
-        chunks: list[Chunk] = []
+        """Say what was held: text that could have become a tag, and calls whose name could still have grown."""
+        chunks: list[Chunk] = self._untagged(self._tags.flush())
         for slot in self._slots.values():
             self._start(slot, chunks)
         return chunks

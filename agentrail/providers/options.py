@@ -1,17 +1,21 @@
 """The options of a provider: `ProviderOptions`, parsed from the mapping that people write. No default of a vendor here.
 
-An option stands in this file when a provider honours it, and not before: an option that is accepted and ignored is a
-lie. What the session decides (retries, stalls, prices) is no option of a provider.
+An option stands in this file when somebody honours it, and not before: an option that is accepted and ignored is a
+lie. What the session decides by (retries, stalls, prices) is read here and handed on as `ModelPolicy`.
 """
 
 import difflib
+import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
+from attrs import asdict, field, fields, frozen
 
+from agentrail.core.budget import Price
+from agentrail.core.model_policy import ModelPolicy
+from agentrail.core.retries import StallPolicy
 from agentrail.errors import OptionError
 
 KeySource: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -21,6 +25,8 @@ Reasoning: TypeAlias = Literal["off", "low", "medium", "high"] | int
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _WORDS: Final = ("off", "low", "medium", "high")
+_STALL_POLICIES: Final = ("abort", "retry", "report")
+_PRICES: Final = tuple(attribute.name for attribute in fields(Price))
 
 
 @frozen(kw_only=True)
@@ -41,6 +47,12 @@ class ProviderOptions:
         extra_body: Members of the body, put in last, verbatim.
         verify: False to take any certificate, or the path of a file with certificate authorities.
         trust_env: Whether the proxy variables of the environment count.
+        http2: Whether HTTP/2 is offered to the server; needs the package `h2`.
+        stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
+        stall_seconds: How long a stream may be silent before `stall_policy` acts.
+        max_retries: How often a request is tried again, per model.
+        context_window: Of the model, in tokens, where nobody knows it or what is known is wrong.
+        price: Of the model, where nobody knows it or what is known is wrong.
     """
 
     api_key: KeySource | None = field(default=None, repr=False)
@@ -56,6 +68,24 @@ class ProviderOptions:
     extra_body: Mapping[str, Any] = _NOTHING
     verify: bool | str = True
     trust_env: bool = True
+    http2: bool = False
+    stall_policy: StallPolicy = "abort"
+    stall_seconds: float = 120.0
+    max_retries: int = 3
+    context_window: int | None = None
+    price: Price | None = None
+
+    @property
+    def model_policy(self) -> ModelPolicy:
+        """What of these the session decides by; no provider looks at it."""
+        return ModelPolicy(
+            timeout_seconds=self.timeout,
+            stall_policy=self.stall_policy,
+            stall_seconds=self.stall_seconds,
+            max_retries=self.max_retries,
+            context_window=self.context_window,
+            price=self.price,
+        )
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> "ProviderOptions":
@@ -193,6 +223,32 @@ def _verify(value: object) -> str | None:
     return None if fits else _got("True, False or the path of a file with certificate authorities", value)
 
 
+def _http2(value: object) -> str | None:
+    if value is True and importlib.util.find_spec("h2") is None:
+        return 'HTTP/2 needs the package h2: pip install "agentrail[http2]", or leave the option out'
+    return _flag(value)
+
+
+def _stall_policy(value: object) -> str | None:
+    return None if value in _STALL_POLICIES else _got("abort, retry or report", value)
+
+
+def _retries(value: object) -> str | None:
+    fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return None if fits else _got("a number of retries from 0", value)
+
+
+def _price(value: object) -> str | None:
+    if isinstance(value, Price):
+        value = asdict(value)
+    expected = "a Price, or a mapping of input and output (and cache_read, cache_write) to dollars per million tokens"
+    if not isinstance(value, Mapping) or not {"input", "output"} <= set(value) <= set(_PRICES):
+        return _got(expected, value)
+    amounts = [value[name] for name in value if name in {"input", "output"} or value[name] is not None]
+    fits = all(_is_number(amount) and 0 <= amount < float("inf") for amount in amounts)
+    return None if fits else _got(expected, value)
+
+
 def _flag(value: object) -> str | None:
     return None if isinstance(value, bool) else _got("True or False", value)
 
@@ -212,6 +268,12 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
         "extra_body": _extra_body,
         "verify": _verify,
         "trust_env": _flag,
+        "http2": _http2,
+        "stall_policy": _stall_policy,
+        "stall_seconds": _seconds,
+        "max_retries": _retries,
+        "context_window": _tokens,
+        "price": _price,
     }
 )
 
@@ -231,5 +293,6 @@ _TIDY: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "headers": lambda value: MappingProxyType({name.lower(): text for name, text in value.items()}),
         "stop": lambda value: (value,) if isinstance(value, str) else tuple(value),
         "extra_body": lambda value: MappingProxyType(dict(value)),
+        "price": lambda value: value if isinstance(value, Price) else Price(**value),
     }
 )

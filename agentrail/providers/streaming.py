@@ -1,16 +1,27 @@
 """A stream of chunks from a request and a reader: the piece that all wire formats share. No format enters this file."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import trio
 
 from agentrail.core.request import Chunk, Completed
 from agentrail.errors import ProviderError
+from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients, Post, next_before
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.wire import merged_headers
 
 _DRAIN_SECONDS: Final = 0.25
+_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",  # what is compressed comes in larger pieces, and so later
+    }
+)
 
 
 class Reader(Protocol):
@@ -23,6 +34,21 @@ class Reader(Protocol):
     def close(self) -> list[Chunk]:
         """Say what the end of the stream means: nothing more, a last chunk, or `Transport`."""
         ...
+
+
+def make_post(
+    options: ProviderOptions, *, url: str, headers: Mapping[str, str], body: bytes, vendor: Vendor
+) -> Post:
+    """Put a request together: our headers as the options change them, and how the connection is to be made."""
+    return Post(
+        url=url,
+        headers=merged_headers({**_HEADERS, **headers}, options),
+        body=body,
+        vendor=vendor,
+        verify=options.verify,
+        trust_env=options.trust_env,
+        http2=options.http2,
+    )
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 from attrs import define, frozen
 
-from agentrail.abc import ResolveProvider
+from agentrail.abc import ProviderProfiles, ResolveProvider
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import Look, Options, Start, worker
@@ -108,6 +108,9 @@ class SupervisorStatistics:
 
 class SessionSupervisor:
     """Owns sessions: a crash of one is nobody else's business, and none outlives its supervisor."""
+
+    providers: ProviderProfiles
+    """The named profiles that `registry:<profile>:<model>` stands for; put here by `open_supervisor`."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""What the tests of the providers share: the peer that is not ours."""
+"""What the tests of the providers share: the peers that are not ours."""
 
-from tests.peers import aimock
+from tests.peers import aimock, litellm
 
-__all__ = ["aimock"]
+__all__ = ["aimock", "litellm"]

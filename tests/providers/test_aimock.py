@@ -1,4 +1,4 @@
-"""Both formats against a server that we did not write: text, calls, thinking, refusals, cuts."""
+"""Each format against a server that we did not write: text, calls, thinking, refusals, cuts."""
 
 import pytest
 import trio
@@ -9,20 +9,21 @@ from agentrail.messages import Message, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from tests.peers import Aimock
 from tests.providers.transcripts import completed, request_of, said, tools
 
 pytestmark = [
     pytest.mark.services("aimock"),
-    pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages]),
+    pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages]),
 ]
 
 
 async def _ask(
-    kind: type[OpenAIChat | AnthropicMessages], aimock: Aimock, request: ModelRequest
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages], aimock: Aimock, request: ModelRequest
 ) -> list[Chunk]:
-    base_url = aimock.base_url_openai if kind is OpenAIChat else aimock.base_url_anthropic
+    base_url = aimock.base_url_anthropic if kind is AnthropicMessages else aimock.base_url_openai
     options = ProviderOptions.parse({"base_url": base_url, "api_key": "a-key-for-the-mock"})
     with trio.fail_after(20):
         async with HttpClients() as http, kind(options, http).open_stream(request) as chunks:
@@ -30,7 +31,7 @@ async def _ask(
 
 
 async def _loop(
-    kind: type[OpenAIChat | AnthropicMessages], aimock: Aimock, prompt: str
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages], aimock: Aimock, prompt: str
 ) -> tuple[Completed, Completed]:
     """Ask, answer every call, and ask again."""
     messages: list[Message] = [said(prompt)]
@@ -71,7 +72,9 @@ async def test_parallel_tool_calls(kind, aimock):
 async def test_thinking(kind, aimock):
     """Thinking is told apart from the text."""
     chunks = await _ask(kind, aimock, request_of("think"))
-    thought, text = completed(chunks).message.content
+    thought, *_, text = completed(
+        chunks
+    ).message.content  # between them, for one format, what goes back of it
     assert isinstance(thought, Thinking)
     assert thought.text == "Let me think about it."
     assert text.text == "Forty-two."

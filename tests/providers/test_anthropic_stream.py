@@ -133,6 +133,7 @@ def test_a_refusal_may_be_silent():
     assert (end.stop_reason, end.message.content) == ("refused", ())
 
 
+@pytest.mark.at(134)
 def test_usage_has_one_meaning():
     """Cache reads and writes are reported beside the input and count as input; totals are never added to totals."""
     usage = completed(_read("cache_usage")).usage

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -19,6 +20,7 @@ from agentrail.errors import (
     Timeout,
 )
 from agentrail.providers.failures import (
+    OVERFLOW,
     Answer,
     Vendor,
     failure_in_stream,
@@ -26,7 +28,7 @@ from agentrail.providers.failures import (
     retry_after_of,
     scrubbed,
 )
-from tests.providers.transcripts import KEY, VENDOR
+from tests.providers.transcripts import KEY, VENDOR, WIRE
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
@@ -103,6 +105,61 @@ def test_each_refusal_has_its_type(status, body, kind):
     assert f"answered {status}" in str(failure)
 
 
+RECORDED = {path.stem: json.loads(path.read_bytes()) for path in sorted((WIRE / "refusals").glob("*.json"))}
+
+
+def _recorded(name: str) -> ProviderError:
+    return _failure(
+        RECORDED[name]["status"],
+        RECORDED[name]["body"],
+        **{header.replace("-", "_"): text for header, text in RECORDED[name]["headers"].items()},
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("overflow")])
+def test_a_prompt_that_is_too_long_is_told_from_a_bad_request(name):
+    """By a code where there is one, else by the words, whoever says them; it is not retried as it is."""
+    failure = _recorded(name)
+    assert type(failure) is ContextOverflow
+    assert not failure.retryable
+
+
+@pytest.mark.parametrize(
+    "name", ["too_large_413", "bad_request_about_length", "bad_request_about_max_tokens"]
+)
+def test_what_only_sounds_like_an_overflow_is_a_bad_request(name):
+    """Compacting the conversation would not help."""
+    assert type(_recorded(name)) is BadRequest
+
+
+@pytest.mark.parametrize("pattern", OVERFLOW)
+def test_each_pattern_has_a_recorded_body(pattern):
+    """A pattern that no vendor's words need is one that may only do harm."""
+    texts = [
+        json.dumps(recorded["body"]) for name, recorded in RECORDED.items() if name.startswith("overflow")
+    ]
+    assert any(re.search(pattern, text, re.IGNORECASE) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "seconds"),
+    [
+        ("rate_limit_openai", RateLimited, 1.964),
+        ("rate_limit_anthropic", RateLimited, 31),
+        ("rate_limit_azure", RateLimited, 1.5),
+        ("quota_openai", Authentication, None),
+        ("quota_openai_billing", Authentication, None),
+        ("quota_anthropic", Authentication, None),
+    ],
+)
+def test_a_limit_of_the_moment_is_told_from_a_quota_that_is_used_up(name, kind, seconds):
+    """The first is over after a while, for the second no waiting helps."""
+    failure = _recorded(name)
+    assert type(failure) is kind
+    assert failure.retryable is (kind is RateLimited)
+    assert failure.retry_after_seconds == seconds
+
+
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
@@ -115,6 +172,8 @@ def test_each_refusal_has_its_type(status, body, kind):
         (_openai(code="503"), Overloaded),
         ({"error": "the model runner stopped"}, Overloaded),
         ({"object": "error", "message": "no", "code": 400}, BadRequest),
+        (_openai(code="invalid_image_url"), BadRequest),
+        (_openai(code="bio_policy"), ContentRefused),
     ],
 )
 def test_each_error_event_has_its_type(event, kind):
@@ -166,6 +225,7 @@ def test_the_request_id_is_kept(header):
         ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"x-ms-retry-after-ms": "1500"}, 1.5),
         ({"retry-after": "Fri, 02 Jan 2026 03:05:05 GMT"}, 60.0),
         ({"retry-after": "Fri, 02 Jan 2026 03:00:00 GMT"}, 0.0),
         ({"retry-after": "Fri, 02 Jan 2026 03:05:05"}, 60.0),

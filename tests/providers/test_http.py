@@ -28,13 +28,18 @@ from agentrail.providers import http as http_module
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from tests.providers.serving import Reply, Served, open_server, reply, stream
 from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
 
 HELLO = "Hello, wörld ✓"
-WIRES = {OpenAIChat: WIRE / "openai_chat", AnthropicMessages: WIRE / "anthropic"}
-BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])
+WIRES = {
+    OpenAIChat: WIRE / "openai_chat",
+    OpenAIResponses: WIRE / "openai_responses",
+    AnthropicMessages: WIRE / "anthropic",
+}
+EVERY = pytest.mark.parametrize("kind", list(WIRES))
 
 
 def _transcript(kind: type[Any], name: str = "text") -> bytes:
@@ -64,7 +69,7 @@ async def _ask_once(kind: type[Any], *replies: Reply, **options: object) -> tupl
             return await _ask(_provider(kind, http, server.url, **options)), server
 
 
-@BOTH
+@EVERY
 async def test_a_stream_gives_its_chunks_and_leaves_nothing_open(kind):
     """The whole way, and afterwards no response is open."""
     with trio.fail_after(10):
@@ -79,7 +84,7 @@ async def test_a_stream_gives_its_chunks_and_leaves_nothing_open(kind):
             assert http.statistics().origins == (server.url,)
 
 
-@BOTH
+@EVERY
 async def test_a_connection_is_used_again(kind):
     """A response is read to its end, so the next request finds the connection warm."""
     with trio.fail_after(10):
@@ -101,6 +106,9 @@ async def test_each_format_asks_at_its_own_address():
     assert server.headers()["authorization"] == f"Bearer {KEY}"
     assert server.headers()["x-team"] == "blue"
     assert server.headers()["accept"] == "*/*"
+    _, server = await _ask_once(OpenAIResponses, reply(_transcript(OpenAIResponses)))
+    assert server.requests[0][0].startswith(b"POST /responses HTTP/1.1")
+    assert server.headers()["authorization"] == f"Bearer {KEY}"
     _, server = await _ask_once(AnthropicMessages, reply(_transcript(AnthropicMessages)))
     assert server.requests[0][0].startswith(b"POST /v1/messages HTTP/1.1")
     assert server.headers()["x-api-key"] == KEY
@@ -119,7 +127,12 @@ async def test_an_address_with_the_version_is_taken_too():
 
 
 @pytest.mark.parametrize(
-    ("kind", "variable"), [(OpenAIChat, "OPENAI_API_KEY"), (AnthropicMessages, "ANTHROPIC_API_KEY")]
+    ("kind", "variable"),
+    [
+        (OpenAIChat, "OPENAI_API_KEY"),
+        (OpenAIResponses, "OPENAI_API_KEY"),
+        (AnthropicMessages, "ANTHROPIC_API_KEY"),
+    ],
 )
 async def test_a_missing_key_fails_before_any_connection(kind, variable):
     """It names the variable, and `demo:` as a way to try."""
@@ -129,9 +142,10 @@ async def test_a_missing_key_fails_before_any_connection(kind, variable):
         assert http.statistics().requests == 0
 
 
-async def test_a_compatible_server_needs_no_key():
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+async def test_a_compatible_server_needs_no_key(kind):
     """A server of one's own rarely has one."""
-    _, server = await _ask_once(OpenAIChat, reply(_transcript(OpenAIChat)), api_key=None)
+    _, server = await _ask_once(kind, reply(_transcript(kind)), api_key=None)
     assert "authorization" not in server.headers()
 
 
@@ -168,7 +182,7 @@ async def test_a_key_on_an_open_wire_is_warned_of_once():
 # --- refusals
 
 
-@BOTH
+@EVERY
 async def test_a_wrong_key(kind):
     """401 is `Authentication`; what the vendor echoes of the key is not repeated."""
     body = json.dumps(
@@ -183,7 +197,7 @@ async def test_a_wrong_key(kind):
     assert not caught.value.retryable
 
 
-@BOTH
+@EVERY
 async def test_too_many_requests(kind):
     """429 is `RateLimited`, with the pause that the vendor asks for."""
     body = json.dumps({"error": {"type": "rate_limit_error", "message": "slow down"}})
@@ -195,7 +209,7 @@ async def test_too_many_requests(kind):
     assert caught.value.retryable
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize(("status", "error"), [("200 OK", ProtocolError), ("502 Bad Gateway", Overloaded)])
 async def test_the_page_of_a_proxy(kind, status, error):
     """HTML instead of an answer is shown in part."""
@@ -215,17 +229,40 @@ async def test_a_redirect_is_not_followed():
             assert elsewhere.requests == []
 
 
-async def test_a_200_with_an_error_in_json():
+@EVERY
+async def test_a_200_with_an_error_in_json(kind):
     """Some servers report an error that way."""
     body = json.dumps({"error": {"message": "Too fast", "code": "rate_limit_exceeded"}})
     with pytest.raises(RateLimited, match="Too fast"):
-        await _ask_once(OpenAIChat, reply(body, kind="application/json"))
+        await _ask_once(kind, reply(body, kind="application/json"))
 
 
-@BOTH
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('{"detail":"Not Found"}', "application/json"),
+        ("404 page not found", "text/plain"),
+        ('{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}', "application/json"),
+    ],
+)
+async def test_a_server_that_does_not_speak_responses(body, kind):
+    """Most compatible servers know Chat Completions only, and a 404 of theirs says what to write instead (7.7)."""
+    with pytest.raises(ProviderError, match="openai-chat:") as caught:
+        await _ask_once(OpenAIResponses, reply(body, status="404 Not Found", kind=kind))
+    assert not caught.value.retryable
+
+
+WHOLE = {
+    OpenAIChat: "whole_completion",
+    OpenAIResponses: "whole_response",
+    AnthropicMessages: "whole_message",
+}
+
+
+@EVERY
 async def test_a_whole_answer_where_a_stream_was_asked_for(kind):
     """One JSON document is understood like one event."""
-    name = "whole_completion" if kind is OpenAIChat else "whole_message"
+    name = WHOLE[kind]
     body = next(
         line[6:] for line in _transcript(kind, name).decode().splitlines() if line.startswith("data: ")
     )
@@ -236,7 +273,7 @@ async def test_a_whole_answer_where_a_stream_was_asked_for(kind):
 # --- connections that fail
 
 
-@BOTH
+@EVERY
 async def test_a_refused_connection(kind):
     """Nobody listens: `Transport`, with where to look."""
     async with open_server(reply("")) as server:
@@ -248,7 +285,7 @@ async def test_a_refused_connection(kind):
         assert http.statistics().open_responses == 0
 
 
-@BOTH
+@EVERY
 async def test_a_stream_cut_in_the_middle_of_an_event(kind):
     """What was complete was yielded; the half event was not; then `Transport`."""
     events = _transcript(kind)
@@ -404,13 +441,13 @@ def test_what_is_shown_of_objects_holds_no_key():
     assert KEY not in "".join(texts)
 
 
-@BOTH
+@EVERY
 def test_a_provider_says_what_it_is(kind):
     """The rest of the port."""
     provider = kind(ProviderOptions(), HttpClients())
     assert isinstance(provider, Provider)
     assert provider.capabilities("some-model").context_window is None
-    assert provider.name in {"openai-chat", "anthropic"}
+    assert provider.name in {"openai", "openai-chat", "anthropic"}
 
 
 # --- cancellation
@@ -418,11 +455,12 @@ def test_a_provider_says_what_it_is(kind):
 
 FIRST = {
     OpenAIChat: b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n',
+    OpenAIResponses: b'data: {"type":"response.output_text.delta","delta":"Hi"}\n\n',
     AnthropicMessages: _transcript(AnthropicMessages)[:900],
 }
 
 
-@BOTH
+@EVERY
 async def test_cancelling_in_the_middle_closes_the_connection(kind):
     """The server sees it, nothing stays open, and the next request works."""
     replies = (stream(FIRST[kind], stays=True), stream(_transcript(kind), ends=True, stays=True))
@@ -451,7 +489,7 @@ async def test_cancelling_before_the_headers_closes_the_connection():
             await server.left.wait()
 
 
-@BOTH
+@EVERY
 async def test_leaving_early_closes_the_connection(kind):
     """Whoever stops reading does not hold a connection until somebody collects the garbage."""
     with trio.fail_after(10):
@@ -531,11 +569,12 @@ NAMES = {
         "lone_surrogate",
         "heartbeats",
     ],
+    OpenAIResponses: ["text", "parallel_calls", "reasoning_then_call", "hosted_tool", "crlf_no_blank"],
     AnthropicMessages: ["text", "parallel_calls", "thinking", "pings_everywhere", "hosted_tool"],
 }
 
 
-@BOTH
+@EVERY
 @given(data=st.data())
 async def test_every_cut_and_every_split_gives_the_same_message_or_transport(kind, data):
     """Bytes in pieces of any size give the same message; an end at any byte gives `Transport`, or the message if it was all there."""

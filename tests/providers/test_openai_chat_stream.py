@@ -83,6 +83,8 @@ def _calls(end: Completed) -> list[tuple[str, object]]:
         ("crlf_no_blank", HELLO, "end"),
         ("after_terminal", HELLO, "end"),
         ("content_parts", HELLO, "end"),
+        ("text_like_a_tag", " <thing> is no tag, <think> neither", "end"),
+        ("text_that_ends_like_a_tag", "<", "end"),
         ("lone_surrogate", "a\ufffdb 😀", "end"),
         ("line_separator_in_text", "a\u2028b\u0085c", "end"),
     ],
@@ -114,6 +116,9 @@ def test_text_and_stop_reason_are_read(name, text, stop_reason):
         ("name_in_pieces", WEATHER),
         ("stop_although_calls", WEATHER),
         ("reasoning_then_call", WEATHER),
+        ("think_inline_then_call", WEATHER),
+        ("tag_cut_by_a_call", WEATHER),
+        ("arguments_in_one_piece", LIST_AND_READ),
         ("whole_completion", LIST_AND_READ),
     ],
 )
@@ -147,15 +152,37 @@ def test_malformed_arguments_are_kept_as_they_came():
     )
 
 
-@pytest.mark.parametrize(("name", "thought"), [("reasoning_content", "Let me think."), ("reasoning", "Hm.")])
+@pytest.mark.parametrize(
+    ("name", "thought"),
+    [
+        ("reasoning_content", "Let me think."),
+        ("reasoning", "Hm."),
+        ("think_inline", "Let me think, a<b."),
+        ("think_inline_in_one_piece", "Let me think, a<b."),
+    ],
+)
 def test_reasoning_in_the_open_is_thinking(name, thought):
-    """Both names under which servers send reasoning give a thinking block in front of the text."""
+    """Each way in which servers send reasoning gives a thinking block in front of the text."""
     chunks = _read(name)
     assert completed(chunks).message.content == (
         Thinking(text=thought, provider="openai-chat"),
         Text(text="42"),
     )
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)) == thought
+
+
+def test_thinking_that_is_never_closed_is_thinking_to_the_end():
+    """The model was stopped before it came to its answer; a tag that had only begun was none."""
+    assert completed(_read("think_never_closed")).message.content == (
+        Thinking(text="Let me think, a<b.</", provider="openai-chat"),
+    )
+
+
+def test_what_could_have_become_a_tag_is_said_before_a_call():
+    """Text that was held keeps its place in front of the call."""
+    text, call = completed(_read("tag_cut_by_a_call")).message.content
+    assert text == Text(text="<thi")
+    assert isinstance(call, ToolCall)
 
 
 def test_usage_has_one_meaning():
@@ -165,6 +192,7 @@ def test_usage_has_one_meaning():
     assert usage.total == 150
 
 
+@pytest.mark.at(134)
 def test_usage_in_every_chunk_is_a_total_each_time():
     """Usage that comes again and again is never added up, and is only told when it changed."""
     chunks = _read("usage_in_every_chunk")

@@ -1,11 +1,22 @@
 """Options are read or refused, all at once, and nothing that is accepted is ignored (7.2, 7.14)."""
 
+import importlib.util
+
 import pytest
 from attrs import fields_dict
 
+from agentrail.abc import model_policy_of
+from agentrail.core.budget import Price
+from agentrail.core.model_policy import ModelPolicy
 from agentrail.errors import OptionError
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.demo import Demo
+from agentrail.providers.http import HttpClients
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from tests.providers.transcripts import KEY
+from agentrail.providers.streaming import make_post
+from tests.providers.transcripts import KEY, VENDOR
 
 GOOD = {
     "api_key": KEY,
@@ -21,6 +32,12 @@ GOOD = {
     "extra_body": {"seed": 1},
     "verify": False,
     "trust_env": False,
+    "http2": False,
+    "stall_policy": "retry",
+    "stall_seconds": 30,
+    "max_retries": 0,
+    "context_window": 32_000,
+    "price": {"input": 0.5, "output": 2, "cache_read": None},
 }
 
 
@@ -32,6 +49,58 @@ def test_every_option_is_read():
     assert options.headers == {"x-team": "blue", "accept": None}
     assert options.stop == ("END",)
     assert (options.timeout, options.verify, options.extra_body) == (30, False, {"seed": 1})
+
+
+def test_what_the_session_decides_by_is_handed_on():
+    """Retries, stalls, window and price are decided in the session: providers only carry the value to it."""
+    policy = ModelPolicy(
+        timeout_seconds=30,
+        stall_policy="retry",
+        stall_seconds=30,
+        max_retries=0,
+        context_window=32_000,
+        price=Price(input=0.5, output=2),
+    )
+    assert ProviderOptions.parse(GOOD).model_policy == policy
+    assert ProviderOptions().model_policy == ModelPolicy()
+    without_stop = {name: value for name, value in GOOD.items() if name != "stop"}
+    for provider in (
+        AnthropicMessages(ProviderOptions.parse(GOOD), HttpClients()),
+        OpenAIChat(ProviderOptions.parse(GOOD), HttpClients()),
+        OpenAIResponses(ProviderOptions.parse(without_stop), HttpClients()),
+    ):
+        assert model_policy_of(provider) == policy
+        assert provider.capabilities("some-model").context_window == 32_000
+
+
+def test_a_provider_that_says_nothing_leaves_the_defaults():
+    """Such as one that was written for a test."""
+    assert model_policy_of(Demo()) == ModelPolicy()
+
+
+def test_a_price_may_be_the_value_itself():
+    """In a program it is one, in a file it is a mapping."""
+    assert ProviderOptions.parse({"price": Price(input=0, output=0)}).price == Price(input=0, output=0)
+
+
+def test_http2_says_what_is_missing(monkeypatch):
+    """It needs a package that is not always there."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(OptionError, match=r"agentrail\[http2\]"):
+        ProviderOptions.parse({"http2": True})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    assert ProviderOptions.parse({"http2": True}).http2
+
+
+def test_how_a_connection_is_made_travels_with_the_request(monkeypatch):
+    """Certificates, proxies and HTTP/2 are the client's business, and it is chosen by what the request says of them."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    options = ProviderOptions.parse(
+        {"verify": False, "trust_env": False, "http2": True, "headers": {"x-a": "b"}}
+    )
+    post = make_post(options, url="http://h/", headers={"x-key": "k"}, body=b"", vendor=VENDOR)
+    assert (post.verify, post.trust_env, post.http2) == (False, False, True)
+    assert {"x-a": "b", "x-key": "k"}.items() <= post.headers.items()
 
 
 def test_nothing_given_is_the_defaults():
@@ -79,6 +148,17 @@ def test_a_key_from_a_file_loses_its_newline():
         ({"extra_body": {1: 2}}, "texts as keys"),
         ({"verify": 3}, "path of a file"),
         ({"trust_env": "yes"}, "True or False"),
+        ({"http2": 1}, "True or False"),
+        ({"stall_policy": "wait"}, "abort, retry or report"),
+        ({"stall_seconds": 0}, "above 0"),
+        ({"max_retries": -1}, "a number of retries from 0"),
+        ({"max_retries": True}, "a number of retries from 0"),
+        ({"context_window": 0}, "number of tokens above 0"),
+        ({"price": 3}, "a Price, or a mapping of input and output"),
+        ({"price": {"input": 1}}, "a Price, or a mapping of input and output"),
+        ({"price": {"input": 1, "output": 1, "tokens": 1}}, "a Price, or a mapping of input and output"),
+        ({"price": {"input": 1, "output": -1}}, "a Price, or a mapping of input and output"),
+        ({"price": {"input": None, "output": 1}}, "a Price, or a mapping of input and output"),
     ],
 )
 def test_each_fault_says_what_was_expected(options, words):

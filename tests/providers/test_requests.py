@@ -10,6 +10,7 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given, strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from agentrail.core.toolbox import Toolbox
@@ -30,14 +31,18 @@ from agentrail.messages import (
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from tests.providers.transcripts import request_of, said, tools
 
 JUDGES: dict[type[Any], TypeAdapter[Any]] = {
     OpenAIChat: TypeAdapter(CompletionCreateParamsStreaming),
+    OpenAIResponses: TypeAdapter(ResponseCreateParamsStreaming),
     AnthropicMessages: TypeAdapter(MessageCreateParamsStreaming),
 }
-BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])
+BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])  # those whose body has messages
+EVERY = pytest.mark.parametrize("kind", list(JUDGES))
+CONVERSATION = {OpenAIChat: "messages", OpenAIResponses: "input", AnthropicMessages: "messages"}
 
 
 def _provider(kind: type[Any], **options: object) -> Any:
@@ -81,13 +86,13 @@ IMAGE = Image(media_type="image/png", data="aGk=")
 LOOP = (said("Weather?"), _assistant(Text(text="Looking."), _call("c1"), _call("c2")), _results("c1", "c2"))
 
 
-@BOTH
+@EVERY
 def test_the_smallest_request(kind):
     """A prompt, the vendor's name of the model, a stream."""
     body = _body(kind, "Hi", model="x:vendor/model:3b")
     assert body["model"] == "vendor/model:3b"
     assert body["stream"] is True
-    assert len(body["messages"]) == 1
+    assert len(body[CONVERSATION[kind]]) == 1
     assert "tools" not in body
     assert "tool_choice" not in body
 
@@ -180,12 +185,12 @@ def test_roles_alternate(kind):
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
 
 
-@BOTH
+@EVERY
 def test_nothing_is_lost_when_the_answer_between_two_prompts_is(kind):
     """After an abort without a word the two prompts are one message."""
     body = _body(kind, "One", _assistant(), "Two")
-    text = json.dumps(body["messages"])
-    assert len(body["messages"]) == 1
+    text = json.dumps(body[CONVERSATION[kind]])
+    assert len(body[CONVERSATION[kind]]) == 1
     assert "One" in text
     assert "Two" in text
 
@@ -253,7 +258,8 @@ def test_open_reasoning_goes_back_inside_a_loop_to_compatible_servers_only():
     assert "reasoning_content" not in body["messages"][3]
 
 
-@BOTH
+@pytest.mark.at(138)
+@EVERY
 def test_tools_are_sorted_and_encoded_once(kind):
     """The list is the same in whatever order it was attached, and its bytes are kept."""
     first, second = tools(), Toolbox(reversed(tools().specs))
@@ -287,7 +293,7 @@ def test_the_choice_of_tools(choice, chat, messages):
     assert _body(AnthropicMessages, "Hi", tools=tools(), options=options)["tool_choice"] == messages
 
 
-@BOTH
+@EVERY
 def test_withheld_tools_stay_in_the_list(kind):
     """Only the choice changes, so that the vendor's cache holds; and an option cannot give back what is withheld."""
     body = partial(_body, kind, "Hi", tools=tools(), options={"tool_choice": "required"})
@@ -325,17 +331,22 @@ def test_reasoning_in_words_and_in_tokens():
         _provider(OpenAIChat, reasoning=2000)
 
 
-@BOTH
+@EVERY
 def test_sampling_is_sent_as_given_and_only_when_given(kind):
     """Some models refuse even a default."""
-    given_options = {"temperature": 0, "top_p": 0.5, "stop": "END"}
-    body = _body(kind, "Hi", options=given_options)
+    body = _body(kind, "Hi", options={"temperature": 0, "top_p": 0.5})
     assert (body["temperature"], body["top_p"]) == (0, 0.5)
-    assert body["stop" if kind is OpenAIChat else "stop_sequences"] == ["END"]
     assert not {"temperature", "top_p", "stop", "stop_sequences"} & set(_body(kind, "Hi"))
 
 
 @BOTH
+def test_texts_to_stop_at(kind):
+    """Each format that knows them has a name for them."""
+    body = _body(kind, "Hi", options={"stop": "END"})
+    assert body["stop" if kind is OpenAIChat else "stop_sequences"] == ["END"]
+
+
+@EVERY
 def test_extra_members_come_last_and_win(kind):
     """What we do not know can be said verbatim."""
     body = _body(
@@ -356,7 +367,7 @@ def test_an_answer_of_a_given_shape():
     assert messages["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
 
 
-@BOTH
+@EVERY
 def test_text_with_half_a_character_goes_out(kind):
     """A lone surrogate becomes U+FFFD: no encoder takes it, and the session must go on."""
     body = _provider(kind).encode(
@@ -368,7 +379,7 @@ def test_text_with_half_a_character_goes_out(kind):
 # --- joined, not encoded again
 
 
-@BOTH
+@EVERY
 def test_each_message_is_encoded_once_in_its_life(kind):
     """Over a whole session there is one encoding per message, however many requests it is part of."""
     provider = _provider(kind)
@@ -385,13 +396,28 @@ def test_each_message_is_encoded_once_in_its_life(kind):
     assert provider.encodings == len(messages) + 50
 
 
-@BOTH
+@EVERY
+def test_the_body_for_message_1001_encodes_one_message(kind):
+    """What a request costs grows with what is new in it, and with nothing else (7.13)."""
+    provider = _provider(kind)
+    older = [*itertools.chain.from_iterable((said(f"p{n}"), _assistant(Text(text="ok"))) for n in range(500))]
+    provider.encode(request_of(*older, tools=tools()))
+    assert provider.encodings == 1_000
+    newest = said("number 1001")
+    body = provider.encode(request_of(*older, newest, tools=tools()))
+    assert provider.encodings == 1_001
+    assert b"number 1001" in body
+    assert b"p499" in body
+
+
+@pytest.mark.at(140)
+@EVERY
 def test_consecutive_requests_share_their_beginning(kind):
     """Byte for byte, up to the end of the older conversation: that is what a vendor's cache looks for."""
     provider = _provider(kind)
     older = provider.encode(request_of(*LOOP, system="S", tools=tools()))
     newer = provider.encode(request_of(*LOOP, _assistant(Text(text="ok")), "more", system="S", tools=tools()))
-    begin = older.index(b'"messages":')
+    begin = older.index(b'"%b":' % CONVERSATION[kind].encode())
     conversation = older[: older.index(b"r-c2", begin)]
     assert newer.startswith(conversation)
 

@@ -10,14 +10,16 @@ from agentrail.messages import JsonObject, Message, Text, UserMessage
 from agentrail.providers.anthropic_stream import MessagesStream
 from agentrail.providers.failures import Vendor
 from agentrail.providers.openai_chat_stream import ChatStream
+from agentrail.providers.openai_responses_stream import ResponsesStream
 from agentrail.providers.streaming import Reader
 
 WIRE: Final = Path(__file__).parent.parent / "wire"
 KEY: Final = "sk-test-0123456789abcdef"
 VENDOR: Final = Vendor(name="the vendor", key_help="set THE_KEY", secrets=(KEY,))
 REQUEST_BYTES: Final = 400
-READERS: Final[dict[str, type[ChatStream | MessagesStream]]] = {
+READERS: Final[dict[str, type[ChatStream | MessagesStream | ResponsesStream]]] = {
     "openai_chat": ChatStream,
+    "openai_responses": ResponsesStream,
     "anthropic": MessagesStream,
 }
 

@@ -1,0 +1,249 @@
+"""Named profiles: what a name stands for is looked up when a request is sent, and shown nowhere (7.12)."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import agentrail
+from agentrail.abc import Capabilities, Provider, model_policy_of
+from agentrail.app import make_provider
+from agentrail.errors import (
+    Authentication,
+    BadRequest,
+    ModelNotFound,
+    OptionError,
+)
+from agentrail.providers.http import HttpClients
+from agentrail.providers.profiles import KEPT_SECONDS, Profiles
+from agentrail.testing.models import FunctionModel, says
+from tests.providers.serving import open_server, stream
+from tests.providers.transcripts import KEY, WIRE, completed, request_of
+
+ANSWER = stream((WIRE / "openai_chat" / "text.sse").read_bytes(), ends=True, stays=True)
+HELLO = "Hello, wörld ✓"
+
+
+async def test_a_session_talks_to_what_the_name_stands_for():
+    """The model behind the second colon goes out, with the profile's key; the history knows the name alone."""
+    async with (
+        open_server(ANSWER) as server,
+        agentrail.open_supervisor(environ={"OPENAI_API_KEY": "x"}) as sup,
+    ):
+        sup.providers.register("eu", opts={"base_url": server.url, "api_key": KEY})
+        session = await sup.start_session(model="registry:eu:vendor/gpt-x:3b")
+        with trio.fail_after(10):
+            assert await session.ask("Hi") == HELLO
+        said = await session.messages()
+    assert json.loads(server.requests[0][1])["model"] == "vendor/gpt-x:3b"
+    assert server.headers()["authorization"] == f"Bearer {KEY}"
+    assert [message.model for message in said if hasattr(message, "model")] == ["registry:eu:vendor/gpt-x:3b"]
+    assert KEY not in repr(said)
+
+
+async def test_the_environment_has_no_say():
+    """A key of the environment is for another server, and never travels to that of a profile."""
+    async with (
+        open_server(ANSWER) as server,
+        agentrail.open_supervisor(environ={"OPENAI_API_KEY": KEY}) as sup,
+    ):
+        sup.providers.register("eu", opts={"base_url": server.url})
+        session = await sup.start_session(model="registry:eu:gpt-x")
+        with trio.fail_after(10):
+            await session.ask("Hi")
+        with pytest.raises(Authentication, match="needs a key"):
+            sup.providers.register("us", provider="openai")
+    assert "authorization" not in server.headers()
+
+
+class Made:
+    """Stands in for `make_provider`, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.opts: list[Mapping[str, Any]] = []
+
+    def __call__(self, model: str, opts: Mapping[str, Any]) -> Provider:
+        """Make a model that says which one it is."""
+        self.opts.append(opts)
+        return FunctionModel(lambda request: says(f"{model} for {request.model_name}"))
+
+
+class CapabilitiesOnly(FunctionModel):
+    """Remembers which models it was asked about."""
+
+    def __init__(self, asked: list[str]) -> None:
+        super().__init__(lambda _: says("never"))
+        self._asked = asked
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Remember the name."""
+        self._asked.append(model)
+        return Capabilities()
+
+
+async def _ask(provider: Provider, model: str = "registry:eu:gpt-x") -> str:
+    async with provider.open_stream(request_of("Hi", model=model)) as chunks:
+        return completed([chunk async for chunk in chunks]).message.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_resolve_is_asked_when_a_request_is_sent(autojump_clock, is_async):
+    """Its answer comes over the options and is kept for a minute; then it is asked again, so a rotated key takes effect."""
+    asked: list[str] = []
+
+    def resolve(name: str) -> dict[str, str]:
+        asked.append(name)
+        return {"api_key": f"key {len(asked)}"}
+
+    async def resolve_later(name: str) -> dict[str, str]:
+        await trio.lowlevel.checkpoint()
+        return resolve(name)
+
+    made = Made()
+    profiles = Profiles(made)
+    profiles.register("eu", opts={"api_key": "key 0"}, resolve=resolve_later if is_async else resolve)
+    provider = profiles.provider_for("registry:eu:gpt-x", {"timeout": 5})
+    assert asked == []
+    begun_at = autojump_clock.current_time()
+    assert await _ask(provider) == "openai-chat:gpt-x for gpt-x"
+    assert made.opts[-1] == {"api_key": "key 1", "timeout": 5}
+    await trio.sleep(KEPT_SECONDS - 1)
+    await _ask(provider)
+    assert asked == ["eu"]
+    await trio.sleep(1)
+    assert autojump_clock.current_time() - begun_at == KEPT_SECONDS
+    await _ask(provider)
+    assert made.opts[-1]["api_key"] == "key 2"
+
+
+async def test_requests_that_come_together_resolve_once():
+    """A hundred sessions that wake up together do not decrypt the same key a hundred times."""
+    asked: list[str] = []
+
+    async def resolve(name: str) -> dict[str, str]:
+        asked.append(name)
+        await trio.testing.wait_all_tasks_blocked()
+        return {}
+
+    profiles = Profiles(Made())
+    profiles.register("eu", resolve=resolve)
+    provider = profiles.provider_for("registry:eu:gpt-x", {})
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(_ask, provider)
+    assert asked == ["eu"]
+
+
+async def test_a_profile_that_is_registered_again_takes_effect_with_the_next_request():
+    """A session that runs already asks for the name, and gets what it stands for now."""
+    profiles = Profiles(Made())
+    profiles.register("eu", provider="openai")
+    provider = profiles.provider_for("registry:eu:gpt-x", {})
+    profiles.register("eu", provider="anthropic")
+    assert await _ask(provider) == "anthropic:gpt-x for gpt-x"
+
+
+async def test_a_profile_that_is_gone_is_a_model_that_is_not_found():
+    """The next request fails, and says what is registered."""
+    profiles = Profiles(Made())
+    profiles.register("eu")
+    profiles.register("us")
+    provider = profiles.provider_for("registry:eu:gpt-x", {})
+    profiles.unregister("eu")
+    with pytest.raises(ModelNotFound, match="there is no profile 'eu'; registered are: us"):
+        await _ask(provider)
+    with pytest.raises(ModelNotFound, match="no profile 'eu'"):
+        profiles.unregister("eu")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(None, "returned NoneType: expected a mapping"), ({"timeuot": 1}, "do not fit: .*timeout")],
+)
+async def test_an_answer_of_resolve_that_is_none_is_said_to_be_yours(answer, words):
+    """It fails the request, and is no crash of the provider."""
+    async with HttpClients() as http:
+        profiles = Profiles(partial(make_provider, http=http, environ={}))
+        profiles.register("eu", resolve=lambda _: answer)
+        with pytest.raises(BadRequest, match=words):
+            await _ask(profiles.provider_for("registry:eu:gpt-x", {}))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("registry:us:gpt-x", "there is no profile 'us'; registered are: eu"),
+        ("registry:eu", "names no model: write one behind the profile, such as 'registry:eu:some-model'"),
+        ("registry:eu:", "names no model"),
+    ],
+)
+def test_a_string_that_names_nothing_says_what_there_is(model, words):
+    """Before a session is started, as with any other model."""
+    profiles = Profiles(Made())
+    profiles.register("eu")
+    with pytest.raises(ModelNotFound) as caught:
+        profiles.provider_for(model, {})
+    assert words in str(caught.value)
+
+
+def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
+    """Names, options and providers; and nothing of it is registered."""
+    profiles = Profiles(partial(make_provider, http=HttpClients(), environ={}))
+    with pytest.raises(OptionError, match="expected a name"):
+        profiles.register("e:u")
+    with pytest.raises(OptionError, match="did you mean 'timeout'"):
+        profiles.register("eu", opts={"timeuot": 1, "base_url": "http://localhost:1"})
+    with pytest.raises(ModelNotFound, match="no provider 'opneai'"):
+        profiles.register("eu", provider="opneai")
+    assert profiles.list() == ()
+
+
+def test_without_a_supervisor_there_are_no_profiles():
+    """The command cannot register one."""
+    with pytest.raises(ModelNotFound, match=r"supervisor\.providers\.register"):
+        make_provider("registry:eu:gpt-x", {}, http=HttpClients(), environ={})
+
+
+def test_profiles_are_listed_by_name_and_show_no_key():
+    """A repr is fit for a log."""
+    profiles = Profiles(Made())
+    profiles.register("us", opts={"api_key": KEY})
+    profiles.register("eu")
+    assert [profile.name for profile in profiles.list()] == ["eu", "us"]
+    provider = profiles.provider_for("registry:us:gpt-x", {"api_key": KEY})
+    assert repr(provider) == "ProfiledProvider('registry:us:gpt-x')"
+    assert KEY not in repr(profiles) + repr(profiles.list())
+
+
+async def test_what_is_made_to_look_at_never_sends():
+    """Until `resolve` was asked there may be no key, and a request without one would go out for nothing."""
+    async with HttpClients() as http:
+        profiles = Profiles(partial(make_provider, http=http, environ={}))
+        profiles.register("eu", provider="anthropic", resolve=lambda _: {"api_key": KEY})
+        with pytest.raises(Authentication, match="made to look at, not to send"):
+            await _ask(profiles.known("eu", "claude", {}))
+        assert http.statistics().requests == 0
+
+
+def test_the_rest_of_the_port_is_that_of_the_provider_behind_the_name():
+    """Also before `resolve` was ever asked."""
+    profiles = Profiles(partial(make_provider, http=HttpClients(), environ={}))
+    profiles.register(
+        "eu", provider="openai", opts={"max_retries": 1, "context_window": 9}, resolve=lambda _: {}
+    )
+    provider = profiles.provider_for("registry:eu:gpt-x", {"temperature": 1})
+    assert isinstance(provider, Provider)
+    assert model_policy_of(provider).max_retries == 1
+    assert provider.capabilities("gpt-x").context_window == 9
+    asked: list[str] = []
+    other = Profiles(lambda *_: CapabilitiesOnly(asked))
+    other.register("eu")
+    other.provider_for("registry:eu:gpt-x", {}).capabilities("eu:gpt-x")
+    assert asked == ["gpt-x"]
+    body = json.loads(provider.encode(request_of("Hi", model="registry:eu:gpt-x")))
+    assert (body["model"], body["temperature"]) == ("gpt-x", 1)
