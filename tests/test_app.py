@@ -22,7 +22,7 @@ from agentrail.errors import Authentication, ModelNotFound, OptionError, Protoco
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
 from agentrail.testing.models import ScriptedModel, calls, says
-from tests.providers.serving import Reply, open_server, reply
+from agentrail.testing.serving import Reply, open_server, reply
 
 KEY = "sk-a-key-that-nobody-may-see"
 

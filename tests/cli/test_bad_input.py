@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from agentrail.testing.serving import open_server, reply, stream
 from tests.cli.rig import run_agentrail
-from tests.providers.serving import open_server, reply, stream
 
 USAGE = 2
 REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens

@@ -4,8 +4,8 @@ import json
 
 from agentrail.cli.doctor import Finding, decide_health, look_at_variables, show_finding
 from agentrail.cli.exits import Exit
+from agentrail.testing.serving import open_server, reply
 from tests.cli.rig import run_agentrail
-from tests.providers.serving import open_server, reply
 
 SECRET = "sk-a-key-that-nobody-may-see"  # noqa: S105 - no key of anybody
 

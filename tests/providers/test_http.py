@@ -30,7 +30,7 @@ from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from tests.providers.serving import Reply, Served, open_server, reply, stream
+from agentrail.testing.serving import Reply, Served, open_server, reply, stream
 from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
 
 HELLO = "Hello, wörld ✓"

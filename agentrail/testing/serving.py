@@ -1,4 +1,12 @@
-"""A server that answers with the very bytes that a test wants, and says when its client has gone."""
+"""`open_server`: an HTTP server on a free port that answers with the very bytes that a test wants.
+
+It can cut an answer at any byte, send it in pieces of any size, or stay silent in the middle, and says when its client
+has gone. No wire format enters this file.
+
+    async with open_server(stream(b"data: 1\\n\\n", b"data: 2\\n\\n", stays=True)) as server:
+        ...  # ask server.url
+        await server.wait_deserted()
+"""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -7,6 +15,8 @@ from functools import partial
 
 import trio
 from attrs import define, field, frozen
+
+from agentrail.otp.exits import leaves
 
 
 @frozen(kw_only=True)
@@ -39,11 +49,33 @@ class Served:
     connections: int = 0
     left: trio.Event = field(factory=trio.Event)
     replied: trio.Event = field(factory=trio.Event)
+    _open: int = field(default=0, init=False)
+    _deserted: trio.Event = field(factory=trio.Event, init=False)
 
     def headers(self, number: int = -1) -> dict[str, str]:
         """Read the headers of a request."""
         lines = self.requests[number][0].decode("ascii").split("\r\n")[1:]
         return {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+    async def wait_deserted(self) -> None:
+        """Wait until no connection is open; at once when none is.
+
+        Cancellation: Nothing is lost; ask again.
+        """
+        if self._open:
+            await self._deserted.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _enter(self) -> None:
+        self.connections += 1
+        self._open += 1
+
+    def _leave(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._deserted.set()
+            self._deserted = trio.Event()
 
 
 def reply(
@@ -68,26 +100,41 @@ def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool
 
 @asynccontextmanager
 async def open_server(*replies: Reply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
-    """Serve on a free port; the n-th request gets the n-th reply, later ones the last."""
+    """Serve on a free port; the n-th request gets the n-th reply, later ones the last.
+
+    Args:
+        replies: At least one.
+        tls: Speak HTTPS, with this certificate.
+
+    Yields:
+        What it sees.
+
+    Raises:
+        BaseException: What the body raised, as itself.
+
+    Cancellation: Closes every connection.
+    """
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     served = Served(url=f"http{'s' if tls else ''}://127.0.0.1:{port}")
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener]))
-        try:
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener])
+            )
             yield served
-        except Exception as error:  # noqa: BLE001 - raised again below, where the nursery does not wrap it in a group
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The nursery wraps what the body raised, and a test that expects it would look for the group.
+        if len(found := leaves(group)) == 1:
+            raise found[0] from found[0].__cause__
+        raise
 
 
 async def _serve(
     served: Served, replies: tuple[Reply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
 ) -> None:
-    served.connections += 1
+    served._enter()  # noqa: SLF001 - what it has seen is read by everybody and written here alone
     connection: trio.abc.Stream = trio.SSLStream(plain, tls, server_side=True) if tls else plain
     try:
         async with connection:
@@ -95,6 +142,8 @@ async def _serve(
                 pass
     except trio.BrokenResourceError:
         served.left.set()
+    finally:
+        served._leave()  # noqa: SLF001 - as above
 
 
 async def _answer(served: Served, replies: tuple[Reply, ...], connection: trio.abc.Stream) -> bool:
