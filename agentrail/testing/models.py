@@ -41,7 +41,7 @@ class Call:
     Attributes:
         name: The tool.
         arguments: As text, exactly as the model would write it.
-        call_id: The vendor's id.
+        call_id: The vendor's id; one is made from the request's when it is empty.
     """
 
     name: str
@@ -170,9 +170,10 @@ async def stream_of(turn: Turn, request: ModelRequest) -> AsyncGenerator[Chunk, 
     if any(turn.text):
         blocks.append(Text(text="".join(turn.text)))
     for index, call in enumerate(turn.calls):
-        yield ToolCallStarted(index, call.call_id, call.name)
+        call_id = call.call_id or f"call_{request.attempt}_{index}"
+        yield ToolCallStarted(index, call_id, call.name)
         yield ArgumentsDelta(index, call.arguments)
-        blocks.append(read_call(call.call_id, call.name, call.arguments))
+        blocks.append(read_call(call_id, call.name, call.arguments))
     await _pause(turn)
     if turn.error is not None:
         raise turn.error

@@ -1,9 +1,9 @@
-"""`open_server`: an HTTP server on a free port that answers with the very bytes that a test wants.
+r"""`open_server`: an HTTP server on a free port that answers with the very bytes that a test wants.
 
 It can cut an answer at any byte, send it in pieces of any size, or stay silent in the middle, and says when its client
 has gone. No wire format enters this file.
 
-    async with open_server(stream(b"data: 1\\n\\n", b"data: 2\\n\\n", stays=True)) as server:
+    async with open_server(stream(b"data: 1\n\n", b"data: 2\n\n", stays=True)) as server:
         ...  # ask server.url
         await server.wait_deserted()
 """
@@ -119,7 +119,7 @@ async def open_server(*replies: Reply, tls: ssl.SSLContext | None = None) -> Asy
     served = Served(url=f"http{'s' if tls else ''}://127.0.0.1:{port}")
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(
+            await nursery.start(
                 partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener])
             )
             yield served
@@ -148,7 +148,7 @@ async def _serve(
 
 async def _answer(served: Served, replies: tuple[Reply, ...], connection: trio.abc.Stream) -> bool:
     """Answer one request; tell whether there may be another on this connection."""
-    data = b""
+    data = head = body = b""
     missing = 1
     while missing > 0:
         received = await connection.receive_some()

@@ -1,0 +1,438 @@
+"""`check_provider`: what a session relies on in every provider, held against yours. Runs without pytest.
+
+    async def test_my_provider():
+        await check_provider(ProviderCase(open_provider=open_mine, request=ask("mine:model"), answer=RECORDED))
+
+or one demand at a time, for a report with a line for each:
+
+    @pytest.mark.parametrize("demand", demands_of(CASE), ids=name_of)
+    async def test_my_provider(demand):
+        await demand(CASE)
+
+With `answer`, an answer as your vendor sends it, a server on this machine plays the vendor, and cuts, stalls and
+trickles that answer at each border between two events. It needs real time: no virtual clock.
+
+Source: docs/how-to/write-a-provider.md.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Final, TypeAlias
+
+import trio
+from attrs import frozen
+from trio.testing import wait_all_tasks_blocked
+
+from agentrail.abc import Provider
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Chunk,
+    Completed,
+    EffectId,
+    ModelRequest,
+    ToolCallStarted,
+    UsageUpdate,
+)
+from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.errors import ProviderError, Transport
+from agentrail.messages import JsonObject, Text, UserMessage
+from agentrail.testing.chunks import (
+    broken,
+    check_message,
+    check_same,
+    check_terminal,
+    deltas_of,
+    final_messages,
+    origin_of,
+)
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.serving import Reply, Served, open_server, reply, stream
+
+_PATIENCE_SECONDS: Final = 10.0
+"""After this long without anything a provider hangs; it is no bound on how fast it is."""
+
+_UNHEARD_OF: Final = b'data: {"type": "an_event_of_next_year", "news": [1, {"b": null}]}\n\n'
+
+
+@frozen(kw_only=True)
+class ProviderCase:
+    """A provider to check, and what its vendor would say.
+
+    Attributes:
+        open_provider: Makes a fresh provider that sends its requests to the address it is given, and closes what it
+            holds when the block is left. A provider that talks to nobody ignores the address.
+        request: What it is asked each time; `ask` makes one.
+        answer: The body of a complete answer of the vendor, as server-sent events; the more kinds of deltas, the more
+            is checked. None for a provider that talks to nobody: then only what needs no server is checked.
+        unheard_of: An event that the vendor may invent one day.
+        closes_within_seconds: How soon after a cancellation the vendor's side must see the end. The demand is 100 ms; on a
+            machine with more work than processors, ask for less.
+    """
+
+    open_provider: Callable[[str], AbstractAsyncContextManager[Provider]]
+    request: ModelRequest
+    answer: bytes | None = None
+    unheard_of: bytes = _UNHEARD_OF
+    closes_within_seconds: float = 0.1
+
+    @property
+    def events(self) -> tuple[bytes, ...]:
+        """The answer cut at its borders: each event with the blank line that ends it."""
+        tidy = (self.answer or b"").replace(b"\r\n", b"\n")
+        return tuple(event + b"\n\n" for event in tidy.split(b"\n\n") if event.strip())
+
+
+Demand: TypeAlias = Callable[[ProviderCase], Awaitable[None]]
+
+
+def ask(model: str, prompt: str = "What is the weather in Lisbon?") -> ModelRequest:
+    """Make a request with a prompt and one tool.
+
+    Args:
+        model: The whole model string, `provider:name`.
+        prompt: What the user says.
+    """
+    city: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    weather = ToolSpec(name="get_weather", description="Say how the weather is.", parameters=city)
+    message = UserMessage(content=(Text(text=prompt),))
+    return ModelRequest(
+        attempt=EffectId("attempt-1"), model=model, system=None, messages=(message,), tools=Toolbox([weather])
+    )
+
+
+async def check_provider(case: ProviderCase) -> None:
+    """Hold every demand against a provider, one after the other.
+
+    Args:
+        case: The provider, and what its vendor would say.
+
+    Raises:
+        AssertionError: The provider's author's move: the message names the demand, what was expected and what came.
+
+    Cancellation: Closes provider and server.
+    Source: 7-providers.md, 7.3: what `check_provider` demands.
+    """
+    for demand in demands_of(case):
+        await demand(case)
+
+
+def demands_of(case: ProviderCase) -> tuple[Demand, ...]:
+    """Return the demands that apply: all, or those that need no server."""
+    return _EVERYWHERE if case.answer is None else (*_EVERYWHERE, *_ON_A_WIRE)
+
+
+def name_of(demand: Demand) -> str:
+    """Return a demand's name, for a report."""
+    return getattr(demand, "__name__", repr(demand)).replace("_", " ")
+
+
+# --- what holds everywhere
+
+
+async def exactly_one_terminal(case: ProviderCase) -> None:
+    """A response ends with one `Completed` as its last chunk, or with one `ProviderError`: never both, never neither."""
+    heard = await _hear_whole(case)
+    check_terminal(heard.chunks, heard.error, "exactly one terminal")
+
+
+async def the_message_is_what_the_deltas_add_up_to(case: ProviderCase) -> None:
+    """The message of `Completed` holds the text, the thinking and the calls of the deltas, in their order."""
+    heard = await _hear_whole(case)
+    for end in (chunk for chunk in heard.chunks if isinstance(chunk, Completed)):
+        check_message(heard.chunks, end)
+
+
+async def calls_begin_before_their_arguments(case: ProviderCase) -> None:
+    """`ToolCallStarted` comes before its arguments, indexes are dense from 0, id and name are always there."""
+    begun: list[str] = []
+    for chunk in (await _hear_whole(case)).chunks:
+        if isinstance(chunk, ToolCallStarted):
+            expected = f"expected index {len(begun)}, an id of its own and a name"
+            fits = chunk.index == len(begun) and chunk.id and chunk.name and chunk.id not in begun
+            assert fits, broken("calls begin before their arguments", expected, chunk)
+            begun.append(chunk.id)
+        elif isinstance(chunk, ArgumentsDelta):
+            expected = f"expected one of the {len(begun)} calls that have begun"
+            assert 0 <= chunk.index < len(begun), broken(
+                "calls begin before their arguments", expected, chunk
+            )
+
+
+async def usage_is_a_total(case: ProviderCase) -> None:
+    """`UsageUpdate` has the total of the response so far, and `Completed` the last one: nothing is left to add up."""
+    totals = [chunk.usage for chunk in (await _hear_whole(case)).chunks if isinstance(chunk, UsageUpdate)]
+    ends = [chunk.usage for chunk in (await _hear_whole(case)).chunks if isinstance(chunk, Completed)]
+    if totals and ends:
+        expected = f"expected `Completed` to have the last total, {totals[-1]}"
+        assert ends[0] == totals[-1], broken("usage is a total", expected, ends[0])
+
+
+async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
+    """The iterator holds no nursery and no cancel scope across a `yield`: whoever iterates may have scopes of its own."""
+    rule = "no scope is held between chunks"
+    async with _open(case, _whole(case)) as (provider, _):
+        try:
+            async with provider.open_stream(case.request) as chunks:
+                with _patience(rule):
+                    more = True
+                    while more:
+                        with (
+                            trio.CancelScope()
+                        ):  # begins before a chunk and ends behind it: one of theirs would tear it
+                            more = await anext(chunks, None) is not None
+        except ProviderError:
+            return  # an answer that fails is an answer
+        except RuntimeError as error:
+            expected = "expected to leave a cancel scope around one `anext`"
+            raise AssertionError(broken(rule, expected, error)) from error
+
+
+async def cancelled_behind_every_chunk_nothing_stays(case: ProviderCase) -> None:
+    """Cancelled behind its n-th chunk, for every n, a request ends as cancelled and leaves no task and no socket."""
+    count = len((await _hear_whole(case)).chunks)
+    # Its body never ends: one that was read to its end may leave its connection to the next request.
+    async with _open(case, stream(*case.events, stays=True)) as (provider, server):
+        for taken in range(count):
+            rule = f"cancelled behind chunk {taken} of {count}, nothing stays"
+            with _patience(rule):
+                async with no_orphans():
+                    await _cancel_behind(provider, case, taken, rule)
+                    await _check_closed(server, case, rule)
+
+
+# --- what a server can show
+
+
+async def an_end_without_a_terminal_is_transport(case: ProviderCase) -> None:
+    """A connection that ends before the format's own terminal is `Transport`, wherever it ends; it is no success."""
+    whole = await _hear_whole(case)
+    for position, cut in _cuts(case):
+        heard = await _hear_from(case, cut)
+        rule = f"an end without a terminal is Transport ({position})"
+        check_terminal(heard.chunks, heard.error, rule)
+        if heard.error is None:  # behind the terminal, where some formats have more to say
+            check_same(final_messages(heard.chunks), final_messages(whole.chunks), rule)
+        else:
+            assert isinstance(heard.error, Transport), broken(rule, "expected Transport", heard.error)
+
+
+async def nothing_is_held_back(case: ProviderCase) -> None:
+    """What came before a failure, or before a silence, was yielded: all of it, in its order, and nothing half."""
+    whole = deltas_of((await _hear_whole(case)).chunks)
+    origins = [origin_of(chunk, case.events) for chunk in whole]
+    for before, event in enumerate(case.events):
+        rule = f"nothing is held back (event {before} of {len(case.events)})"
+        came = case.events[:before]
+        heard = [
+            deltas_of((await _hear_from(case, cut)).chunks)
+            for cut in (
+                stream(*came, chunked=False),
+                stream(*came),
+                stream(*came, event[: len(event) // 2], chunked=False),
+            )
+        ]
+        for chunks in heard:
+            check_same(chunks, whole[: len(heard[0])], rule)
+        for chunk, origin in zip(whole[len(heard[0]) :], origins[len(heard[0]) :], strict=True):
+            late = origin is not None and origin < before
+            assert not late, broken(rule, f"expected {chunk!r}, which came in event {origin}", "nothing")
+        await _check_yielded_in_silence(case, came, len(heard[0]), rule)
+
+
+async def the_size_of_the_pieces_does_not_matter(case: ProviderCase) -> None:
+    """Byte by byte, event by event or in one piece: the chunks are the same."""
+    whole = await _hear_whole(case)
+    answer = b"".join(case.events)
+    single = [answer[n : n + 1] for n in range(len(answer))]
+    for rule, pieces in (("byte by byte", single), ("in one piece", [answer])):
+        heard = await _hear_from(case, stream(*pieces, ends=True, stays=True))
+        check_same(heard.chunks, whole.chunks, f"the size of the pieces does not matter ({rule})")
+
+
+async def unknown_events_are_tolerated(case: ProviderCase) -> None:
+    """An event of a kind that nobody knows yet, and comment lines, change nothing, wherever they stand."""
+    whole = await _hear_whole(case)
+    foreign = [piece for event in case.events for piece in (b": a comment\n\n", case.unheard_of, event)]
+    heard = await _hear_from(case, stream(*foreign, ends=True, stays=True))
+    check_same(heard.chunks, whole.chunks, "unknown events are tolerated")
+
+
+async def cancelled_in_every_silence_nothing_stays(case: ProviderCase) -> None:
+    """Cancelled while it waits for the n-th event, for every n, a request closes its connection and leaves nothing."""
+    for count in range(len(case.events) + 1):
+        rule = f"cancelled in the silence behind event {count} of {len(case.events)}, nothing stays"
+        silent = stream(*case.events[:count], stays=True)
+        async with _open(case, silent) as (provider, server):
+            with _patience(rule):
+                async with no_orphans():
+                    async with _reading(provider, case, rule) as scope:
+                        await server.replied.wait()
+                        await wait_all_tasks_blocked(0.001)
+                        scope.cancel(reason="check_provider")
+                    await _check_closed(server, case, rule)
+
+
+async def nothing_is_retried_inside(case: ProviderCase) -> None:
+    """A refusal, a broken connection and a cut answer each are one request and one error: the session decides what next."""
+    refused = reply('{"error": {"message": "busy"}}', status="503 Busy", kind="application/json")
+    hung_up = Reply(pieces=())
+    for rule, answer in (("a refusal", refused), ("a connection lost", hung_up), ("a cut", stream())):
+        async with _open(case, answer) as (provider, server):
+            with _patience(f"nothing is retried inside ({rule})"):
+                heard = await _hear(provider, case.request)
+            came = f"{len(server.requests)} requests, ending in {heard.error!r}"
+            fits = len(server.requests) == 1 and heard.error is not None
+            assert fits, broken(f"nothing is retried inside ({rule})", "expected one, and its error", came)
+
+
+async def redirects_are_not_followed(case: ProviderCase) -> None:
+    """A redirect is an error: the key must not travel to another host."""
+    rule = "redirects are not followed"
+    async with open_server(_whole(case)) as elsewhere:
+        for status in ("302 Found", "307 Temporary Redirect", "308 Permanent Redirect"):
+            moved = reply("", status=status, location=f"{elsewhere.url}/")
+            async with _open(case, moved) as (provider, _):
+                with _patience(rule):
+                    heard = await _hear(provider, case.request)
+                assert heard.error is not None, broken(rule, f"expected an error for {status}", heard.chunks)
+        assert not elsewhere.requests, broken(rule, "expected no request", elsewhere.requests)
+
+
+_EVERYWHERE: Final[tuple[Demand, ...]] = (
+    exactly_one_terminal,
+    calls_begin_before_their_arguments,  # before the next one, which adds up what belongs together
+    the_message_is_what_the_deltas_add_up_to,
+    usage_is_a_total,
+    no_scope_is_held_between_chunks,
+    cancelled_behind_every_chunk_nothing_stays,
+)
+_ON_A_WIRE: Final[tuple[Demand, ...]] = (
+    an_end_without_a_terminal_is_transport,
+    nothing_is_held_back,
+    the_size_of_the_pieces_does_not_matter,
+    unknown_events_are_tolerated,
+    cancelled_in_every_silence_nothing_stays,
+    nothing_is_retried_inside,
+    redirects_are_not_followed,
+)
+
+
+# --- listening
+
+
+@frozen(kw_only=True)
+class _Heard:
+    """What came of one request.
+
+    Attributes:
+        chunks: In order.
+        error: What was raised behind them.
+    """
+
+    chunks: tuple[Chunk, ...]
+    error: ProviderError | None
+
+
+@asynccontextmanager
+async def _open(case: ProviderCase, answer: Reply) -> AsyncIterator[tuple[Provider, Served]]:
+    async with open_server(answer) as server, case.open_provider(server.url) as provider:
+        yield provider, server
+
+
+async def _hear_whole(case: ProviderCase) -> _Heard:
+    return await _hear_from(case, _whole(case))
+
+
+async def _hear_from(case: ProviderCase, answer: Reply) -> _Heard:
+    async with _open(case, answer) as (provider, _):
+        with _patience("a stream ends"):
+            return await _hear(provider, case.request)
+
+
+async def _hear(provider: Provider, request: ModelRequest) -> _Heard:
+    chunks: list[Chunk] = []
+    try:
+        async with provider.open_stream(request) as stream_of_chunks:
+            async for chunk in stream_of_chunks:
+                chunks.append(chunk)  # noqa: PERF401 - what came before an error counts
+    except ProviderError as error:
+        return _Heard(chunks=tuple(chunks), error=error)
+    return _Heard(chunks=tuple(chunks), error=None)
+
+
+def _whole(case: ProviderCase) -> Reply:
+    return stream(*case.events, ends=True, stays=True)
+
+
+def _cuts(case: ProviderCase) -> Iterator[tuple[str, Reply]]:
+    """Give the answer cut at each border and in the middle of each event, with the two ways a connection has to end."""
+    for count, event in enumerate(case.events):
+        before = case.events[:count]
+        yield f"closed before event {count}", stream(*before, chunked=False)
+        yield f"broken before event {count}", stream(*before)
+        yield (
+            f"closed inside event {count}",
+            stream(*before, event[: len(event) // 2].rstrip(b"\n"), chunked=False),
+        )
+
+
+async def _cancel_behind(provider: Provider, case: ProviderCase, taken: int, rule: str) -> None:
+    """Take so many chunks of a response, and be cancelled."""
+    with trio.CancelScope() as scope:
+        try:
+            async with provider.open_stream(case.request) as chunks:
+                for _ in range(taken):
+                    await anext(chunks)
+                scope.cancel(reason="check_provider")
+                await anext(chunks, None)
+                await trio.lowlevel.checkpoint()  # a chunk that was there already may come without waiting
+        except ProviderError as error:
+            raise AssertionError(broken(rule, "expected the cancellation itself", error)) from error
+    assert scope.cancelled_caught, broken(rule, "expected the cancellation to come out", "nothing")
+
+
+@asynccontextmanager
+async def _reading(provider: Provider, case: ProviderCase, rule: str) -> AsyncIterator[trio.CancelScope]:
+    """Read a response in the background; the block cancels the scope that it is given."""
+    heard: list[_Heard] = []
+
+    async def read(scope: trio.CancelScope) -> None:
+        with scope:
+            heard.append(await _hear(provider, case.request))
+
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+        nursery.start_soon(read, scope)
+        yield scope
+    errors = [one.error for one in heard if one.error is not None]
+    assert not errors, broken(rule, "expected the cancellation itself", errors)
+
+
+async def _check_closed(server: Served, case: ProviderCase, rule: str) -> None:
+    with trio.move_on_after(case.closes_within_seconds) as scope:
+        await server.wait_deserted()
+    expected = f"expected the connection to be closed within {case.closes_within_seconds:g} s"
+    assert not scope.cancelled_caught, broken(rule, expected, "it is still open")
+
+
+async def _check_yielded_in_silence(case: ProviderCase, came: Sequence[bytes], count: int, rule: str) -> None:
+    """Check that so many chunks come out while the connection stays open and says no more."""
+    async with _open(case, stream(*came, stays=True)) as (provider, _):
+        seen = 0
+        with trio.move_on_after(_PATIENCE_SECONDS):
+            async with provider.open_stream(case.request) as chunks:
+                while seen < count:
+                    await anext(chunks)
+                    seen += 1
+        assert seen == count, broken(rule, f"expected {count} chunks before the silence", seen)
+
+
+@contextmanager
+def _patience(rule: str) -> Iterator[None]:
+    try:
+        with trio.fail_after(_PATIENCE_SECONDS):
+            yield
+    except trio.TooSlowError:
+        raise AssertionError(
+            broken(rule, "expected an end", f"nothing for {_PATIENCE_SECONDS:g} s")
+        ) from None

@@ -1,0 +1,334 @@
+"""`check_provider` is passed by what we ship, and names the demand that a faulty provider breaks (7.3)."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from attrs import evolve
+
+from agentrail.abc import Provider
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Chunk,
+    Completed,
+    ModelRequest,
+    TextDelta,
+    ToolCallStarted,
+    UsageUpdate,
+)
+from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
+from agentrail.messages import AssistantMessage, Text, TokenUsage
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.demo import Demo
+from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_chat_stream import ChatStream
+from agentrail.providers.options import ProviderOptions
+from agentrail.testing.check_provider import ProviderCase, ask, check_provider, demands_of, name_of
+from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
+from tests.providers.transcripts import KEY, WIRE
+
+MACHINE_SECONDS = (
+    5.0  # not 0.1: the tests of nine people may share two cores, and what is checked is that it closes
+)
+
+
+@asynccontextmanager
+async def _open_http(kind: type[Any], url: str) -> AsyncIterator[Provider]:
+    async with HttpClients() as http:
+        yield kind(ProviderOptions.parse({"base_url": url, "api_key": KEY}), http)
+
+
+@asynccontextmanager
+async def _open_local(make: Callable[[], Provider], _url: str) -> AsyncIterator[Provider]:
+    await trio.lowlevel.checkpoint()
+    yield make()
+
+
+def _over_http(kind: type[Any], wire: str, name: str) -> ProviderCase:
+    return ProviderCase(
+        open_provider=partial(_open_http, kind),
+        request=ask(f"{kind.name}:some-model"),
+        answer=(WIRE / wire / f"{name}.sse").read_bytes(),
+        closes_within_seconds=MACHINE_SECONDS,
+    )
+
+
+def _local(make: Callable[[], Provider], model: str) -> ProviderCase:
+    return ProviderCase(open_provider=partial(_open_local, make), request=ask(model))
+
+
+class _Repeated(ScriptedModel):
+    """The same turn, as often as it is asked for."""
+
+    def __init__(self, turn: Turn) -> None:
+        super().__init__([turn] * 100)
+
+
+SCRIPT = (
+    evolve(calls(("get_weather", {"city": "Lisbon"}), text="Looking."), thinking="Hm."),
+    fails(Overloaded("busy"), after="I was about to"),
+    says("It ", "is ", "sunny.", pause_seconds=0.001),
+)
+CASES = {
+    "anthropic text": _over_http(AnthropicMessages, "anthropic", "text"),
+    "anthropic calls": _over_http(AnthropicMessages, "anthropic", "parallel_calls"),
+    "anthropic thinking": _over_http(AnthropicMessages, "anthropic", "interleaved_thinking"),
+    "openai-chat text": _over_http(OpenAIChat, "openai_chat", "text"),
+    "openai-chat calls": _over_http(OpenAIChat, "openai_chat", "parallel_calls"),
+    "demo": _local(lambda: Demo(pause_seconds=0.0), "demo:"),
+    **{
+        f"scripted {number}": _local(partial(_Repeated, turn), "scripted:")
+        for number, turn in enumerate(SCRIPT)
+    },
+}
+TRUE_CASES = [
+    pytest.param(case, demand, id=f"{name}: {name_of(demand)}")
+    for name, case in CASES.items()
+    for demand in demands_of(case)
+]
+
+
+@pytest.mark.parametrize(("case", "demand"), TRUE_CASES)
+async def test_what_we_ship_conforms(case, demand):
+    """Every provider of ours keeps every demand that applies to it."""
+    await demand(case)
+
+
+async def test_all_demands_are_one_call():
+    """Whoever wants no report asks once."""
+    await check_provider(CASES["openai-chat text"])
+
+
+# --- what is broken is named
+
+
+class _Faulty:
+    """A provider that does one thing wrong to the chunks of another, or to the way they are asked for."""
+
+    name = "faulty"
+
+    def __init__(self, inner: Provider, spoil: Callable[[Any], Any], address: str) -> None:
+        self._inner = inner
+        self._address = address
+        self.kept: list[trio.SocketStream] = []
+        self._spoil = spoil
+        self.capabilities = inner.capabilities
+        self.encode = inner.encode
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async with (
+            self._inner.open_stream(request) as chunks,
+            aclosing(self._spoil(chunks)) as spoilt,
+        ):
+            yield spoilt
+
+
+async def _two_terminals(chunks):
+    async for chunk in chunks:
+        yield chunk
+        if isinstance(chunk, Completed):
+            yield chunk
+
+
+async def _no_terminal(chunks):
+    async for chunk in chunks:
+        if not isinstance(chunk, Completed):
+            yield chunk
+
+
+async def _one_delta_missing(chunks):
+    async for chunk in chunks:
+        if not (isinstance(chunk, TextDelta) and chunk.text.startswith("Hel")):
+            yield chunk
+
+
+async def _arguments_first(chunks):
+    waiting = None
+    async for chunk in chunks:
+        if isinstance(chunk, ToolCallStarted) and waiting is None:
+            waiting = chunk
+            continue
+        yield chunk
+        if waiting is not None and isinstance(chunk, ArgumentsDelta):
+            yield waiting
+            waiting = None
+
+
+async def _indexes_from_one(chunks):
+    async for chunk in chunks:
+        shifted = isinstance(chunk, ToolCallStarted | ArgumentsDelta)
+        yield msgspec.structs.replace(chunk, index=chunk.index + 1) if shifted else chunk
+
+
+async def _increments(chunks):
+    async for chunk in chunks:
+        yield UsageUpdate(TokenUsage(output=1)) if isinstance(chunk, UsageUpdate) else chunk
+
+
+async def _scope_across_yield(chunks):
+    with trio.CancelScope():
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _cancelled_is_an_error(chunks):
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except trio.Cancelled:
+        message = "cancelled"
+        raise Transport(message) from None
+
+
+async def _success_at_any_end(chunks):
+    said = []
+    try:
+        async for chunk in chunks:
+            said.append(chunk)
+            yield chunk
+    except Transport:
+        text = "".join(chunk.text for chunk in said if isinstance(chunk, TextDelta))
+        message = AssistantMessage(content=(Text(text=text),) if text else (), model="x:y")
+        yield Completed("end", message, TokenUsage())
+
+
+async def _all_at_once(chunks):
+    every = [chunk async for chunk in chunks]
+    for chunk in every:
+        yield chunk
+
+
+async def _one_behind(chunks):
+    held = None
+    async for chunk in chunks:
+        if held is not None:
+            yield held
+        held = chunk
+    yield held
+
+
+class _Retrying(_Faulty):
+    """Asks again, once, when nothing has come yet."""
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        async with aclosing(self._twice(request)) as chunks:
+            yield chunks
+
+    async def _twice(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        has_begun = False
+        try:
+            async with self._inner.open_stream(request) as chunks:
+                async for chunk in chunks:
+                    has_begun = True
+                    yield chunk
+        except ProviderError:
+            if has_begun:
+                raise
+            async with self._inner.open_stream(request) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+
+class _Leaking(_Faulty):
+    """Opens a connection of its own for each stream, and closes none."""
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        host, _, port = self._address.rpartition("/")[2].partition(":")
+        self.kept.append(await trio.open_tcp_stream(host, int(port)))
+        async with self._inner.open_stream(request) as chunks:
+            yield chunks
+
+
+class _Following(HttpClients):
+    """Goes wherever it is sent."""
+
+    def _client_for(self, post: Post) -> Any:
+        client = super()._client_for(post)
+        client.follow_redirects = True
+        return client
+
+
+class _Fragile(OpenAIChat):
+    """Knows each event that there is, and no other."""
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ChatStream, "feed", _feed_only_the_known)
+            async with super().open_stream(request) as chunks:
+                yield chunks
+
+
+_FEED = ChatStream.feed
+
+
+def _feed_only_the_known(reader: ChatStream, data: str) -> list[Chunk]:
+    if "an_event_of_next_year" in data:
+        message = "never heard of it"
+        raise ProtocolError(message)
+    return _FEED(reader, data)
+
+
+def _spoilt(
+    spoil: Callable[[Any], Any] = aiter, kind: type[_Faulty] = _Faulty, wire: str = "text"
+) -> ProviderCase:
+    @asynccontextmanager
+    async def open_spoilt(url: str) -> AsyncIterator[Provider]:
+        async with _open_http(OpenAIChat, url) as inner:
+            faulty = kind(inner, spoil, url)
+            try:
+                yield faulty
+            finally:
+                for connection in faulty.kept:
+                    await trio.aclose_forcefully(connection)
+
+    return evolve(_over_http(OpenAIChat, "openai_chat", wire), open_provider=open_spoilt)
+
+
+@asynccontextmanager
+async def _open_following(url: str) -> AsyncIterator[Provider]:
+    async with _Following() as http:
+        yield OpenAIChat(ProviderOptions.parse({"base_url": url, "api_key": KEY}), http)
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (_spoilt(_two_terminals), r"exactly one terminal: expected one Completed .* Completed at \["),
+        (_spoilt(_no_terminal), r"exactly one terminal: .* Completed at \[\], error None"),
+        (_spoilt(_one_delta_missing), "the message is what the deltas add up to: expected"),
+        (
+            _spoilt(_arguments_first, wire="tool_call"),
+            "one of the 0 calls that have begun, got ArgumentsDelta",
+        ),
+        (_spoilt(_indexes_from_one, wire="tool_call"), "expected index 0, an id of its own and a name"),
+        (_spoilt(_increments), "usage is a total: expected `Completed` to have the last total"),
+        (_spoilt(_scope_across_yield), "no scope is held between chunks"),
+        (_spoilt(_cancelled_is_an_error), "cancelled behind chunk 0 .* expected the cancellation itself"),
+        (_spoilt(kind=_Leaking), "cancelled behind chunk 0 .* expected the connection to be closed within"),
+        (_spoilt(_success_at_any_end), "an end without a terminal is Transport"),
+        (_spoilt(_all_at_once), "nothing is held back .* which came in event"),
+        (_spoilt(_one_behind), "nothing is held back .* which came in event"),
+        (
+            evolve(CASES["openai-chat text"], open_provider=partial(_open_http, _Fragile)),
+            "unknown events are tolerated",
+        ),
+        (_spoilt(kind=_Retrying), "nothing is retried inside .* expected one, and its error, got 2 requests"),
+        (
+            evolve(CASES["openai-chat text"], open_provider=_open_following),
+            "redirects are not followed: expected",
+        ),
+    ],
+)
+async def test_what_is_broken_is_named(case, words):
+    """A faulty provider is told which demand it breaks, what was expected and what came."""
+    with pytest.raises(AssertionError, match=words):
+        await check_provider(evolve(case, closes_within_seconds=0.5))
