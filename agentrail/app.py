@@ -20,6 +20,7 @@ from agentrail.errors import Authentication, ModelNotFound, OptionError, Protoco
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor
+from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
 from agentrail.providers.openai_chat import OpenAIChat
@@ -33,28 +34,42 @@ from agentrail.sandboxes.memory import MemorySandbox
 
 Environment: TypeAlias = Mapping[str, str]
 
-PROVIDERS: Final = ("anthropic", "demo", "openai", "openai-chat", "registry")
+PROVIDERS: Final = ("anthropic", "demo", "google", "openai", "openai-chat", "registry")
 """What may stand before the colon of a model string."""
 
 DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
-    {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini", "openai-chat": "gpt-5-mini"}
+    {
+        "anthropic": "claude-sonnet-4-5",
+        "google": "gemini-2.5-flash",
+        "openai": "gpt-5-mini",
+        "openai-chat": "gpt-5-mini",
+    }
 )
 """What the command asks for when a key is set and nobody names a model."""
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        "google": ("GEMINI_API_KEY", "GEMINI_BASE_URL"),
         "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         "openai-chat": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
     }
 )
 """Where key and base url of a provider are looked for when its options do not say."""
 
+SECOND_KEYS: Final[Mapping[str, str]] = MappingProxyType({"GEMINI_API_KEY": "GOOGLE_API_KEY"})
+"""Where a key is looked for when the first variable is not set."""
+
 OPENAI_URL: Final = "https://api.openai.com/v1"
 """Where `openai` and `openai-chat` go without a base url; only there they need a key."""
 
 _ADAPTERS: Final[Mapping[str, Callable[[ProviderOptions, HttpClients], Provider]]] = MappingProxyType(
-    {"anthropic": AnthropicMessages, "openai": OpenAIResponses, "openai-chat": OpenAIChat}
+    {
+        "anthropic": AnthropicMessages,
+        "google": Gemini,
+        "openai": OpenAIResponses,
+        "openai-chat": OpenAIChat,
+    }
 )
 _KEYLESS_ELSEWHERE: Final = frozenset({"openai", "openai-chat"})
 
@@ -144,13 +159,17 @@ def make_provider(
             raise ModelNotFound(message)
         return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
-    found = {"api_key": environ.get(key_variable) or None, "base_url": environ.get(url_variable) or None}
+    found = {"api_key": _key_in(environ, key_variable), "base_url": environ.get(url_variable) or None}
     options = ProviderOptions.parse({**found, **provider_opts})
     is_keyless = name in _KEYLESS_ELSEWHERE and options.base_url is not None
     if options.api_key is None and not is_keyless:
         message = f"{model} needs a key: set {key_variable}, or try --model demo: which needs none"
         raise Authentication(message)
     return _ADAPTERS[name](options, http)
+
+
+def _key_in(environ: Environment, variable: str) -> str | None:
+    return environ.get(variable) or environ.get(SECOND_KEYS.get(variable, "")) or None
 
 
 def provider_of(model: str) -> str:
@@ -218,6 +237,8 @@ async def choose_model(environ: Environment, *, wanted: str | None, base_url: st
         return ChosenModel(model=f"openai-chat:{first}", why=f"the first model of {server}")
     if environ.get("OPENAI_API_KEY"):
         return ChosenModel(model=f"openai:{DEFAULT_MODELS['openai']}", why="OPENAI_API_KEY is set")
+    if environ.get("GEMINI_API_KEY"):
+        return ChosenModel(model=f"google:{DEFAULT_MODELS['google']}", why="GEMINI_API_KEY is set")
     return ChosenModel(
         model="demo:", why="no key is set: the built-in demo model, offline and without intelligence"
     )

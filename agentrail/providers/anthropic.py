@@ -1,5 +1,6 @@
 """Anthropic Messages: the projection and the provider. The reader of its stream is in `anthropic_stream.py`."""
 
+import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -26,6 +27,7 @@ from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.prices import PriceList
 from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire import (
     chosen_tool,
@@ -59,6 +61,7 @@ class AnthropicMessages:
         base_url = options.base_url or _VENDOR_URL
         # The address of this vendor ends before the version, that of all others behind it, so people write both.
         self._url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
+        self._prices = PriceList.of(options, base_url)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -67,8 +70,9 @@ class AnthropicMessages:
         return f"AnthropicMessages({self._url!r})"
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what is known without a table of models."""
-        return Capabilities(context_window=self._options.context_window, images=True, reasoning=True)
+        """Say what is known of a model."""
+        bound = self._options.max_output_tokens or _DEFAULT_MAX_TOKENS
+        return self._prices.capabilities(model, max_output_tokens=bound)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
@@ -86,7 +90,10 @@ class AnthropicMessages:
         reader = MessagesStream(
             model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
         )
-        async with open_chunks(self._http, post, reader, within_seconds=self._options.timeout) as chunks:
+        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        async with open_chunks(
+            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
+        ) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:

@@ -12,6 +12,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Capabilities
+from agentrail.core.budget import Price
 from agentrail.core.request import Chunk, ModelRequest, TextDelta, UsageUpdate
 from agentrail.core.toolbox import ToolSpec
 from agentrail.messages import (
@@ -84,8 +85,8 @@ class Demo:
         self._pause_seconds = pause_seconds
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it can do nothing special."""
-        return Capabilities()
+        """Say that it can do nothing special, for nothing."""
+        return Capabilities(price=Price(input=0, output=0))
 
     def encode(self, request: ModelRequest) -> bytes:
         """Return nothing, which is what travels."""

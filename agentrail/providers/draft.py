@@ -118,6 +118,10 @@ class Draft:
         """Add a block that nobody here understands, as it came; it has no chunk."""
         self._add(payload)
 
+    def end_block(self) -> None:
+        """Let what comes next be a block of its own, even if it is of the same kind."""
+        self._last = None
+
     def start_call(self, call_id: str, name: str) -> ToolCallStarted:
         """Begin a call. An id that is missing, or taken by another call of this response, is made up.
 

@@ -76,11 +76,13 @@ class _Fault:
         codes: The code and the type, the more telling one first.
         status: A status inside the body, as proxies put it there.
         message: The vendor's words.
+        retry_after_seconds: How long to wait, where the body says so.
     """
 
     codes: tuple[str, ...] = ()
     status: int | None = None
     message: str
+    retry_after_seconds: float | None = None
 
 
 _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -102,7 +104,10 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "misalignment_policy_violation": ContentRefused,
         "rate_limit_error": RateLimited,
         "rate_limit_exceeded": RateLimited,
+        "RESOURCE_EXHAUSTED": RateLimited,
+        "API_KEY_INVALID": Authentication,  # comes as 400
         "overloaded_error": Overloaded,
+        "UNAVAILABLE": Overloaded,
         "timeout_error": Timeout,
     }
 )
@@ -189,7 +194,9 @@ def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
         said + _advice(kind, answer, vendor),
         status=answer.status,
         request_id=request_id_of(answer.headers),
-        retry_after_seconds=retry_after_of(answer.headers, answer.now),
+        retry_after_seconds=_longest(
+            retry_after_of(answer.headers, answer.now), fault.retry_after_seconds if fault else None
+        ),
         retryable=_RETRY_HEADER.get(answer.headers.get("x-should-retry", "")),
     )
 
@@ -221,7 +228,12 @@ def reported_failure(error: Mapping[str, Any], vendor: Vendor) -> ProviderError:
 def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:
     kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
     said = f"{vendor.name} broke off with an error: {scrubbed(shown(fault.message), vendor.secrets)}"
-    return kind(said, status=fault.status, request_id=request_id)
+    return kind(
+        said,
+        status=fault.status,
+        request_id=request_id,
+        retry_after_seconds=fault.retry_after_seconds,
+    )
 
 
 _RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
@@ -292,13 +304,27 @@ def _fault_of(body: Mapping[str, Any]) -> _Fault | None:
 
 
 def _fault_in(inner: Mapping[str, Any]) -> _Fault:
-    code, kind, message = inner.get("code"), inner.get("type"), inner.get("message")
+    code, message = inner.get("code"), inner.get("message")
     number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
+    details = inner.get("details")
+    details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    # Google says in `status` what others say in `type`, and what it means in the details.
+    names = (*(detail.get("reason") for detail in details), code, inner.get("type"), inner.get("status"))
     return _Fault(
-        codes=tuple(text for text in (code, kind) if isinstance(text, str) and not text.isdecimal()),
+        codes=tuple(text for text in names if isinstance(text, str) and not text.isdecimal()),
         status=number if number is not None and 300 <= number < 600 else None,  # noqa: PLR2004 - a status
         message=message if isinstance(message, str) and message else "no message",
+        retry_after_seconds=_longest(*(_delay(detail.get("retryDelay")) for detail in details)),
     )
+
+
+def _delay(text: object) -> float | None:
+    """Read a duration of Google's, such as `34.07s`."""
+    return _number(text.removesuffix("s")) if isinstance(text, str) else None
+
+
+def _longest(*pauses: float | None) -> float | None:
+    return max((pause for pause in pauses if pause is not None), default=None)
 
 
 # --- reading headers

@@ -3,6 +3,7 @@
 The reader of its stream is in `openai_chat_stream.py`.
 """
 
+import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -28,6 +29,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.prices import PriceList
 from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire import (
     chosen_tool,
@@ -68,6 +70,7 @@ class OpenAIChat:
         # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
         # refuses a message with such a member.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
+        self._prices = PriceList.of(options, self._base_url)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -76,8 +79,8 @@ class OpenAIChat:
         return f"OpenAIChat({self._base_url!r})"
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what is known: nothing certain, for any server may be behind the address."""
-        return Capabilities(context_window=self._options.context_window, images=True, reasoning=True)
+        """Say what is known of a model; of one behind an address of one's own nothing is certain."""
+        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
@@ -96,7 +99,10 @@ class OpenAIChat:
         reader = ChatStream(
             model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
         )
-        async with open_chunks(self._http, post, reader, within_seconds=self._options.timeout) as chunks:
+        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        async with open_chunks(
+            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
+        ) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:

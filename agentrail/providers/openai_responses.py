@@ -3,6 +3,7 @@
 Our history is the state: nothing is stored with the vendor, and no request refers to an earlier response.
 """
 
+import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -31,6 +32,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_responses_stream import ResponsesStream
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.prices import PriceList
 from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire import (
     chosen_tool,
@@ -78,6 +80,7 @@ class OpenAIResponses:
         # The vendor takes no reasoning back that it cannot decrypt; servers of one's own write it in the open, and
         # want it back like that.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
+        self._prices = PriceList.of(options, self._base_url)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -86,8 +89,8 @@ class OpenAIResponses:
         return f"OpenAIResponses({self._base_url!r})"
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what is known without a table of models."""
-        return Capabilities(context_window=self._options.context_window, images=True, reasoning=True)
+        """Say what is known of a model; of one behind an address of one's own nothing is certain."""
+        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
@@ -111,7 +114,10 @@ class OpenAIResponses:
         reader = ResponsesStream(
             model=request.model, attempt=request.attempt, vendor=vendor, request_bytes=len(body)
         )
-        async with open_chunks(self._http, post, reader, within_seconds=self._options.timeout) as chunks:
+        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        async with open_chunks(
+            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
+        ) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:

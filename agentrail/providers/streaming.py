@@ -1,14 +1,17 @@
 """A stream of chunks from a request and a reader: the piece that all wire formats share. No format enters this file."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import Final, Protocol
 
+import msgspec
 import trio
+from attrs import evolve
 
-from agentrail.core.request import Chunk, Completed
+from agentrail.core.request import Chunk, Completed, UsageUpdate
 from agentrail.errors import ProviderError
+from agentrail.messages import TokenUsage
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients, Post, next_before
 from agentrail.providers.options import ProviderOptions
@@ -53,7 +56,12 @@ def make_post(
 
 @asynccontextmanager
 async def open_chunks(
-    http: HttpClients, post: Post, reader: Reader, *, within_seconds: float
+    http: HttpClients,
+    post: Post,
+    reader: Reader,
+    *,
+    within_seconds: float,
+    cost: Callable[[TokenUsage], float | None],
 ) -> AsyncIterator[AsyncIterator[Chunk]]:
     """Open the stream of one response.
 
@@ -62,6 +70,7 @@ async def open_chunks(
         post: The request.
         reader: Fresh.
         within_seconds: Until the first chunk.
+        cost: Prices what was used, in US dollars. It is fixed here, so that no replay depends on a list of prices.
 
     Raises:
         ProviderError: On entering or while iterating, once.
@@ -71,29 +80,33 @@ async def open_chunks(
     deadline = trio.current_time() + within_seconds
     async with (
         http.open_events(post, deadline=deadline) as events,
-        aclosing(_chunks(events, post, reader, deadline)) as chunks,
+        aclosing(_chunks(events, post, reader, deadline, cost)) as chunks,
     ):
         yield chunks
 
 
 async def _chunks(
-    events: AsyncIterator[str], post: Post, reader: Reader, deadline: float
+    events: AsyncIterator[str],
+    post: Post,
+    reader: Reader,
+    deadline: float,
+    cost: Callable[[TokenUsage], float | None],
 ) -> AsyncGenerator[Chunk, None]:
     chunks: list[Chunk] = []
     while not chunks:
         data = await next_before(events, deadline, post.vendor)
         chunks = reader.close() if data is None else reader.feed(data)
-    for chunk in chunks:
+    for chunk in _priced(chunks, cost):
         yield chunk
     if not _has_terminal(chunks):
         async for data in events:
             chunks = reader.feed(data)
-            for chunk in chunks:
+            for chunk in _priced(chunks, cost):
                 yield chunk
             if _has_terminal(chunks):
                 break
         else:
-            for chunk in reader.close():
+            for chunk in _priced(reader.close(), cost):
                 yield chunk
     # The end of the body is on its way, and only a connection that was read to its end can serve the next request.
     # The response is complete: whatever goes wrong now is not its failure.
@@ -104,3 +117,12 @@ async def _chunks(
 
 def _has_terminal(chunks: list[Chunk]) -> bool:
     return bool(chunks) and type(chunks[-1]) is Completed
+
+
+def _priced(chunks: Iterable[Chunk], cost: Callable[[TokenUsage], float | None]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        if isinstance(chunk, UsageUpdate | Completed):
+            usage = evolve(chunk.usage, cost_usd=cost(chunk.usage))
+            yield msgspec.structs.replace(chunk, usage=usage)
+        else:
+            yield chunk

@@ -9,6 +9,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Capabilities
+from agentrail.core.budget import Price
 from agentrail.core.request import (
     ArgumentsDelta,
     Chunk,
@@ -115,8 +116,11 @@ class FunctionModel:
         self.requests: list[ModelRequest] = []
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it can do everything, within a window of 128,000 tokens."""
-        return Capabilities(context_window=128_000, images=True, reasoning=True)
+        """Say that it can do everything, for nothing, within a window of 128,000 tokens."""
+        free = Price(input=0, output=0)
+        return Capabilities(
+            context_window=128_000, is_window_assumed=False, images=True, reasoning=True, price=free
+        )
 
     def encode(self, request: ModelRequest) -> bytes:
         """There is no wire: the body is empty."""

@@ -36,7 +36,7 @@ async def test_thinking_comes_first():
 
 
 async def test_calls_carry_what_the_script_wrote():
-    """Arguments that are no JSON stay as they are; ids are the vendor's or empty."""
+    """Arguments that are no JSON stay as they are; ids are the script's or made up."""
     turn = Turn(
         calls=(Call(name="a", arguments='{"x": 1}', call_id="v1"), Call(name="b", arguments="{", call_id=""))
     )
@@ -44,7 +44,7 @@ async def test_calls_carry_what_the_script_wrote():
     assert last.stop_reason == "tool_use"
     assert [(call.call_id, call.name, call.arguments, call.malformed) for call in last.message.calls] == [
         ("v1", "a", {"x": 1}, None),
-        ("", "b", None, "{"),
+        (f"call_{REQUEST.attempt}_1", "b", None, "{"),
     ]
 
 

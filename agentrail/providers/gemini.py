@@ -1,0 +1,256 @@
+"""Gemini, `streamGenerateContent`: the projection and the provider. The reader of its stream is in `gemini_stream.py`."""
+
+import datetime
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from agentrail.abc import Capabilities
+from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserBlock,
+    UserMessage,
+    encoded,
+)
+from agentrail.providers.failures import Vendor
+from agentrail.providers.gemini_stream import NAME, SIGNATURE, GeminiStream
+from agentrail.providers.http import HttpClients
+from agentrail.providers.json_text import encode_json
+from agentrail.providers.options import ProviderOptions, Reasoning
+from agentrail.providers.prices import PriceList
+from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.wire import (
+    chosen_tool,
+    current_key,
+    joined_object,
+    output_bound,
+    spoken,
+    wire_arguments,
+    wire_id,
+    wire_name,
+)
+
+_VENDOR_URL: Final = "https://generativelanguage.googleapis.com"
+_KEY_HELP: Final = "set GEMINI_API_KEY or the option 'api_key', or try demo: which needs none"
+_TOOL_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_FOREIGN: Final = f"{NAME}:foreign"
+PLACEHOLDER: Final = "skip_thought_signature_validator"
+"""What the vendor documents for a call that its own model did not make, and that therefore has no signature."""
+
+
+class Gemini:
+    """The provider `google`."""
+
+    name = NAME
+
+    def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
+        """Take the options and the supervisor's clients; nothing is opened."""
+        self.model_policy = options.model_policy
+        self._options = options
+        self._http = http
+        base_url = options.base_url or _VENDOR_URL
+        self._url = f"{base_url.removesuffix('/v1beta')}/v1beta/models"  # people write both
+        self._prices = PriceList.of(options, base_url)
+        self.encodings = 0
+        """How many messages were encoded so far: in a session one per new message, whatever its length."""
+
+    def __repr__(self) -> str:
+        """Show where the requests go."""
+        return f"Gemini({self._url!r})"
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say what is known of a model."""
+        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
+        key = await current_key(self._options, missing=f"google needs a key: {_KEY_HELP}")
+        body = self.encode(request)
+        model = quote(request.model_name.removeprefix("models/"), safe="")
+        post = make_post(
+            self._options,
+            url=f"{self._url}/{model}:streamGenerateContent?alt=sse",
+            headers={"x-goog-api-key": key or ""},
+            body=body,
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
+        )
+        reader = GeminiStream(
+            model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
+        )
+        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        async with open_chunks(
+            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
+        ) as chunks:
+            yield chunks
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Make the body of a request: a join of parts, of which only those of new messages are encoded now.
+
+        The model stands in the address, not here.
+        """
+        options = self._options
+        members = {"contents": self._contents(request)}
+        if request.system:
+            members["systemInstruction"] = encode_json({"parts": [{"text": request.system}]})
+        if len(request.tools):
+            members["tools"] = _tools(request.tools)
+            members["toolConfig"] = _tool_config(chosen_tool(request, options))
+        generation = _generation_config(request, options)
+        if generation:
+            members["generationConfig"] = encode_json(generation)
+        return joined_object(members, options.extra_body)
+
+    def _contents(self, request: ModelRequest) -> bytes:
+        """Join the parts of all messages; neighbours of one role become one content, results before words.
+
+        What is kept of a message is its parts without brackets: they can be joined to a neighbour's. A message of which
+        nothing can be said here is left out, and then its neighbours are neighbours of each other.
+        """
+        groups: list[tuple[bytes, list[bytes]]] = []
+        last = b""
+        for message in request.messages:
+            parts = self._parts(message, request.model)
+            if not parts:
+                continue
+            role = b"model" if isinstance(message, AssistantMessage) else b"user"
+            if role == last:
+                groups[-1][1].append(parts)
+            else:
+                groups.append((role, [parts]))
+                last = role
+        return b"[%b]" % b",".join(
+            b'{"role":"%b","parts":[%b]}' % (role, b",".join(parts)) for role, parts in groups
+        )
+
+    def _parts(self, message: Message, model: str) -> bytes:
+        """Return the parts of a message. What another model said is encoded apart: its calls need the placeholder.
+
+        Not the placeholder for every call without a signature: what this model wrote goes back as it came, and older
+        models sign nothing.
+        """
+        is_foreign = isinstance(message, AssistantMessage) and message.model != model
+        return encoded(
+            message, _FOREIGN if is_foreign else NAME, partial(self._encode, is_foreign=is_foreign)
+        )
+
+    def _encode(self, message: Message, *, is_foreign: bool) -> bytes:
+        self.encodings += 1
+        parts: Sequence[object]
+        match message:
+            case UserMessage():
+                parts = [part for part in map(_user_part, message.content) if part is not None]
+            case AssistantMessage():
+                parts = _model_parts(message, is_foreign=is_foreign)
+            case ToolMessage():
+                parts = [_function_response(result) for result in message.results]
+        return encode_json(parts)[1:-1]
+
+
+def _user_part(block: UserBlock) -> dict[str, object] | None:
+    if isinstance(block, Image):
+        return {"inlineData": {"mimeType": block.media_type, "data": block.data}}
+    text = spoken(block)
+    return {"text": text} if text and text.strip() else None
+
+
+def _model_parts(message: AssistantMessage, *, is_foreign: bool) -> list[Mapping[str, object]]:
+    """Return what a model said, each signature on the part that it came with; nothing when it only thought."""
+    parts: list[Mapping[str, object]] = []
+    signature: object = None  # of the next part
+    is_first_call, says_something = True, False
+    for block in message.content:
+        match block:
+            case Opaque(provider="google", payload=payload) if payload.keys() == {SIGNATURE}:
+                signature = payload[SIGNATURE]
+                continue
+            case Opaque(provider="google", payload=payload):
+                parts.append(payload)
+                says_something = says_something or payload.keys() != {"text", SIGNATURE}
+            case Thinking(provider="google", text=text, signature=own):
+                parts.append(_signed({"text": text, "thought": True}, own))
+            case Text(text=text) if text.strip() or signature is not None:
+                parts.append(_signed({"text": text}, signature))
+                says_something = True
+            case ToolCall():
+                missing = PLACEHOLDER if is_foreign and is_first_call else None
+                parts.append(_signed({"functionCall": _function_call(block)}, signature or missing))
+                is_first_call, says_something = False, True
+            case Text() | Thinking() | Opaque():
+                pass  # empty, or another vendor's
+        signature = None
+    return parts if says_something else []
+
+
+def _signed(part: dict[str, object], signature: object) -> dict[str, object]:
+    return part if signature is None else {**part, SIGNATURE: signature}
+
+
+def _function_call(call: ToolCall) -> dict[str, object]:
+    return {"id": wire_id(call.call_id), "name": wire_name(call.name), "args": wire_arguments(call)}
+
+
+def _function_response(result: ToolResult) -> dict[str, object]:
+    response = {"error" if result.is_error else "result": result.text}
+    return {
+        "functionResponse": {
+            "id": wire_id(result.call_id),
+            "name": wire_name(result.name),
+            "response": response,
+        }
+    }
+
+
+def _tools(tools: Toolbox) -> bytes:
+    kept = tools.encoded.get(NAME)
+    if kept is None:
+        declarations = [
+            {"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.parameters}
+            for spec in tools
+        ]
+        kept = tools.encoded[NAME] = encode_json([{"functionDeclarations": declarations}])
+    return kept
+
+
+def _tool_config(choice: str) -> bytes:
+    mode = _TOOL_MODES.get(choice)
+    calling = {"mode": mode} if mode is not None else {"mode": "ANY", "allowedFunctionNames": [choice]}
+    return encode_json({"functionCallingConfig": calling})
+
+
+def _generation_config(request: ModelRequest, options: ProviderOptions) -> dict[str, object]:
+    wanted: dict[str, object] = {
+        "maxOutputTokens": output_bound(request, options),
+        "temperature": options.temperature,
+        "topP": options.top_p,
+        "stopSequences": options.stop or None,
+        "thinkingConfig": _thinking_config(options.reasoning),
+    }
+    if request.response_format is not None:
+        wanted |= {"responseMimeType": "application/json", "responseJsonSchema": request.response_format}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _thinking_config(reasoning: Reasoning | None) -> dict[str, object] | None:
+    """Say how much to think: in words to newer models, in tokens to those before them, 0 for not at all."""
+    match reasoning:
+        case None:
+            return None
+        case "off":
+            return {"thinkingBudget": 0}
+        case str():
+            return {"thinkingLevel": reasoning.upper(), "includeThoughts": True}
+        case _:
+            return {"thinkingBudget": reasoning, "includeThoughts": True}

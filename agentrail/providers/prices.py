@@ -1,0 +1,155 @@
+"""What models cost, and how much they read: `PriceList`, from the data of genai-prices (extra `prices`).
+
+The data is a file of that package; nothing is fetched. What it does not know is unknown, and never 0: a sum that holds
+an unknown price is itself unknown (`TokenUsage.__add__`). Source: docs/reference/prices-and-windows.md.
+"""
+
+import datetime
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, Self, TypeAlias
+
+from attrs import frozen
+
+from agentrail.abc import ASSUMED_CONTEXT_WINDOW, Capabilities
+from agentrail.core.budget import Price
+from agentrail.messages import TokenUsage
+from agentrail.providers.options import ProviderOptions
+
+Meter: TypeAlias = Callable[[TokenUsage], float | None]
+"""Gives the price of a usage in US dollars; None when nobody knows it."""
+
+_DATA: Final = "genai_prices"
+
+
+def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
+    """Price a usage, in US dollars; None when nobody knows the price.
+
+    Args:
+        usage: Of a response, a cycle or a session.
+        price: Of the model that all of it was of.
+    """
+    return None if price is None else price.cost_usd(usage)
+
+
+@frozen(kw_only=True)
+class _Known:
+    """What the data says of a model.
+
+    Attributes:
+        price: The most that each kind of token can cost; some models cost more when much is read.
+        context_window: Tokens.
+    """
+
+    price: Price | None
+    context_window: int | None
+
+
+class PriceList:
+    """What is known of the models at one address. Who bills is known by the address: a server of one's own is unknown."""
+
+    def __init__(self, url: str, *, price: Price | None = None, context_window: int | None = None) -> None:
+        """Take the address, and what the options say; that comes before the data."""
+        self._url = url
+        self._price = price
+        self._context_window = context_window
+        self._known: dict[str, _Known] = {}
+
+    @classmethod
+    def of(cls, options: ProviderOptions, url: str) -> Self:
+        """Make the list of a provider.
+
+        Args:
+            options: Of the provider.
+            url: Where its requests go.
+        """
+        return cls(url, price=options.price, context_window=options.context_window)
+
+    def capabilities(self, model: str, *, max_output_tokens: int | None) -> Capabilities:
+        """Say what is known of a model. A window that nobody knows is assumed, and marked.
+
+        Args:
+            model: As the vendor names it.
+            max_output_tokens: What is asked for; no data has what a model could do.
+        """
+        known = self._known_of(model)
+        window = self._context_window or known.context_window
+        return Capabilities(
+            context_window=window or ASSUMED_CONTEXT_WINDOW,
+            is_window_assumed=window is None,
+            max_output_tokens=max_output_tokens,
+            images=True,
+            reasoning=True,
+            price=self._price or known.price,
+        )
+
+    def meter(self, model: str, *, at: datetime.datetime) -> Meter:
+        """Return what prices the responses of a model.
+
+        Args:
+            model: As the vendor names it.
+            at: The time of the request; prices change, and some depend on the hour.
+        """
+        if self._price is not None:
+            return self._price.cost_usd
+        if self._known_of(model).price is None:
+            return _unknown
+        return lambda usage: self._priced(model, usage, at)
+
+    def _known_of(self, model: str) -> _Known:
+        known = self._known.get(model)
+        if known is None:
+            known = self._known[model] = _known_of(_calculation(self._url, model, TokenUsage(), at=None))
+        return known
+
+    def _priced(self, model: str, usage: TokenUsage, at: datetime.datetime) -> float | None:
+        calculation = _calculation(self._url, model, usage, at=at)
+        return None if calculation is None else float(calculation.total_price)
+
+
+def _unknown(_usage: TokenUsage) -> None:
+    return None
+
+
+def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.datetime | None) -> Any | None:
+    """Ask the data; None when it knows neither address nor model, or is not there."""
+    try:
+        # Late, because it costs a quarter of a second and an extra that not everybody has.
+        data = importlib.import_module(_DATA)
+    except ModuleNotFoundError:
+        return None
+    try:
+        counted = data.Usage(
+            input_tokens=usage.input,
+            output_tokens=usage.output,
+            cache_read_tokens=usage.cache_read,
+            cache_write_tokens=usage.cache_write,
+        )
+        return data.calc_price(counted, model, provider_api_url=url, genai_request_timestamp=at)
+    except (
+        LookupError,
+        ValueError,
+    ):  # unknown; or counts that contradict each other, of which nobody knows the price
+        return None
+
+
+def _known_of(calculation: Any | None) -> _Known:
+    if calculation is None:
+        return _Known(price=None, context_window=None)
+    prices = calculation.model_price
+    read, written = _highest(prices.input_mtok), _highest(prices.output_mtok)
+    price = None
+    if read is not None and written is not None:
+        cache = {"cache_read": prices.cache_read_mtok, "cache_write": prices.cache_write_mtok}
+        price = Price(
+            input=read, output=written, **{name: _highest(tariff) for name, tariff in cache.items()}
+        )
+    return _Known(price=price, context_window=calculation.model.context_window)
+
+
+def _highest(tariff: Any | None) -> float | None:
+    """Return the highest price of a tariff: a number, or a base with tiers for larger requests."""
+    if tariff is None:
+        return None
+    tiers = getattr(tariff, "tiers", ())
+    return float(max(getattr(tariff, "base", tariff), *(tier.price for tier in tiers), 0))
