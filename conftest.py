@@ -28,6 +28,7 @@ SCRUBBED: Final = (
         "OPENAI_BASE_URL",
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",
+        "GEMINI_BASE_URL",
     ),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
 )

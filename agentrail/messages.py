@@ -249,6 +249,11 @@ class TokenUsage:
         """Input and output together."""
         return self.input + self.output
 
+    @property
+    def cached_share(self) -> float:
+        """The share of the input that came from the vendor's cache, from 0 to 1; 0 when nothing was read."""
+        return self.cache_read / self.input if self.input else 0.0
+
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         """Sum two usages; an unknown price makes the sum's price unknown."""
         known = self.cost_usd is not None and other.cost_usd is not None

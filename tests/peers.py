@@ -42,10 +42,12 @@ class Aimock:
     Attributes:
         base_url_openai: For `openai` and `openai-chat`.
         base_url_anthropic: For `anthropic`.
+        base_url_google: For `google`.
     """
 
     base_url_openai: str
     base_url_anthropic: str
+    base_url_google: str
 
 
 def _call(name: str, **arguments: str) -> dict[str, object]:
@@ -108,7 +110,7 @@ def aimock(aimock_command: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     ) as peer:
         try:
             url = _address(peer)
-            yield Aimock(base_url_openai=f"{url}/v1", base_url_anthropic=url)
+            yield Aimock(base_url_openai=f"{url}/v1", base_url_anthropic=url, base_url_google=url)
         finally:
             peer.kill()
 

@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from functools import partial
 
 import pytest
 import trio
@@ -49,9 +50,15 @@ def test_the_provider_stands_before_the_first_colon(name):
         ("", "is no model string, expected provider:name"),
         ("anthropic/claude", "Did you mean 'anthropic:claude'?"),
         ("demo", "Did you mean 'demo:'?"),
-        ("claude", "expected provider:name. Providers are anthropic, demo, openai, openai-chat, registry"),
+        (
+            "claude",
+            "expected provider:name. Providers are anthropic, demo, google, openai, openai-chat, registry",
+        ),
         ("openai_chat:gpt-5", "there is no provider 'openai_chat'. Did you mean 'openai-chat:gpt-5'?"),
-        ("scripted:x", "there is no provider 'scripted'. Providers are anthropic, demo, openai, openai-chat"),
+        (
+            "scripted:x",
+            "there is no provider 'scripted'. Providers are anthropic, demo, google, openai, openai-chat",
+        ),
         ("registry:", "names no model: write one behind the colon, such as 'registry:PROFILE:MODEL'"),
         ("openai-chat:", "names no model: write one behind the colon, such as 'openai-chat:"),
     ],
@@ -67,6 +74,7 @@ def test_a_model_string_that_names_nothing_gets_the_nearest_and_all_there_are(mo
     ("model", "variable"),
     [
         ("anthropic:x", "ANTHROPIC_API_KEY"),
+        ("google:x", "GEMINI_API_KEY"),
         ("openai:x", "OPENAI_API_KEY"),
         ("openai-chat:x", "OPENAI_API_KEY"),
     ],
@@ -77,6 +85,16 @@ def test_a_missing_key_is_said_before_anything_is_connected(model, variable):
     with pytest.raises(Authentication, match=rf"set {variable}, or try --model demo: which needs none"):
         make_provider(model, {}, http=http, environ={variable: ""})
     assert http.statistics().requests == 0
+
+
+def test_google_has_a_second_variable():
+    """`GEMINI_API_KEY` counts, else `GOOGLE_API_KEY`; the address has one variable (7.1)."""
+    make = partial(make_provider, "google:x", {}, http=HttpClients())
+    assert repr(make(environ={"GOOGLE_API_KEY": KEY})).startswith("Gemini('https://generativelanguage")
+    environ = {"GEMINI_API_KEY": "", "GOOGLE_API_KEY": KEY, "GEMINI_BASE_URL": "http://localhost:1"}
+    assert repr(make(environ=environ)) == "Gemini('http://localhost:1/v1beta/models')"
+    with pytest.raises(Authentication, match="set GEMINI_API_KEY"):
+        make(environ={})
 
 
 def test_a_server_of_ones_own_needs_no_key():
@@ -136,11 +154,12 @@ def test_the_demo_takes_no_options():
             f"openai:{DEFAULT_MODELS['openai']}",
             "OPENAI_API_KEY is set",
         ),
+        ({"GEMINI_API_KEY": "k"}, None, f"google:{DEFAULT_MODELS['google']}", "GEMINI_API_KEY is set"),
         ({"AGENTRAIL_MODEL": "", "ANTHROPIC_API_KEY": ""}, None, "demo:", "no key is set"),
     ],
 )
 async def test_the_environment_is_asked_in_order(environ, wanted, model, why):
-    """--model, `AGENTRAIL_MODEL`, `ANTHROPIC_API_KEY`, `OPENAI_BASE_URL`, `OPENAI_API_KEY`, then `demo:` (7.1)."""
+    """--model, `AGENTRAIL_MODEL`, `ANTHROPIC_API_KEY`, `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `GEMINI_API_KEY`, then `demo:` (7.1)."""
     chosen = await choose_model(environ, wanted=wanted, base_url=None)
     assert chosen.model == model
     assert chosen.why.startswith(why)

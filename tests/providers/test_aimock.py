@@ -7,6 +7,7 @@ from agentrail.core.request import Chunk, Completed, ModelRequest, ThinkingDelta
 from agentrail.errors import Overloaded, RateLimited, Transport
 from agentrail.messages import Message, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
@@ -16,14 +17,21 @@ from tests.providers.transcripts import completed, request_of, said, tools
 
 pytestmark = [
     pytest.mark.services("aimock"),
-    pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages]),
+    pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages, Gemini]),
 ]
 
 
 async def _ask(
-    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages], aimock: Aimock, request: ModelRequest
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages, Gemini],
+    aimock: Aimock,
+    request: ModelRequest,
 ) -> list[Chunk]:
-    base_url = aimock.base_url_anthropic if kind is AnthropicMessages else aimock.base_url_openai
+    base_url = {
+        AnthropicMessages: aimock.base_url_anthropic,
+        Gemini: aimock.base_url_google,
+        OpenAIChat: aimock.base_url_openai,
+        OpenAIResponses: aimock.base_url_openai,
+    }[kind]
     options = ProviderOptions.parse({"base_url": base_url, "api_key": "a-key-for-the-mock"})
     with trio.fail_after(20):
         async with HttpClients() as http, kind(options, http).open_stream(request) as chunks:
@@ -31,7 +39,7 @@ async def _ask(
 
 
 async def _loop(
-    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages], aimock: Aimock, prompt: str
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages, Gemini], aimock: Aimock, prompt: str
 ) -> tuple[Completed, Completed]:
     """Ask, answer every call, and ask again."""
     messages: list[Message] = [said(prompt)]

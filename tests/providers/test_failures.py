@@ -43,6 +43,10 @@ def _openai(message: str = "no", **fields: object) -> dict[str, object]:
     return {"error": {"message": message, "type": None, "param": None, "code": None, **fields}}
 
 
+def _google(status: str, message: str = "no", *, code: int = 400, **detail: str) -> dict[str, object]:
+    return {"error": {"code": code, "message": message, "status": status, "details": [detail]}}
+
+
 def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
 
@@ -93,6 +97,19 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
         (503, "", Overloaded),
         (504, _anthropic("timeout_error"), Timeout),
         (529, _anthropic("overloaded_error"), Overloaded),
+        (400, _google("INVALID_ARGUMENT"), BadRequest),
+        (400, _google("INVALID_ARGUMENT", reason="API_KEY_INVALID"), Authentication),
+        (
+            400,
+            _google("INVALID_ARGUMENT", "The input token count (2000) exceeds the maximum number of tokens"),
+            ContextOverflow,
+        ),
+        (403, _google("PERMISSION_DENIED", code=403), Authentication),
+        (404, _google("NOT_FOUND", "models/x is not found", code=404), ModelNotFound),
+        (429, _google("RESOURCE_EXHAUSTED", code=429), RateLimited),
+        (500, _google("INTERNAL", code=500), Overloaded),
+        (503, _google("UNAVAILABLE", code=503), Overloaded),
+        (504, _google("DEADLINE_EXCEEDED", code=504), Overloaded),
         (301, "moved", BadRequest),
         (200, "<html>Please log in</html>", ProtocolError),
     ],
@@ -170,6 +187,9 @@ def test_a_limit_of_the_moment_is_told_from_a_quota_that_is_used_up(name, kind, 
         (_openai(code="context_length_exceeded"), ContextOverflow),
         (_openai(code=429), RateLimited),
         (_openai(code="503"), Overloaded),
+        (_google("RESOURCE_EXHAUSTED", code=429), RateLimited),
+        (_google("UNAVAILABLE", code=503), Overloaded),
+        ({"error": {"status": "UNAVAILABLE", "details": "none"}}, Overloaded),
         ({"error": "the model runner stopped"}, Overloaded),
         ({"object": "error", "message": "no", "code": 400}, BadRequest),
         (_openai(code="invalid_image_url"), BadRequest),
@@ -179,6 +199,23 @@ def test_a_limit_of_the_moment_is_told_from_a_quota_that_is_used_up(name, kind, 
 def test_each_error_event_has_its_type(event, kind):
     """After a 200 the code decides, or the status that a proxy put beside it."""
     assert type(failure_in_stream(event, VENDOR)) is kind
+
+
+@pytest.mark.parametrize(
+    ("delay", "headers", "pause_seconds"),
+    [
+        ("34.5s", {}, 34.5),
+        ("34s", {"retry_after": "7"}, 34),
+        ("3s", {"retry_after": "7"}, 7),
+        ("soon", {}, None),
+        (3, {}, None),
+    ],
+)
+def test_a_pause_may_stand_in_the_body(delay, headers, pause_seconds):
+    """Google puts it into the details; the longer of two counts, and nonsense does not."""
+    body = _google("RESOURCE_EXHAUSTED", code=429, retryDelay=delay)
+    assert _failure(429, body, **headers).retry_after_seconds == pause_seconds
+    assert headers or failure_in_stream(body, VENDOR).retry_after_seconds == pause_seconds
 
 
 def test_an_event_without_an_error_is_none():

@@ -9,6 +9,7 @@ from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.messages import JsonObject, Message, Text, UserMessage
 from agentrail.providers.anthropic_stream import MessagesStream
 from agentrail.providers.failures import Vendor
+from agentrail.providers.gemini_stream import GeminiStream
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.openai_responses_stream import ResponsesStream
 from agentrail.providers.streaming import Reader
@@ -17,7 +18,8 @@ WIRE: Final = Path(__file__).parent.parent / "wire"
 KEY: Final = "sk-test-0123456789abcdef"
 VENDOR: Final = Vendor(name="the vendor", key_help="set THE_KEY", secrets=(KEY,))
 REQUEST_BYTES: Final = 400
-READERS: Final[dict[str, type[ChatStream | MessagesStream | ResponsesStream]]] = {
+READERS: Final[dict[str, type[ChatStream | GeminiStream | MessagesStream | ResponsesStream]]] = {
+    "gemini": GeminiStream,
     "openai_chat": ChatStream,
     "openai_responses": ResponsesStream,
     "anthropic": MessagesStream,

@@ -24,6 +24,7 @@ from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.messages import AssistantMessage, Text, TokenUsage
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
+from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_chat_stream import ChatStream
@@ -80,6 +81,9 @@ CASES = {
     "anthropic thinking": _over_http(AnthropicMessages, "anthropic", "interleaved_thinking"),
     "openai-chat text": _over_http(OpenAIChat, "openai_chat", "text"),
     "openai-chat calls": _over_http(OpenAIChat, "openai_chat", "parallel_calls"),
+    "google text": _over_http(Gemini, "gemini", "text"),
+    "google calls": _over_http(Gemini, "gemini", "parallel_calls"),
+    "google signatures": _over_http(Gemini, "gemini", "signature_in_last_part"),
     "demo": _local(lambda: Demo(pause_seconds=0.0), "demo:"),
     **{
         f"scripted {number}": _local(partial(_Repeated, turn), "scripted:")
