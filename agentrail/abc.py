@@ -6,7 +6,7 @@ read and commands run. Each port has a `check_…` in `agentrail.testing` that a
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from attrs import field, frozen
 
@@ -19,25 +19,19 @@ from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 # --- providers
 
 
-ASSUMED_CONTEXT_WINDOW: Final = 128_000
-"""In tokens: what is taken for the window of a model that nobody knows."""
-
-
 @frozen(kw_only=True)
 class Capabilities:
     """What a model can do and what it costs, as far as anybody knows.
 
     Attributes:
-        context_window: Tokens that fit in.
-        is_window_assumed: Whether `context_window` is only what is assumed of a model that nobody knows.
+        context_window: Tokens; None when nobody knows.
         max_output_tokens: The most that it will write in one response; None when nobody knows.
         images: Whether it takes pictures.
         reasoning: Whether it can think aloud.
         price: The most that its tokens cost; None when nobody knows, and then never taken for 0.
     """
 
-    context_window: int = ASSUMED_CONTEXT_WINDOW
-    is_window_assumed: bool = True
+    context_window: int | None = None
     max_output_tokens: int | None = None
     images: bool = False
     reasoning: bool = False

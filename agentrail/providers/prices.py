@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from attrs import frozen
 
-from agentrail.abc import ASSUMED_CONTEXT_WINDOW, Capabilities
+from agentrail.abc import Capabilities
 from agentrail.core.budget import Price
 from agentrail.messages import TokenUsage
 from agentrail.providers.options import ProviderOptions
@@ -66,17 +66,15 @@ class PriceList:
         return cls(url, price=options.price, context_window=options.context_window)
 
     def capabilities(self, model: str, *, max_output_tokens: int | None) -> Capabilities:
-        """Say what is known of a model. A window that nobody knows is assumed, and marked.
+        """Say what is known of a model. What is taken for a window that nobody knows is the session's to say.
 
         Args:
             model: As the vendor names it.
             max_output_tokens: What is asked for; no data has what a model could do.
         """
         known = self._known_of(model)
-        window = self._context_window or known.context_window
         return Capabilities(
-            context_window=window or ASSUMED_CONTEXT_WINDOW,
-            is_window_assumed=window is None,
+            context_window=self._context_window or known.context_window,
             max_output_tokens=max_output_tokens,
             images=True,
             reasoning=True,

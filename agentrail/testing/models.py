@@ -118,9 +118,7 @@ class FunctionModel:
     def capabilities(self, model: str) -> Capabilities:
         """Say that it can do everything, for nothing, within a window of 128,000 tokens."""
         free = Price(input=0, output=0)
-        return Capabilities(
-            context_window=128_000, is_window_assumed=False, images=True, reasoning=True, price=free
-        )
+        return Capabilities(context_window=128_000, images=True, reasoning=True, price=free)
 
     def encode(self, request: ModelRequest) -> bytes:
         """There is no wire: the body is empty."""

@@ -18,6 +18,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList, cost_of
+from agentrail.runtime.models import facts_of
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.serving import open_server, stream
 from tests.providers.transcripts import KEY, WIRE, completed, read, request_of
@@ -61,13 +62,15 @@ def test_what_nobody_knows_is_unknown(url, model):
     known = prices.capabilities(model, max_output_tokens=None)
     assert prices.meter(model, at=NOW)(USAGE) is None
     assert known.price is None
-    assert (known.context_window, known.is_window_assumed) == (128_000, True)
+    assert known.context_window is None
+    facts = facts_of(f"x:{model}", OpenAIChat(ProviderOptions.parse({"base_url": url}), HttpClients()))
+    assert (facts.context_window, facts.window_is_assumed) == (128_000, True)
 
 
-def test_a_window_that_is_known_is_not_assumed():
-    """It comes from the data too."""
+def test_the_window_comes_from_the_data_too():
+    """What a model could write does not: it is what is asked for."""
     known = PriceList(ANTHROPIC).capabilities("claude-sonnet-4-5", max_output_tokens=16_384)
-    assert (known.context_window, known.is_window_assumed) == (200_000, False)
+    assert known.context_window == 200_000
     assert known.max_output_tokens == 16_384
 
 
@@ -78,7 +81,7 @@ def test_the_options_come_before_the_data():
     prices = PriceList.of(options, ANTHROPIC)
     known = prices.capabilities("claude-sonnet-4-5", max_output_tokens=None)
     assert prices.meter("claude-sonnet-4-5", at=NOW)(USAGE) == 0
-    assert (known.price, known.context_window, known.is_window_assumed) == (free, 32_000, False)
+    assert (known.price, known.context_window) == (free, 32_000)
 
 
 def test_counts_that_contradict_each_other_have_no_price():
@@ -103,7 +106,7 @@ def test_without_the_extra_every_price_is_unknown(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     prices = PriceList(ANTHROPIC)
     assert prices.meter("claude-sonnet-4-5", at=NOW)(USAGE) is None
-    assert prices.capabilities("claude-sonnet-4-5", max_output_tokens=None).is_window_assumed
+    assert prices.capabilities("claude-sonnet-4-5", max_output_tokens=None).context_window is None
 
 
 def test_the_data_is_asked_once_per_model(monkeypatch):
