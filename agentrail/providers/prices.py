@@ -124,10 +124,8 @@ def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.dateti
             cache_write_tokens=usage.cache_write,
         )
         return data.calc_price(counted, model, provider_api_url=url, genai_request_timestamp=at)
-    except (
-        LookupError,
-        ValueError,
-    ):  # unknown; or counts that contradict each other, of which nobody knows the price
+    except (LookupError, ValueError):
+        # Unknown; or counts that contradict each other, of which nobody knows what they cost.
         return None
 
 
