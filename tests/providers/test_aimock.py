@@ -22,7 +22,7 @@ pytestmark = [
 
 
 async def _ask(
-    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages, Gemini],
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages | Gemini],
     aimock: Aimock,
     request: ModelRequest,
 ) -> list[Chunk]:
@@ -39,7 +39,7 @@ async def _ask(
 
 
 async def _loop(
-    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages, Gemini], aimock: Aimock, prompt: str
+    kind: type[OpenAIChat | OpenAIResponses | AnthropicMessages | Gemini], aimock: Aimock, prompt: str
 ) -> tuple[Completed, Completed]:
     """Ask, answer every call, and ask again."""
     messages: list[Message] = [said(prompt)]

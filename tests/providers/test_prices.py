@@ -16,6 +16,7 @@ from agentrail.providers.demo import Demo, respond
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList, cost_of
 from agentrail.runtime.models import facts_of
@@ -136,6 +137,7 @@ def test_a_sum_with_an_unknown_part_is_unknown():
     [
         (AnthropicMessages, "anthropic", "claude-sonnet-4-5"),
         (OpenAIChat, "openai_chat", "gpt-5-mini"),
+        (OpenAIResponses, "openai_responses", "gpt-5-mini"),
         (Gemini, "gemini", "gemini-2.5-flash"),
     ],
 )

@@ -21,7 +21,7 @@ from agentrail.errors import (
 from agentrail.providers.http import HttpClients
 from agentrail.providers.profiles import KEPT_SECONDS, Profiles
 from agentrail.testing.models import FunctionModel, says
-from tests.providers.serving import open_server, stream
+from agentrail.testing.serving import open_server, stream
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 
 ANSWER = stream((WIRE / "openai_chat" / "text.sse").read_bytes(), ends=True, stays=True)

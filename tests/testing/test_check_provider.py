@@ -28,6 +28,7 @@ from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_chat_stream import ChatStream
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.testing.check_provider import ProviderCase, ask, check_provider, demands_of, name_of
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
@@ -84,6 +85,8 @@ CASES = {
     "google text": _over_http(Gemini, "gemini", "text"),
     "google calls": _over_http(Gemini, "gemini", "parallel_calls"),
     "google signatures": _over_http(Gemini, "gemini", "signature_in_last_part"),
+    "openai text": _over_http(OpenAIResponses, "openai_responses", "text"),
+    "openai calls": _over_http(OpenAIResponses, "openai_responses", "parallel_calls"),
     "demo": _local(lambda: Demo(pause_seconds=0.0), "demo:"),
     **{
         f"scripted {number}": _local(partial(_Repeated, turn), "scripted:")

@@ -16,12 +16,13 @@ from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.testing.check_requests import check_requests_extend
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.providers.transcripts import request_of, said, tools
 
-KINDS: list[type[Any]] = [AnthropicMessages, Gemini, OpenAIChat]
+KINDS: list[type[Any]] = [AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses]
 
 
 def providers() -> list[Provider]:
