@@ -157,6 +157,10 @@ SEQUENCES: Final = (
     ("Two tools at once", "parallel_tools_in_call_order"),
     ("An abort while the model speaks", "abort_while_streaming"),
     ("A stream that breaks off", "stream_breaks_off"),
+    ("A request that is sent again, and again", "request_retried"),
+    ("Another model when the first is given up", "fallback_model"),
+    ("A steer while tools run", "steer_while_tools_run"),
+    ("A question to the user", "question_answered"),
     ("A crash, and the session comes back", "restart_in_a_batch"),
 )
 """What the page of events shows in a row: a title, and the scenario that is played for it."""

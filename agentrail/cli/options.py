@@ -40,6 +40,7 @@ class Choices:
         shell_fallback: What becomes of commands that cannot be confined.
         system: What stands before the conversation.
         max_turns: Model calls in one cycle.
+        max_retries: How often a request is sent again after an error that may pass.
     """
 
     model: Model = None
@@ -72,6 +73,13 @@ class Choices:
             help="How many times the model may be asked in one cycle.", validator=validators.Number(gte=1)
         ),
     ] = 100
+    max_retries: Annotated[
+        int,
+        Parameter(
+            help="How often a request is sent again after an error that may pass; 0 to hear of it at once.",
+            validator=validators.Number(gte=0),
+        ),
+    ] = 3
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
@@ -107,6 +115,7 @@ def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:
         working_dir=choices.cwd,
         provider_opts=provider_opts,
         max_turns=choices.max_turns,
+        max_retries=choices.max_retries,
     )
 
 

@@ -21,6 +21,7 @@ from agentrail.errors import (
     CycleAborted,
     CycleFailed,
     ErrorInfo,
+    MailboxFull,
 )
 from agentrail.events import (
     AbortReceipt,
@@ -42,6 +43,9 @@ from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
 
 _NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
 """The ends of a cycle without an answer of the model that a plugin could look at."""
+
+MAX_ASKERS: Final = 1024
+"""How many callers may wait for the end of one cycle; it is a queue like all others, so one more hears that it is full."""
 
 
 def start_next(work: Work) -> Phase:
@@ -229,7 +233,12 @@ def requeue_steers(work: Work) -> None:
 def wait_for_reply(work: Work, to: SignalId) -> None:
     """Tell somebody how the cycle ended: when it has, or at once the last one, its text or the error that stands for it."""
     cycle, last = work.data.cycle, work.data.last
-    if cycle is not None:
+    if cycle is not None and len(cycle.askers) >= MAX_ASKERS:
+        message = (
+            f"{MAX_ASKERS} callers wait for the end of this cycle already: subscribe, or ask again later"
+        )
+        work.refuse(to, MailboxFull(message))
+    elif cycle is not None:
         work.change(cycle=msgspec.structs.replace(cycle, askers=(*cycle.askers, to)))
     elif last is None:
         work.reply(to, "")

@@ -227,7 +227,7 @@ def decode_signal(text: str, at_ms: int) -> Signal:
     command = _Command.of(text)
     signal = _call_of(command, at_ms) or _outcome_of(command, at_ms) or _notice_of(command, at_ms)
     if signal is None:
-        message = f"{text!r} is no command: each stands with an example in agentrail/testing/transcript.py"
+        message = f"{text!r} is no command: each stands with an example in agentrail/testing/scenario_in.py"
         raise ScenarioError(message)
     command.check_that_all_was_read()
     return signal

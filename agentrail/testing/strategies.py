@@ -2,10 +2,10 @@
 
 An outcome means something only if its effect is open, and which ids are open depends on all that came before. So `signals`
 draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` puts the id in that a given
-state has there. A script stays a plain list that way, which Hypothesis shrinks well.
+state has there; so it is with what people decide, and with the calls that they stop. A script stays a plain list that way, which Hypothesis shrinks well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
-from agentrail.core.request import Chunk, EffectId, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
+    AbortTool,
     Approve,
     Asked,
+    ChangeTools,
     ChunksArrived,
     Compact,
     MessagesQuery,
@@ -31,27 +33,33 @@ from agentrail.core.signals import (
     Restarted,
     Signal,
     SignalId,
+    SnapshotQuery,
     StatusQuery,
     Steer,
     StepCrashed,
     Stop,
     StreamFailed,
     StreamStarted,
+    SwitchModel,
     TeardownFinished,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.state import SessionState
-from agentrail.core.toolbox import read_call
+from agentrail.core.state import CallState, SessionState
+from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt
 from agentrail.messages import (
+    ApprovalId,
     AssistantMessage,
     CallId,
     FileRef,
     Image,
     Message,
     PromptRef,
+    QuestionRef,
+    SteerRef,
     StopReason,
     Text,
     Thinking,
@@ -64,18 +72,32 @@ from agentrail.messages import (
 
 S = TypeVar("S", bound=Signal)
 
-TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "raed")
+TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "raed")
 MODEL: Final = "scripted:model"
 
 # Few ids, so that they meet; an empty one, one that no vendor should send, and one that looks like ours.
 _CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
-_ARGUMENTS: Final = ("{}", "{}", "{}", '{"path": "a"}', '{"path": 3}', '{"path": ', "[]", "")
+_ARGUMENTS: Final = (
+    *("{}", "{}", "{}", '{"path": "a"}', '{"question": "?", "options": ["left", "right"]}'),
+    *('{"path": 3}', '{"path": ', "[]", ""),
+)
 _PLACES: Final = ("0", "0", "0", "1", "2", "late")
 
 _words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
-_errors: Final = st.sampled_from(("transport", "overloaded", "bad_request")).map(
-    lambda code: ErrorInfo(code=code, message="it broke")
-)
+_JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
+_client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))
+
+
+def _errors() -> SearchStrategy[ErrorInfo]:
+    """Errors that may pass, that another model may not have, and that nothing helps against."""
+    codes = ("transport", "overloaded", "rate_limited", "protocol_error", "bad_request", "context_overflow")
+    return st.builds(
+        ErrorInfo,
+        code=st.sampled_from(codes),
+        message=st.just("it broke"),
+        retryable=st.booleans(),
+        retry_after_seconds=st.sampled_from((None, None, 7.0, 3600.0)),
+    )
 
 
 # --- values
@@ -125,8 +147,54 @@ def prompts() -> SearchStrategy[Prompt]:
     """Prompts that want a receipt, or the text of their own cycle."""
     return _asked(
         Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
-        reply=st.sampled_from(("receipt", "text")),
+        reply=st.sampled_from(("receipt", "text")), client_id=_client_ids,
     )  # fmt: skip
+
+
+def steers() -> SearchStrategy[Steer]:
+    """What people say into a running cycle."""
+    return _asked(Steer, ref=st.just(SteerRef("")), text=_words, client_id=_client_ids)
+
+
+def decisions() -> SearchStrategy[Signal]:
+    """What people decide: about what waits, about what is decided already, and about what never was; well and badly."""
+    approvals = st.sampled_from(_PLACES).map(ApprovalId)
+    return st.one_of(
+        _asked(
+            Approve,
+            approval_id=approvals,
+            how=st.sampled_from(("once", "always")),
+            arguments=st.sampled_from((None, None, {"path": "b"}, {"path": 3})),
+            auto_resume=st.booleans(),
+        ),
+        _asked(Reject, approval_id=approvals, reason=st.none() | _words, auto_resume=st.booleans()),
+        _answers(),
+        _answers(),
+    )
+
+
+def tool_aborts() -> SearchStrategy[AbortTool]:
+    """Somebody stops one call."""
+    return _asked(AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
+
+
+def changes() -> SearchStrategy[Signal]:
+    """Another model; other tools, of names that are there and of names that are not."""
+    names = ("read", "watch", "grep", "glob")
+    specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
+        lambda chosen: tuple(map(_plain_tool, chosen))
+    )
+    models = st.builds(ModelFacts, model=st.sampled_from((MODEL, "scripted:other")))
+    return st.one_of(
+        _asked(SwitchModel, model=models, opts_changed=st.booleans()),
+        _asked(
+            ChangeTools,
+            attach=specs,
+            detach=_tuples(st.sampled_from(names), max_size=2),
+            replace=st.sampled_from((False, False, True)),
+            generation=st.just(0),
+        ),
+    )
 
 
 def aborts() -> SearchStrategy[Abort]:
@@ -152,10 +220,7 @@ def questions() -> SearchStrategy[Signal]:
         _asked(ReplyQuery),
         _asked(StatusQuery),
         _asked(MessagesQuery),
-        _asked(Steer, text=_words),
-        _asked(Approve, approval_id=st.just("c1")),
-        _asked(Reject, approval_id=st.just("c1"), reason=st.none() | _words),
-        _asked(Respond, ref=st.just("q1"), response=_words),
+        _asked(SnapshotQuery),
         _asked(Compact, reason=st.none() | _words),
     )
 
@@ -170,7 +235,7 @@ def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]
         _outcome(ChunksArrived, chunks=_tuples(chunks, max_size=3)),
         responses(names),
         responses(names),
-        _outcome(StreamFailed, error=_errors),
+        _outcome(StreamFailed, error=_errors(), usage=_usages(), jitter=_JITTERS),
     )
 
 
@@ -194,14 +259,28 @@ def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompl
             ),
             usage=_usages(),
             stop_reason=st.just(stop_reason),
+            jitter=_JITTERS,
         )
     )
 
 
 def tool_outcomes() -> SearchStrategy[Signal]:
-    """What comes of a call: progress, results, errors."""
+    """What comes of a call: progress, results, errors, crashes after which it may be made once more."""
     finished = _outcome(ToolFinished, text=_words, is_error=st.booleans(), started_at_ms=st.just(0))
-    return st.one_of(_outcome(ToolProgressed, text=_words), finished, finished, finished)
+    crashed = _outcome(
+        ToolFinished,
+        text=_words,
+        is_error=st.just(value=True),
+        started_at_ms=st.just(0),
+        crashed=st.just(value=True),
+        jitter=_JITTERS,
+    )
+    return st.one_of(_outcome(ToolProgressed, text=_words), finished, finished, finished, crashed, crashed)
+
+
+def timers() -> SearchStrategy[TimerFired]:
+    """The time that something waited for has come."""
+    return _outcome(TimerFired, jitter=_JITTERS)
 
 
 def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
@@ -233,7 +312,10 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
         tool_outcomes(),
         tool_outcomes(),
         teardown_outcomes(),
-        questions(),
+        timers(),
+        steers(),
+        decisions(),
+        st.one_of(questions(), tool_aborts(), changes()),
         aborts(),
         st.one_of(notices(parked=False), stops(), notices()),
     )
@@ -259,8 +341,21 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["asked_by"] = SignalId(f"s{number}")
         case _:
             pass
-    if isinstance(signal, Prompt):
-        changes["ref"] = PromptRef(f"s{number}")
+    match signal:
+        case Prompt():
+            changes["ref"] = PromptRef(f"s{number}")
+        case Steer():
+            changes["ref"] = SteerRef(f"s{number}")
+        case Approve(approval_id=place) | Reject(approval_id=place):
+            changes["approval_id"] = ApprovalId(_interaction_at(place, state))
+        case Respond(ref=place):
+            changes["ref"] = QuestionRef(_interaction_at(place, state))
+        case AbortTool(call_id=place):
+            changes["call_id"] = _call_at(place, state)
+        case ChangeTools():
+            changes["generation"] = number
+        case _:
+            pass
     return msgspec.structs.replace(signal, **changes)
 
 
@@ -293,6 +388,8 @@ def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
                 prefix = "t"
             case TeardownFinished():
                 prefix = "d"
+            case TimerFired():
+                prefix = "w"
             case _:
                 prefix = "r"
         return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
@@ -303,12 +400,50 @@ def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
     data = state.data
     match outcome:
         case ToolFinished() | ToolProgressed():
-            running = (call.effect_id for call in (*data.batch, *data.survivors) if call.stage == "running")
-            return [effect_id for effect_id in running if effect_id is not None]
+            ends_some_time = {"running", "stopping"}
+            running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
+            return _ids_of(running)
         case TeardownFinished():
-            return [data.teardown.effect_id] if data.teardown else []
+            return [*data.drains, *([data.teardown.effect_id] if data.teardown else [])]
+        case TimerFired():
+            return timers_of(state)
         case _:
-            return [data.stream.effect_id] if data.stream else []
+            return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
+
+
+def timers_of(state: SessionState) -> list[EffectId]:
+    """Give the ids of all timers that a session has set: of questions and approvals, of calls and requests that pause."""
+    data = state.data
+    waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
+    pausing = _ids_of(call for call in data.batch if call.stage == "pausing")
+    between = [data.stream.effect_id] if data.stream is not None and data.stream.pausing else []
+    return [*waiting, *pausing, *between]
+
+
+def _ids_of(calls: Iterable[CallState]) -> list[EffectId]:
+    return [call.effect_id for call in calls if call.effect_id is not None]
+
+
+def _interaction_at(place: str, state: SessionState) -> str:
+    """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
+    ids = [str(interaction.id) for interaction in state.data.interactions]
+    if place == "late" or not ids:
+        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["nobody/a0"]
+        return ids[0]
+    return ids[int(place) % len(ids)]
+
+
+def _call_at(place: str, state: SessionState) -> CallId:
+    calls = [call.call.call_id for call in (*state.data.batch, *state.data.survivors)]
+    return calls[int(place) % len(calls)] if calls and place != "late" else CallId("c0")
+
+
+def _answers() -> SearchStrategy[Respond]:
+    return _asked(Respond, ref=st.sampled_from(_PLACES).map(QuestionRef), response=_words | st.integers(0, 2))
+
+
+def _plain_tool(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description="", parameters={"type": "object"})
 
 
 def _usages() -> SearchStrategy[TokenUsage]:

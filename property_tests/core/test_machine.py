@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agentrail.core import machine
 from agentrail.core.effects import Publish, Refuse, Reply
-from agentrail.core.signals import Asked, Prompt, Signal, Started
+from agentrail.core.request import ModelFacts
+from agentrail.core.signals import Asked, Prompt, Signal, Started, Steer
 from agentrail.core.state import Phase, SessionState
 from agentrail.errors import AgentrailError
 from agentrail.events import TERMINAL, AgentStart, PromptDropped, PromptQueued, PromptReceived
@@ -22,7 +23,7 @@ from agentrail.messages import UserMessage
 from agentrail.testing import strategies
 from agentrail.testing.scenario import write_scenario
 from tests.core.promises import PROMISES, Seen, comparable
-from tests.core.worlds import come_to_rest, new_session, walk
+from tests.core.worlds import TOOLS, come_to_rest, new_session, walk
 
 # What lets a session get far stands first: Hypothesis likes the beginning of a list, and shrinks towards it.
 STARTS = st.builds(
@@ -30,10 +31,22 @@ STARTS = st.builds(
     max_turns=st.sampled_from((3, 2, 4, 1)),
     max_parallel_tools=st.sampled_from((2, 1, 3)),
     max_prompt_queue=st.sampled_from((2, 1, 3)),
+    max_steering_queue=st.sampled_from((2, 1, 3)),
+    max_retries=st.sampled_from((1, 0, 2)),
+    tool_max_retries=st.sampled_from((1, 0, 2)),
+    fallbacks=st.sampled_from(
+        ((), (ModelFacts(model="scripted:second"),), (ModelFacts(model="scripted:second"),) * 2)
+    ),
 )
-CALLS = strategies.responses(("read", "watch", "deploy")).filter(lambda response: response.message.calls)
+CALLS = strategies.responses(("read", "watch", "deploy", "ask")).filter(
+    lambda response: response.message.calls
+)
 NOISE = st.one_of(
     strategies.questions(),
+    strategies.changes(),
+    strategies.decisions(),
+    strategies.tool_aborts(),
+    strategies.timers(),
     strategies.aborts(),
     strategies.stream_outcomes(),
     strategies.tool_outcomes(),
@@ -74,6 +87,30 @@ class AnyOrder(RuleBasedStateMachine):
         """Somebody says something."""
         self._send(signal)
 
+    @precondition(lambda self: not self.state.ended)
+    @rule(signal=strategies.steers())
+    def steer(self, signal: Signal) -> None:
+        """Somebody says something into the cycle, or into the silence."""
+        self._send(signal)
+
+    @precondition(lambda self: self.state.data.interactions)
+    @rule(signal=strategies.decisions())
+    def decide(self, signal: Signal) -> None:
+        """Somebody answers a question."""
+        self._send(signal)
+
+    @precondition(lambda self: strategies.timers_of(self.state))
+    @rule(signal=strategies.timers())
+    def wake(self, signal: Signal) -> None:
+        """Nobody has answered in time, or a pause is over."""
+        self._send(signal)
+
+    @precondition(lambda self: self.state.data.batch or self.state.data.survivors)
+    @rule(signal=strategies.tool_aborts())
+    def abort_tool(self, signal: Signal) -> None:
+        """Somebody stops one call."""
+        self._send(signal)
+
     @precondition(lambda self: self.state.data.stream is not None)
     @rule(signal=strategies.stream_outcomes())
     def stream(self, signal: Signal) -> None:
@@ -104,7 +141,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Somebody has had enough."""
         self._send(signal)
 
-    @precondition(lambda self: self.state.data.teardown is not None)
+    @precondition(lambda self: self.state.data.teardown is not None or self.state.data.drains)
     @rule(signal=strategies.teardown_outcomes())
     def settle(self, signal: Signal) -> None:
         """What was stopped is gone."""
@@ -187,9 +224,7 @@ def test_replaying_a_script_gives_the_same(data, start):
     """The same signals give the same states and effects, effect for effect, also from the middle (promise 4)."""
     script = data.draw(strategies.scripts(start))
     first = list(walk(script, start))
-    again = list(walk(script, new_session(max_turns=start.data.config.max_turns,
-                                          max_parallel_tools=start.data.config.max_parallel_tools,
-                                          max_prompt_queue=start.data.config.max_prompt_queue)))  # fmt: skip
+    again = list(walk(script, machine.new_session(start.data.config, TOOLS)))
     middle = len(first) // 2
     resumed = list(walk(script[middle:], first[middle].before)) if first else []
     for one, other in zip((*first, *first[middle:]), (*again, *resumed), strict=True):
@@ -228,7 +263,7 @@ def life_is_complete(life: list[Seen]) -> None:
     dropped = [event.ref for event in events if isinstance(event, PromptDropped)]
     said = [m.ref for m in end.data.history.messages if isinstance(m, UserMessage) and m.origin == "prompt"]
     assert Counter([*said, *dropped]) == Counter(accepted)
-    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt)}
+    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
     running = 0
     for event in events:
         running += isinstance(event, AgentStart)

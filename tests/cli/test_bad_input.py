@@ -8,6 +8,7 @@ from agentrail.testing.serving import open_server, reply, stream
 from tests.cli.rig import run_agentrail
 
 USAGE = 2
+AT_ONCE = ("--max-retries", "0")  # what fails here fails again, and nobody wants to wait for that
 REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
 
 
@@ -29,6 +30,7 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
         (("run", "x", "--cwd", "/no/such/place"), ("--cwd", "/no/such/place", "does not exist")),
         (("run", ""), ("the prompt is empty",)),
         (("run", "x", "--max-turns", "0"), ("--max-turns", ">= 1")),
+        (("run", "x", "--max-retries", "-1"), ("--max-retries", ">= 0")),
         (("run", "x", "--tools", "shel"), ("Did you mean 'shell'?", "list_dir, read_file, shell")),
         (("run", "x", "--modle", "y"), ("--modle", "Did you mean --model?")),
         (("run", "list", "the", "files"), ("put it in quotes",)),
@@ -51,7 +53,7 @@ async def test_wrong_usage_is_said_in_a_sentence(arguments, sentences):
 
 async def test_a_refused_connection_is_said_in_a_sentence():
     """Nobody listens: the cycle fails, and the sentence asks for the address and the server."""
-    ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", REFUSED)
+    ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", REFUSED, *AT_ONCE)
     assert ran.code == 1
     assert "cannot be reached" in ran.err
     assert "look at the network and at --base-url" in ran.err
@@ -104,7 +106,9 @@ async def test_a_page_of_a_proxy_is_said_in_a_sentence(status, kind):
     """HTML in place of an answer is shown as text, with what to look at."""
     page = "<html><body><h1>The gateway is confused</h1></body></html>"
     async with open_server(reply(page, status=status, kind="text/html")) as served:
-        ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", served.url)
+        ran = await run_agentrail(
+            "run", "hello", "--model", "openai-chat:x", "--base-url", served.url, *AT_ONCE
+        )
     assert ran.code == 1
     assert "The gateway is confused" in ran.err
     assert ("--base-url" in ran.err) if kind == "ProtocolError" else ("try again in a minute" in ran.err)
@@ -115,7 +119,9 @@ async def test_a_stream_that_is_cut_shows_what_came_and_that_it_was_not_all():
     """The words that had come stand on stdout; stderr says that the connection was lost."""
     half = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Half an ans"}}]}\n\n'
     async with open_server(stream(half)) as served:
-        ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", served.url)
+        ran = await run_agentrail(
+            "run", "hello", "--model", "openai-chat:x", "--base-url", served.url, *AT_ONCE
+        )
     assert ran.code == 1
     assert ran.out == "Half an ans\n"
     assert "before the answer was complete" in ran.err

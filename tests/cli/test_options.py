@@ -29,7 +29,12 @@ def test_an_unknown_tool_gets_the_nearest_name():
 def test_the_session_gets_what_was_chosen(tmp_path):
     """Every option of the command arrives in the options of the session."""
     choices = Choices(
-        base_url="http://localhost:1/v1", cwd=tmp_path, tools="none", system="Be brief.", max_turns=3
+        base_url="http://localhost:1/v1",
+        cwd=tmp_path,
+        tools="none",
+        system="Be brief.",
+        max_turns=3,
+        max_retries=1,
     )
     options = decide_session(choices, ChosenModel(model="openai-chat:x", why="--model"))
     assert options.model == "openai-chat:x"
@@ -38,6 +43,7 @@ def test_the_session_gets_what_was_chosen(tmp_path):
     assert options.tools == ()
     assert options.system_prompt == "Be brief."
     assert options.max_turns == 3
+    assert options.max_retries == 1
 
 
 def test_without_options_only_reading_is_offered():

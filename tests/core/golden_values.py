@@ -19,11 +19,13 @@ from agentrail.core.request import (
     ArgumentsDelta,
     Completed,
     EffectId,
+    ModelFacts,
     TextDelta,
     ThinkingDelta,
     ToolCallStarted,
     UsageUpdate,
 )
+from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.messages import (
     ApprovalId,
@@ -214,16 +216,53 @@ _EFFECT = EffectId("r1")
 _AT = 1_700_000_000_000
 
 _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
-    s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text"),
+    s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
     s.Abort(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
     s.Stop(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
     s.ReplyQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.StatusQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.MessagesQuery(at_ms=_AT, signal_id=_ASKED_BY),
-    s.Steer(at_ms=_AT, signal_id=_ASKED_BY, text="Only the tests"),
-    s.Approve(at_ms=_AT, signal_id=_ASKED_BY, approval_id="a-1"),
-    s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id="a-1", reason="not today"),
-    s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref="q-1", response="left"),
+    s.SnapshotQuery(at_ms=_AT, signal_id=_ASKED_BY),
+    s.Steer(at_ms=_AT, signal_id=_ASKED_BY, ref=SteerRef("st-1"), text="Only the tests", client_id="web-8"),
+    s.AbortTool(at_ms=_AT, signal_id=_ASKED_BY, call_id=_CALL, reason="it takes too long"),
+    s.Approve(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        approval_id=ApprovalId("a-1"),
+        how="always",
+        arguments={"command": "git push --dry-run", "deep": [1.5, None, True]},
+        auto_resume=False,
+    ),
+    s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), reason="not today", auto_resume=True),
+    s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1),
+    s.SwitchModel(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        model=ModelFacts(
+            model="openai:gpt", context_window=400_000, window_is_assumed=False, max_output_tokens=128_000
+        ),
+        opts_changed=True,
+    ),
+    s.ChangeTools(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        attach=(
+            ToolSpec(
+                name="ask_user",
+                description="Ask the user.",
+                parameters={"type": "object", "properties": {"question": {"type": "string"}}},
+                effect_class="pure",
+                killable=False,
+                polling=True,
+                answered_by="user",
+                timeout_seconds=7.5,
+                max_retries=2,
+            ),
+        ),
+        detach=("glob", "shell"),
+        replace=True,
+        generation=3,
+    ),
     s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
     s.Started(at_ms=_AT),
     s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
@@ -238,12 +277,20 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
             UsageUpdate(_USAGE), Completed("end", _CUT, _USAGE),
         ),
     ),
-    s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use"),
-    s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR),
+    s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use", jitter=0.25),
+    s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=_USAGE, jitter=0.5),
     s.ToolProgressed(at_ms=_AT, effect_id=EffectId("t1"), text="12 of 40"),
     s.ToolFinished(
-        at_ms=_AT, effect_id=EffectId("t1"), text="1\thello", is_error=True, details={"lines": 1}, started_at_ms=_AT - 12
+        at_ms=_AT,
+        effect_id=EffectId("t1"),
+        text="1\thello",
+        is_error=True,
+        details={"lines": 1},
+        started_at_ms=_AT - 12,
+        crashed=True,
+        jitter=0.125,
     ),
+    s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75),
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 

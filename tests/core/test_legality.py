@@ -4,7 +4,9 @@ from itertools import product
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
+from agentrail.core.effects import Refuse, Reply
 from agentrail.core.legality import LEGALITY, Verdict, is_awaited, verdict
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Abort, Asked, Outcome, Prompt, ReplyQuery, Signal, SignalId, StreamStarted
@@ -51,19 +53,19 @@ def test_abort_is_taken_in_every_phase(phase):
 
 
 def test_a_reply_is_waited_for_while_a_cycle_runs():
-    """`collect_reply` waits for the cycle that runs, and is answered at once in idle (3.3)."""
-    assert [LEGALITY[ReplyQuery][phase].value for phase in Phase] == [
-        "take",
-        "postpone",
-        "postpone",
-        "postpone",
-    ]
+    """`collect_reply` waits for the cycle that runs, and is answered at once when none does (3.3)."""
+    asked = [seen for seen in small_world() if isinstance(seen.signal, ReplyQuery) and not seen.before.ended]
+    for seen in asked:
+        answers = [effect for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+        waits = seen.before.data.cycle is not None
+        assert [effect.to for effect in answers] == ([] if waits else [seen.signal.signal_id])
+    assert {seen.before.phase for seen in asked if seen.before.data.cycle is not None} == set(Phase)
 
 
 def test_the_id_narrows_the_cell():
     """An outcome of another request is dropped where one of this request is taken."""
     data = new_session().data
-    running = type(data)(config=data.config, tools=data.tools, stream=Stream(effect_id=EffectId("r1")))
+    running = structs.replace(data, stream=Stream(effect_id=EffectId("r1")))
     mine, other = (StreamStarted(at_ms=0, effect_id=EffectId(name)) for name in ("r1", "r2"))
     assert verdict(Phase.RUNNING, running, mine) is Verdict.TAKE
     assert verdict(Phase.RUNNING, running, other) is Verdict.DROP

@@ -1,24 +1,20 @@
 """What is promised about a step holds in all of a small world; the large one is in property_tests/core."""
 
-from itertools import count
 from types import MappingProxyType
 
 import pytest
 
 from agentrail.core import legality, machine
+from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
 from agentrail.core.legality import Verdict
 from agentrail.core.signals import (
-    Approve,
     Compact,
     Prompt,
-    Reject,
     ReplyQuery,
-    Respond,
     SignalId,
     Started,
     StatusQuery,
-    Steer,
     Stop,
     StreamStarted,
     ToolFinished,
@@ -29,7 +25,7 @@ from agentrail.errors import InternalError, MailboxFull
 from agentrail.events import AgentStart, SessionStart
 from agentrail.messages import PromptRef, Text
 from tests.core.promises import PROMISES, comparable
-from tests.core.worlds import completed, everything, new_session, run, shape, small_world, walk
+from tests.core.worlds import completed, new_session, run, shape, small_world, walk
 
 
 def prompt(name: str, *texts: str, at_ms: int = 1) -> Prompt:
@@ -84,10 +80,9 @@ def test_a_bug_leaves_the_state_as_good_as_before():
 
 
 def test_one_who_asks_too_late_for_a_reply_is_refused():
-    """As many callers may wait for the end of a cycle as the engine postpones; one more is told MailboxFull."""
+    """So many callers may wait for the end of a cycle; one more is told MailboxFull."""
     state = run([prompt("p1", "Hello")])
-    limit = state.engine.limits.postponed
-    state = run((ReplyQuery(at_ms=2, signal_id=SignalId(f"q{n}")) for n in range(limit)), state)
+    state = run((ReplyQuery(at_ms=2, signal_id=SignalId(f"q{n}")) for n in range(MAX_ASKERS)), state)
     for name in ("one more", "and another"):
         full, effects = machine.step(state, ReplyQuery(at_ms=3, signal_id=SignalId(name)))
         (refusal,) = effects
@@ -96,15 +91,26 @@ def test_one_who_asks_too_late_for_a_reply_is_refused():
         assert isinstance(refusal.error, MailboxFull)
         state = full
     _, effects = machine.step(state, completed("r1", Text(text="Hi.")))
-    assert sum(isinstance(effect, Reply) for effect in effects) == limit
+    assert sum(isinstance(effect, Reply) for effect in effects) == MAX_ASKERS
 
 
-@pytest.mark.parametrize("kind", [Steer, Approve, Reject, Respond, Compact])
-def test_a_table_that_takes_too_much_is_a_bug_that_is_noticed(kind, monkeypatch):
+def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
+    """As many calls may be put off as the engine postpones; one more is told MailboxFull, and those before it wait on."""
+    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
+    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, StatusQuery: cells})
+    limit = new_session().engine.limits.postponed
+    full = run(StatusQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(limit))
+    state, (refusal,) = machine.step(full, StatusQuery(at_ms=1, signal_id=SignalId("one more")))
+    assert isinstance(refusal, Refuse)
+    assert (refusal.to, type(refusal.error)) == ("one more", MailboxFull)
+    assert len(state.engine.postponed) == limit
+
+
+def test_a_table_that_takes_too_much_is_a_bug_that_is_noticed(monkeypatch):
     """When the table lets through what the machine cannot do, the step raises, and the state is as good as before."""
     cells = MappingProxyType(dict.fromkeys(Phase, Verdict.TAKE))
-    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, kind: cells})
-    (signal,) = (each for each in everything(new_session(), count()) if isinstance(each, kind))
+    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Compact: cells})
+    signal = Compact(at_ms=1, signal_id=SignalId("k1"))
     with pytest.raises(InternalError, match="the table refuses"):
         machine.step(new_session(), signal)
 

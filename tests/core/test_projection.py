@@ -43,7 +43,14 @@ def test_status_of_a_session_that_works():
         turn=1,
         model="scripted:model",
         queued=("p2",),
-        running_tools=(RunningTool(call_id="c1", name="deploy"), RunningTool(call_id="c2", name="read")),
+        steers=(),
+        running_tools=(
+            RunningTool(call_id="c1", name="deploy", started_at_ms=1),
+            RunningTool(call_id="c2", name="read", started_at_ms=1),
+        ),
+        approvals=(),
+        questions=(),
+        suspended=False,
         tearing_down=False,
         messages=2,
         usage=TokenUsage(input=1, output=1),
@@ -60,7 +67,7 @@ def test_status_of_a_session_that_was_aborted():
     state = run([*BUSY, Abort(at_ms=20, signal_id=SignalId("a1"))])
     status = status_of(state.phase, state.data, 20)
     assert (status.phase, status.turn, status.tearing_down, status.queued) == ("idle", 0, True, ("p2",))
-    assert status.running_tools == (RunningTool(call_id="c1", name="deploy", survivor=True),)
+    assert status.running_tools == (RunningTool(call_id="c1", name="deploy", started_at_ms=1, survivor=True),)
 
 
 def test_status_counts_what_went_wrong():

@@ -19,13 +19,10 @@ FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
-        "tools attached while a session runs": "ToolAttached ToolDetached ToolsUpdated",
-        "switching models": "ModelSwitched",
-        "retries, fallbacks and overflow": "StreamStalled Retry ContextOverflow ToolRetry",
+        "stalls and overflow": "StreamStalled",
         "inline tags": "StatusUpdate TitleGenerated",
         "loops": "LoopDetected",
-        "approvals and questions": "ApprovalRequired ApprovalResolved ToolApprovedAlways AskUser UserResponded AgentResumed",
-        "steering": "SteeringReceived SteeringApplied ToolSkippedForSteering",
+        "approvals": "ApprovalRequired ApprovalResolved ToolApprovedAlways",
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "sub-agents": "SubagentStart SubagentEnd SubagentEvent",
         "budgets": "BudgetWarning",

@@ -12,6 +12,7 @@ from agentrail.core.signals import (
     Abort,
     AbortTool,
     Approve,
+    ChangeTools,
     ChunksArrived,
     Compact,
     ErrandFinished,
@@ -54,6 +55,7 @@ from agentrail.messages import (
     Text,
     TokenUsage,
 )
+from agentrail.testing.strategies import timers_of
 from tests.core.promises import Seen
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -61,9 +63,10 @@ QUESTION: JsonObject = {
     "type": "object",
     "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
 }
+READ = ToolSpec(name="read", description="Killable.", parameters=PATH, effect_class="pure")
 TOOLS = Toolbox(
     [
-        ToolSpec(name="read", description="Killable.", parameters=PATH, effect_class="pure"),
+        READ,
         ToolSpec(name="watch", description="Never killed by default.", parameters=PATH, killable=False),
         ToolSpec(name="deploy", description="Immune by option.", parameters=PATH),
         ToolSpec(
@@ -177,16 +180,6 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=SignalId(f"s{next(numbers)}"))
 
 
-def timers_of(state: SessionState) -> list[EffectId]:
-    """The timers that are set."""
-    data = state.data
-    timers = [one.timer for one in data.interactions if one.timer is not None]
-    timers += [
-        call.effect_id for call in data.batch if call.stage == "pausing" and call.effect_id is not None
-    ]
-    return [*timers, *([data.stream.effect_id] if data.stream is not None and data.stream.pausing else [])]
-
-
 def teardowns_of(state: SessionState) -> list[EffectId]:
     """The teardowns that are open."""
     teardown = state.data.teardown
@@ -208,6 +201,8 @@ def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
     yield Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
     yield AbortTool(**by(), call_id=CallId("c9"))
     yield SwitchModel(**by(), model=ModelFacts(model="scripted:other"))
+    # Another tool that behaves alike, so that states before and after are of one shape.
+    yield ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
 
 
 def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:

@@ -176,7 +176,7 @@ async def test_an_aborted_cycle_raises_where_its_reply_is_awaited(supervisor):
 async def test_a_failed_cycle_raises_where_its_reply_is_awaited(supervisor):
     """`CycleFailed` has the provider's error as data; the next prompt is taken at once."""
     session = await supervisor.start_session(
-        model=ScriptedModel([fails(Overloaded("try later")), says("back")])
+        model=ScriptedModel([fails(Overloaded("try later")), says("back")]), max_retries=0
     )
     with pytest.raises(CycleFailed, match="try later") as caught:
         await session.ask("Hi")

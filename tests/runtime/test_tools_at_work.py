@@ -151,6 +151,7 @@ def test_arguments_that_changed_after_the_check_are_not_run():
         effect_id="t1",
         call_id="c1",
         name="x",
+        generation=0,
         arguments={"a": 1},
         arguments_hash="another",
         operation_id="o1",

@@ -208,7 +208,9 @@ def test_every_event_has_a_line(kind):
 def test_what_events_carry_is_said_in_a_few_words():
     """An approval by its ids, a plan by its progress, an amount with its unit, a child's event as it is."""
     shown = {kind: encode_effect(Publish(EVENTS[kind]), GROUPS) for kind in EVENTS}
-    assert shown["approval_resolved"] == "Publish ApprovalResolved a-1 shell call_1 rejected user"
+    assert shown["approval_resolved"] == (
+        'Publish ApprovalResolved a-1 call_1:shell={"command": "git push"} "it leaves this machine" rejected user'
+    )
     assert shown["plan_completed"] == "Publish PlanCompleted done=1/2"
     assert shown["plan_step_completed"] == 'Publish PlanStepCompleted 0 "Read the code"'
     assert shown["todo_change"] == "Publish TodoChange 1=in_progress 2=pending"

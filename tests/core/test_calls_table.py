@@ -1,0 +1,202 @@
+"""The table of calls and phases (3.3): each cell has a scenario that shows it, and the words that must come out there."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Final, get_args
+
+import pytest
+from attrs import frozen
+
+from agentrail.core import machine
+from agentrail.core.effects import Effect, Refuse
+from agentrail.core.signals import (
+    Abort,
+    AbortTool,
+    Approve,
+    Asked,
+    ChangeTools,
+    Compact,
+    MessagesQuery,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    Signal,
+    SnapshotQuery,
+    StatusQuery,
+    Steer,
+    Stop,
+    SwitchModel,
+)
+from agentrail.core.state import Phase
+from agentrail.errors import InternalError
+from agentrail.testing.scenario import read_scenario
+from agentrail.testing.scenario_out import GROUPS, encode_effect
+
+SCENARIOS: Final = Path(__file__).parent.parent / "scenarios"
+IDLE, RUNNING, STREAMING, TOOLS = Phase
+
+CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
+    "prompt": lambda signal: isinstance(signal, Prompt) and signal.reply == "receipt",
+    "ask": lambda signal: isinstance(signal, Prompt) and signal.reply == "text",
+    "steer": lambda signal: isinstance(signal, Steer),
+    "abort": lambda signal: isinstance(signal, Abort),
+    "abort_tool": lambda signal: isinstance(signal, AbortTool),
+    "approve": lambda signal: isinstance(signal, Approve),
+    "reject": lambda signal: isinstance(signal, Reject),
+    "respond": lambda signal: isinstance(signal, Respond),
+    "switch_model": lambda signal: isinstance(signal, SwitchModel),
+    "attach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.attach),
+    "detach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.detach),
+    "replace_tools": lambda signal: isinstance(signal, ChangeTools) and signal.replace,
+    "compact": lambda signal: isinstance(signal, Compact),
+    "status": lambda signal: isinstance(signal, StatusQuery),
+    "messages": lambda signal: isinstance(signal, MessagesQuery),
+    "snapshot": lambda signal: isinstance(signal, SnapshotQuery),
+    "collect_reply": lambda signal: isinstance(signal, ReplyQuery),
+    "stop": lambda signal: isinstance(signal, Stop),
+}
+"""Each call of the handle that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
+
+CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
+    ("prompt", IDLE): ("prompt_in_every_phase", "Reply p1 started; Publish AgentStart p1"),
+    ("prompt", RUNNING): (
+        "prompt_in_every_phase",
+        'PromptQueued p2 "And two?" position=0; Reply p2 queued 0',
+    ),
+    ("prompt", STREAMING): ("prompt_in_every_phase", "Reply p3 queued 1"),
+    ("prompt", TOOLS): ("prompt_in_every_phase", "Reply p4 queued 2"),
+    ("ask", IDLE): ("ask_in_every_phase", "AgentStart a1"),
+    ("ask", RUNNING): ("ask_in_every_phase", 'PromptQueued a2 "Two?" position=0'),
+    ("ask", STREAMING): ("ask_in_every_phase", 'PromptQueued a3 "Three?" position=1'),
+    ("ask", TOOLS): ("ask_in_every_phase", 'PromptQueued a4 "Four?" position=2'),
+    ("steer", IDLE): ("steer_in_idle", "Reply s1 became_prompt"),
+    ("steer", RUNNING): ("steers_merge_at_the_gap", "Reply s1 queued"),
+    ("steer", STREAMING): ("steers_merge_at_the_gap", "Reply s2 queued"),
+    ("steer", TOOLS): ("steer_while_tools_run", "Reply s1 queued; Publish ToolSkippedForSteering read c1"),
+    ("abort", IDLE): ("abort_in_idle", "Publish AgentAbort"),
+    ("abort", RUNNING): ("abort_while_running", "CancelStream"),
+    ("abort", STREAMING): ("abort_while_streaming", "CancelStream"),
+    ("abort", TOOLS): ("abort_while_tools_run", "KillTools t3 t4; Publish AgentAbort"),
+    ("abort_tool", IDLE): ("abort_tool_suspended", "Reply k1 ok"),
+    ("abort_tool", RUNNING): ("abort_tool_refused", "Refuse k2 UnknownCall"),
+    ("abort_tool", STREAMING): ("abort_tool_refused", "Refuse k3 UnknownCall"),
+    ("abort_tool", TOOLS): ("abort_tool", "KillTools t2; Teardown d4 stopped=t2; Reply k1 ok"),
+    ("approve", RUNNING): ("decisions_about_nothing", "Refuse y4 UnknownApproval"),
+    ("approve", STREAMING): ("decisions_about_nothing", "Refuse y7 UnknownApproval"),
+    ("reject", RUNNING): ("decisions_about_nothing", "Refuse y5 UnknownApproval"),
+    ("reject", STREAMING): ("decisions_about_nothing", "Refuse y8 UnknownApproval"),
+    ("respond", IDLE): ("question_answered", "Reply y1 ok; Publish AgentResumed user_respond"),
+    ("respond", RUNNING): ("decisions_about_nothing", "Refuse y6 UnknownApproval"),
+    ("respond", STREAMING): ("decisions_about_nothing", "Refuse y9 UnknownApproval"),
+    ("respond", TOOLS): ("question_beside_a_tool", 'UserResponded scenario/a2 "the left one"'),
+    ("switch_model", IDLE): ("switch_model", "ModelSwitched scripted:model scripted:second user"),
+    ("switch_model", RUNNING): ("switch_model", "ModelSwitched scripted:second scripted:third"),
+    ("switch_model", STREAMING): ("switch_model", "ModelSwitched scripted:third scripted:fourth user"),
+    ("switch_model", TOOLS): ("switch_model", "ModelSwitched scripted:fourth scripted:fifth user"),
+    ("attach_tools", IDLE): ("tools_changed", "Reply k1 attached=grep detached=shell missing=nobody"),
+    ("attach_tools", RUNNING): ("tools_changed", "Publish ToolsUpdated glob; Reply k2 attached=glob"),
+    ("attach_tools", STREAMING): ("tools_attached_in_every_phase", "Reply k3 attached=glob"),
+    ("attach_tools", TOOLS): ("tools_attached_in_every_phase", "Reply k4 attached=find"),
+    ("detach_tools", IDLE): ("tools_changed", "ToolDetached shell"),
+    ("detach_tools", RUNNING): ("tools_detached_in_every_phase", "Reply k2 detached=glob"),
+    ("detach_tools", STREAMING): ("tools_changed", "Publish ToolDetached glob; Publish ToolsUpdated glob"),
+    ("detach_tools", TOOLS): ("tools_detached_in_every_phase", "Reply k4 detached=read"),
+    ("replace_tools", IDLE): ("tools_replaced_in_every_phase", "Reply k1 attached=a detached=read"),
+    ("replace_tools", RUNNING): ("tools_replaced_in_every_phase", "Reply k2 attached=b,read detached=a"),
+    ("replace_tools", STREAMING): ("tools_replaced_in_every_phase", "Reply k3 attached=read detached=b"),
+    ("replace_tools", TOOLS): ("tools_replaced_in_every_phase", "Reply k4 detached=read"),
+    ("status", IDLE): ("queries_in_every_phase", "Reply q1 idle turn=0"),
+    ("status", RUNNING): ("queries_in_every_phase", "Reply q3 running turn=1"),
+    ("status", STREAMING): ("queries_in_every_phase", "Reply q5 streaming turn=1"),
+    ("status", TOOLS): ("queries_in_every_phase", "running=list_dir"),
+    ("messages", IDLE): ("queries_in_every_phase", "Reply q2 messages=0"),
+    ("messages", RUNNING): ("queries_in_every_phase", "Reply q4 messages=1"),
+    ("messages", STREAMING): ("queries_in_every_phase", "Reply q8 messages=1"),
+    ("messages", TOOLS): ("queries_in_every_phase", "Reply q7 messages=2"),
+    ("snapshot", IDLE): ("snapshots", "Reply q1 idle"),
+    ("snapshot", RUNNING): ("snapshots", "steers=s1 inputs=s1,p2"),
+    ("snapshot", STREAMING): ("snapshots", 'text="Bon"'),
+    ("snapshot", TOOLS): ("snapshots", "waiting=scenario/a2 running=read"),
+    ("collect_reply", IDLE): ("reply_query", 'Reply q0 ""'),
+    ("collect_reply", RUNNING): ("reply_query", ""),
+    ("collect_reply", STREAMING): ("reply_query", ""),
+    ("collect_reply", TOOLS): ("reply_query", ""),
+    ("stop", IDLE): ("stop_in_idle", "End"),
+    ("stop", RUNNING): ("stop_while_running", "CancelStream"),
+    ("stop", STREAMING): ("stop_while_streaming", "CancelStream"),
+    ("stop", TOOLS): ("stop_while_tools_run", "KillTools"),
+}
+"""The file, and what comes out of the first such signal in this phase which it plays; nothing for one who waits."""
+
+PENDING: Final[dict[tuple[str, Phase], str]] = {
+    **dict.fromkeys(product(("approve", "reject"), (IDLE, TOOLS)), "approvals come with the plugins"),
+    **dict.fromkeys(product(("compact",), Phase), "histories are not shortened yet"),
+}
+"""Cells that no scenario can show yet, and why. Whoever makes one possible writes its scenario and takes it off."""
+
+
+@frozen
+class Met:
+    """One signal of a scenario: what it met and what came out."""
+
+    phase: Phase
+    signal: Signal
+    effects: tuple[Effect, ...]
+
+    @property
+    def words(self) -> str:
+        """What came out, as a scenario prints it."""
+        return "; ".join(filter(None, (encode_effect(effect, GROUPS) for effect in self.effects)))
+
+
+@cache
+def signals_of(name: str) -> tuple[Met, ...]:
+    """Play a scenario, and show each signal with the phase that it met."""
+    return tuple(_steps(SCENARIOS / f"{name}.txt"))
+
+
+def _steps(file: Path) -> Iterator[Met]:
+    scenario = read_scenario(file.read_text(encoding="utf-8"))
+    state = machine.new_session(scenario.config, scenario.tools)
+    for line in scenario.inputs:
+        try:
+            after, effects = machine.step(state, line.signal)
+        except InternalError:  # a bug that the scenario is about; the state is as before
+            continue
+        yield Met(state.phase, line.signal, effects)
+        state = after
+
+
+@pytest.mark.parametrize(("call", "phase"), CELLS, ids=lambda value: getattr(value, "name", value))
+def test_a_cell_is_shown_by_its_scenario(call, phase):
+    """The file has the signal of this call in this phase, and what the cell says comes out (3.3)."""
+    name, words = CELLS[call, phase]
+    came = [met.words for met in signals_of(name) if met.phase is phase and CALLS[call](met.signal)]
+    assert came, f"{name} has no {call} in {phase.name}"
+    assert any(words in each if words else not each for each in came), came
+
+
+@pytest.mark.parametrize(("call", "phase"), PENDING, ids=lambda value: getattr(value, "name", value))
+def test_a_cell_on_the_list_is_really_missing(call, phase):
+    """A cell for which there is a scenario by now belongs to the others."""
+    for file in sorted(SCENARIOS.glob("*.txt")):
+        for met in signals_of(file.stem):
+            if met.phase is phase and CALLS[call](met.signal):
+                assert any(isinstance(effect, Refuse) for effect in met.effects), file.stem
+
+
+def test_no_cell_is_missing():
+    """Every call in every phase has its cell, and none has two."""
+    assert set(CELLS) | set(PENDING) == set(product(CALLS, Phase))
+    assert not set(CELLS) & set(PENDING)
+
+
+def test_no_call_is_missing():
+    """Each signal with which somebody asks something is one of the calls."""
+    kinds = {kind for kind in get_args(Signal) if issubclass(kind, Asked)}
+    shown = {type(met.signal) for name, _ in CELLS.values() for met in signals_of(name)}
+    shown |= {Compact}  # of which all cells are on the list
+    assert kinds <= shown
