@@ -12,7 +12,7 @@ import msgspec
 from agentrail.core import calls, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.cycle import begin_turn, finish
-from agentrail.core.effects import CancelTimer, RunTool, SetTimer
+from agentrail.core.effects import CancelTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
@@ -149,7 +149,7 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
         _fill_slots(work)  # its slot is free meanwhile
         return phase
     result = _after_tool(work, calls.finished_result(state, signal))
-    calls.publish_end(work, result)
+    calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
     calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
     return phase if work.abort is not None else go_on(work)
@@ -316,6 +316,11 @@ def _run(work: Work, state: CallState) -> CallState:
         config.session_id, work.data.minted, call.name, arguments_hash
     )
     started = calls.publish_start(work, state)
+    if state.spec is not None and state.spec.answered_by == "child":
+        work.ask(
+            SpawnChild(effect_id=effect_id, call_id=call.call_id, name=call.name, arguments=state.arguments)
+        )
+        return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
     work.ask(
         RunTool(
             effect_id=effect_id,
@@ -368,7 +373,7 @@ def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
 def _survivor_finished(work: Work, signal: ToolFinished) -> None:
     state = next(call for call in work.data.survivors if call.effect_id == signal.effect_id)
     result = calls.finished_result(state, signal)
-    calls.publish_end(work, result)
+    calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
     note = f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
     _survivor_left(work, state, note)
@@ -376,7 +381,7 @@ def _survivor_finished(work: Work, signal: ToolFinished) -> None:
 
 def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:
     work.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
-    calls.publish_end(work, calls.result_of(state, text))
+    calls.publish_end(work, state, calls.result_of(state, text))
     _survivor_left(
         work, state, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]"
     )

@@ -11,7 +11,7 @@ from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
 from agentrail.core.state import CallState
 from agentrail.core.work import Work
-from agentrail.events import Event, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
+from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
 from agentrail.messages import CallId, ToolResult
 
 
@@ -44,8 +44,10 @@ def publish_start(work: Work, state: CallState) -> CallState:
     return msgspec.structs.replace(state, started=True)
 
 
-def publish_end(work: Work, result: ToolResult) -> None:
-    """Publish the end of a call."""
+def publish_end(work: Work, state: CallState, result: ToolResult) -> None:
+    """Publish the end of a call, and of the session that worked for it."""
+    if state.child_id is not None:
+        work.publish(SubagentEnd(child_id=state.child_id, call_id=result.call_id, result=result))
     work.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
@@ -82,7 +84,7 @@ def answer(
     for event in between:
         work.publish(event)
     result = result_of(state, text, is_error=is_error)
-    publish_end(work, result)
+    publish_end(work, started, result)
     return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
 
 

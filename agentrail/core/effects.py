@@ -69,6 +69,25 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str
 
 
+class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Let a session of its own work for a call whose arguments have passed all gates.
+
+    Owes, whatever happens: one `ChildStarted` at most, then any number of `ChildPublished`, then exactly one `ToolFinished`
+    with this id. Stopping it, as a `KillTools` does, stops the child and all below it.
+
+    Attributes:
+        effect_id: This attempt at the call.
+        call_id: The call.
+        name: The tool.
+        arguments: Validated: what the child is to do.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+
+
 class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Stop running calls. Their results are given already; what they still say is dropped.
 
@@ -181,6 +200,7 @@ Effect: TypeAlias = (
     StartStream
     | CancelStream
     | RunTool
+    | SpawnChild
     | KillTools
     | SetTimer
     | CancelTimer

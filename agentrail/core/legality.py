@@ -18,6 +18,8 @@ from agentrail.core.signals import (
     Approve,
     ChangePlugins,
     ChangeTools,
+    ChildPublished,
+    ChildStarted,
     ChunksArrived,
     Compact,
     ErrandFinished,
@@ -98,6 +100,8 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     ResponseCompleted: _row(D,    T,       T,         D),  # RUNNING too: a response may come in one piece
     StreamFailed:      _row(D,    T,       T,         D),
     ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
+    ChildStarted:      _row(T,    T,       T,         T),  # as ToolFinished: the call of a child may survive its cycle
+    ChildPublished:    _row(T,    T,       T,         T),
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
     TimerFired:        _row(T,    T,       D,         T),  # a response that streams waits for no time
     ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
@@ -120,6 +124,8 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     match outcome:
         case ToolProgressed():
             return _is_in(data.batch, open_id, _RUNNING)
+        case ChildStarted() | ChildPublished():
+            return _is_in(data.batch, open_id, _RUNNING) or _is_in(data.survivors, open_id, _RUNNING)
         case ToolFinished():
             return _is_in(data.batch, open_id, _NOT_ENDED) or _is_in(data.survivors, open_id, _RUNNING)
         case TeardownFinished():

@@ -10,7 +10,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 
 from typing import Any, Final, TypeAlias, assert_never, cast
 
-from agentrail.core import batch, cycle, decisions, prompts, response, settings, teardown
+from agentrail.core import batch, children, cycle, decisions, prompts, response, settings, teardown
 from agentrail.core.effects import Effect, End, Refuse
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, SessionStarted
@@ -23,6 +23,8 @@ from agentrail.core.signals import (
     Asked,
     ChangePlugins,
     ChangeTools,
+    ChildPublished,
+    ChildStarted,
     ChunksArrived,
     Compact,
     ErrandFinished,
@@ -180,6 +182,10 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return prompts.admit(work, phase, signal)
         case ToolProgressed():
             batch.tool_progressed(work, signal)
+        case ChildPublished():
+            children.published(work, signal)
+        case ChildStarted():
+            children.started(work, signal)
         case StreamFailed():
             return response.failed(work, phase, signal)
         case Steer():

@@ -16,7 +16,7 @@ from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -25,6 +25,7 @@ from agentrail.messages import (
     JsonValue,
     PromptRef,
     QuestionRef,
+    SessionId,
     SteerRef,
     StopReason,
     TokenUsage,
@@ -378,6 +379,26 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True, gc=False):
     text: str
 
 
+class ChildStarted(Outcome, frozen=True, kw_only=True, gc=False):
+    """A session works for a call.
+
+    Attributes:
+        child_id: That session.
+    """
+
+    child_id: SessionId
+
+
+class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
+    """A child published an event.
+
+    Attributes:
+        event: With its `meta`.
+    """
+
+    event: Event
+
+
 class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     """A tool is done, well or badly, or was stopped.
 
@@ -456,6 +477,8 @@ Signal: TypeAlias = (
     | ResponseCompleted
     | StreamFailed
     | ToolProgressed
+    | ChildStarted
+    | ChildPublished
     | ToolFinished
     | TimerFired
     | ErrandFinished

@@ -184,6 +184,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         attempt: 1 for the first.
         operation_id: The same for all attempts; empty before the first.
         began_at_ms: When its last attempt was started; 0 before the first.
+        child_id: The session that works for it, where it is answered by one.
         effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
         result: Set exactly when it is stopping or done.
     """
@@ -198,6 +199,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     operation_id: str = ""
     began_at_ms: int = 0
+    child_id: SessionId | None = None
     effect_id: EffectId | None = None
     result: ToolResult | None = None
 

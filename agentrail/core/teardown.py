@@ -165,7 +165,7 @@ def parked(work: Work, signal: Parked) -> Phase:
 def _forget_what_ran(work: Work) -> None:
     """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
     for state in work.data.survivors:
-        calls.publish_end(work, calls.result_of(state, UNKNOWN))
+        calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
@@ -264,7 +264,7 @@ def _stop_survivors(work: Work) -> None:
     for state in survivors:
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
-        calls.publish_end(work, calls.result_of(state, "[Stopped: the session ended]"))
+        calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
     work.change(survivors=())
     work.ask(KillTools(effect_ids=ids))
     _begin_teardown(work, ids)

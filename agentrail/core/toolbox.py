@@ -38,7 +38,7 @@ class ToolSpec:
         timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
         max_retries: How often a call that raised is made again; None for what its effect class and the session say.
         polling: Whether repeats are its nature, so that nobody looks for loops.
-        answered_by: What gives the result: its code, or the user, whom the call is a question to.
+        answered_by: What gives the result: its code; the user, whom the call is a question to; or a session of its own.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ToolSpec:
     timeout_seconds: float | None = None
     max_retries: int | None = None
     polling: bool = False
-    answered_by: Literal["code", "user"] = "code"
+    answered_by: Literal["code", "user", "child"] = "code"
     _validator: Any = field(default=None, init=False, eq=False, repr=False)
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:

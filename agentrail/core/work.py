@@ -14,8 +14,13 @@ from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
 from agentrail.core.state import Cycle, SessionData, Stream
 from agentrail.errors import AgentrailError
-from agentrail.events import EPHEMERAL, Envelope, Event
+from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
 from agentrail.otp.statem import Perform
+
+
+def is_ephemeral(event: Event) -> bool:
+    """Say whether an event is never replayed; what a child published is what it was there."""
+    return type(event) in EPHEMERAL or (isinstance(event, SubagentEvent) and is_ephemeral(event.event))
 
 
 class Work:
@@ -48,7 +53,8 @@ class Work:
     def publish(self, event: Event) -> None:
         """Give a new event its number and its place, and add it."""
         data = self.data
-        ephemeral = type(event) in EPHEMERAL
+        kind = type(event)
+        ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))
         if not ephemeral:
             data = self.data = msgspec.structs.replace(data, seq=data.seq + 1)
         config = data.config

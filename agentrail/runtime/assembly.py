@@ -4,13 +4,15 @@ import os
 from functools import partial
 from pathlib import Path
 
+from attrs import frozen
+
 from agentrail.abc import Provider, ResolveProvider
 from agentrail.core.machine import new_session
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
-from agentrail.runtime.interpreter import Ports
+from agentrail.runtime.interpreter import Ports, RunChild
 from agentrail.runtime.models import facts_of, find_provider
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -19,22 +21,30 @@ from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 
-def assemble(
-    session_id: SessionId,
-    options: SessionOptions,
-    *,
-    resolve_provider: ResolveProvider,
-    make_sandbox: MakeSandbox,
-    specs: ToolSpecs,
-) -> tuple[SessionCell, Workspace]:
+@frozen(kw_only=True)
+class Means:
+    """What a supervisor has for all its sessions.
+
+    Attributes:
+        resolve_provider: Turns a model string into a provider.
+        make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
+        specs: What tools say of themselves.
+        run_child: Lets a session of its own work for a call.
+    """
+
+    resolve_provider: ResolveProvider
+    make_sandbox: MakeSandbox
+    specs: ToolSpecs
+    run_child: RunChild
+
+
+def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tuple[SessionCell, Workspace]:
     """Make a session of its options. Nothing runs yet, and nothing is connected.
 
     Args:
         session_id: Its name.
         options: What it was started with.
-        resolve_provider: Turns a model string into a provider.
-        make_sandbox: Makes the place where its files are, when the first tool wants one.
-        specs: What tools say of themselves.
+        means: What its supervisor has for it.
 
     Returns:
         The session, and the place to close when it is gone.
@@ -43,24 +53,25 @@ def assemble(
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
     # Before the model is looked at: two tools of one name are found first.
-    toolbox = Toolbox(specs.of(tool) for tool in options.tools)
+    toolbox = Toolbox(means.specs.of(tool) for tool in options.tools)
     watch = PluginWatch()
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
-    model, provider = find_provider(options.model, options.provider_opts, resolve_provider)
+    model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
     providers = {model: provider}
     for name in options.fallback_models:
-        providers.setdefault(name, resolve_provider(name, {}))
+        providers.setdefault(name, means.resolve_provider(name, {}))
     working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
     config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
     given = None if isinstance(options.sandbox, str) else options.sandbox
-    workspace = Workspace(partial(make_sandbox, named, working_dir))
+    workspace = Workspace(partial(means.make_sandbox, named, working_dir))
     ports = Ports(
         session_id=session_id,
         providers=providers,
         tools={(tool.name, 0): tool for tool in options.tools},
-        find_provider=resolve_provider,
-        spec_of=specs.of,
+        find_provider=means.resolve_provider,
+        spec_of=means.specs.of,
+        run_child=means.run_child,
         open_sandbox=workspace.open if given is None else lambda: given,
         working_dir=str(working_dir),
         user_data=dict(options.user_data),

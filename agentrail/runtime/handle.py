@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
+import msgspec
 import trio
 from attrs import frozen
 
@@ -306,7 +307,7 @@ class Session:
             arguments=arguments,
             auto_resume=auto_resume,
         )
-        await self._ask(signal)
+        await self._ask_owner(approval_id, signal)
 
     async def reject(self, approval_id: str, reason: str | None = None, *, auto_resume: bool = False) -> None:
         """Refuse a call; the model reads the reason as its result.
@@ -329,7 +330,7 @@ class Session:
             reason=reason,
             auto_resume=auto_resume,
         )
-        await self._ask(signal)
+        await self._ask_owner(approval_id, signal)
 
     async def respond(self, ref: str, response: str | int) -> None:
         """Answer a question of the model, or a call that waits for an approval in place of its tool.
@@ -348,7 +349,7 @@ class Session:
         signal = Respond(
             at_ms=now_ms(), signal_id=self._cell.slots.mint(), ref=QuestionRef(ref), response=response
         )
-        await self._ask(signal)
+        await self._ask_owner(ref, signal)
 
     async def switch_model(
         self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
@@ -544,6 +545,14 @@ class Session:
             reply="text" if reply == "text" else "receipt",
             client_id=client_id,
         )
+
+    async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
+        """Ask the session that an interaction belongs to: this one, or one that works for a call of it."""
+        owner = self._cell.owner_of(interaction_id)
+        if owner is self._cell:
+            return await self._ask(signal)
+        asked = msgspec.structs.replace(signal, signal_id=owner.slots.mint())
+        return await Session(owner)._ask(asked)  # noqa: SLF001 - of the same class
 
     async def _ask(self, signal: Asked) -> object:
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -4,7 +4,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from agentrail.core.effects import (
     RunErrand,
     RunTool,
     SetTimer,
+    SpawnChild,
     StartStream,
     Teardown,
 )
@@ -91,6 +92,7 @@ class Ports:
         tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
         find_provider: Turns a model string and provider options into a provider.
         spec_of: Says what a tool tells of itself, checked.
+        run_child: Lets a session of its own work for a call.
         open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data.
@@ -104,12 +106,17 @@ class Ports:
     tools: dict[tuple[str, int], Tool]
     find_provider: ResolveProvider
     spec_of: Callable[[Tool], ToolSpec]
+    run_child: "RunChild"
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
+
+
+RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Letter], None]], Awaitable[ToolOutcome]]
+"""Carries a `SpawnChild` out to its end, delivers what the child publishes, and gives the result of the call."""
 
 
 @define(eq=False)
@@ -166,6 +173,9 @@ class Interpreter:
                 self._slots.refuse(to, error)
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
+            case SpawnChild(effect_id=effect_id, name=name):
+                opened = self._opened(effect_id, name)
+                self._crew.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
             case KillTools(effect_ids=effect_ids):
                 for effect_id in effect_ids:
                     self._stop(effect_id, "killed by the session")
@@ -273,6 +283,25 @@ class Interpreter:
             self._deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
         else:  # a tool in a worker thread
             token.run_sync_soon(self._progressed, effect_id, token, text)
+
+    # --- children
+
+    async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
+        started_at_ms = now_ms()
+        outcome: ToolOutcome = Error(text="[Stopped]")
+        with opened.scope, self._slots.inside():
+            outcome = await self._ports.run_child(effect, self._ports, self._deliver)
+        self._closed(effect.effect_id, opened)
+        self._deliver(
+            ToolFinished(
+                at_ms=now_ms(),
+                effect_id=effect.effect_id,
+                text=outcome.text,
+                is_error=isinstance(outcome, Error),
+                details=outcome.details,
+                started_at_ms=started_at_ms,
+            )
+        )
 
     # --- errands
 

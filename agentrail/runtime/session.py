@@ -1,7 +1,7 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import trio
@@ -15,6 +15,7 @@ from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, Ste
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
+from agentrail.messages import CallId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
@@ -37,6 +38,7 @@ class SessionCell:
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
         ending: Why the session has ended, as callers and subscribers were told; `None` before.
         is_gone: Nothing of it acts any more.
+        find: Finds another session of the same supervisor by its id.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class SessionCell:
         "bus",
         "crash",
         "ending",
+        "find",
         "is_gone",
         "mailbox",
         "ports",
@@ -69,7 +72,21 @@ class SessionCell:
         self.crash: str | None = None
         self.ending: str | None = None
         self.is_gone = False
+        self.find: Callable[[str], SessionCell | None] = _nobody
         self._gone: trio.Event | None = None  # made for whoever waits: ten thousand idle sessions need none
+
+    def owner_of(self, interaction_id: str) -> "SessionCell":
+        """Find the session whose approval or question this is: this one, or one that works for it, however deep."""
+        session_id = interaction_id.rpartition("/")[0]
+        own_id = self.ports.session_id
+        found = self.find(session_id) if session_id != own_id else None
+        return self if found is None or own_id not in found.state.data.config.path else found
+
+    def tool_of(self, call_id: CallId) -> Tool:
+        """Give the tool of an open call: the one that the call began with."""
+        data = self.state.data
+        call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
+        return self.ports.tools[call.call.name, call.generation]
 
     def add_tools(self, tools: Iterable[Tool]) -> int:
         """Keep new tools, beside older ones of the same names that calls may be running with.
@@ -191,6 +208,10 @@ class SessionCell:
                     self.slots.refuse(to, error)
                 case _:
                     pass
+
+
+def _nobody(session_id: str) -> None:
+    """Find no session: this one has no supervisor."""
 
 
 def decide_quarantine(signal: Signal, error: Exception) -> StepCrashed:

@@ -6,20 +6,23 @@ had not read yet go on with the next incarnation; and what crashes too often is 
 """
 
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import trio
 from attrs import define, frozen
 
-from agentrail.abc import ProviderProfiles, ResolveProvider
+from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import Look, Options, Start, worker
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
+from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Stop
 from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.events import Event
@@ -35,12 +38,14 @@ from agentrail.otp.child_specs import (
 )
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
-from agentrail.runtime.assembly import assemble
+from agentrail.runtime.assembly import Means, assemble
 from agentrail.runtime.branch import Branch, Label
+from agentrail.runtime.children import assemble_child, run_child
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session, SessionMonitor
+from agentrail.runtime.interpreter import Letter, Ports
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
@@ -63,6 +68,9 @@ DISMISS_WITHIN_SECONDS: Final = 5.0
 """How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
 
 CLOSE_WITHIN_SECONDS: Final = 2.0
+
+CHILD_STOP_WITHIN_SECONDS: Final = 4.0
+"""How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
 
 SESSIONS: Final = SupervisorFlags(
     "dynamic",
@@ -122,12 +130,16 @@ class SessionSupervisor:
         """Made by `open_supervisor`."""
         self._root = root
         self._nursery = nursery  # for what the sessions have at work: it outlives each of them
-        self._resolve_provider = resolve_provider
-        self._make_sandbox = make_sandbox
-        self._specs = ToolSpecs()
+        self._means = Means(
+            resolve_provider=resolve_provider,
+            make_sandbox=make_sandbox,
+            specs=ToolSpecs(),
+            run_child=self._run_child,
+        )
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
         self._down: str | None = None
+        self._find = self._find_cell  # one object, and not one for each session
         self._started = self._ended = self._parked = self._restarts = 0
 
     async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
@@ -156,18 +168,8 @@ class SessionSupervisor:
         if live is not None:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
-        cell, workspace = assemble(
-            session_id,
-            chosen,
-            resolve_provider=self._resolve_provider,
-            make_sandbox=self._make_sandbox,
-            specs=self._specs,
-        )
-        entry = self._entries[session_id] = _Entry(cell, workspace, Branch(session_id, BRANCH))
-        self._fan_in.join(entry.cell)
-        # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
-        self._root.start_child_soon(self._child_spec(entry, chosen))
-        return Session(entry.cell)
+        cell, workspace = assemble(session_id, chosen, self._means)
+        return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str) -> Session:
         """Find a live session by its id.
@@ -315,15 +317,53 @@ class SessionSupervisor:
             await self._retire(entry, "the supervisor had no more time for it")
         self._fan_in.close("the supervisor was closed")
 
+    def _find_cell(self, session_id: str) -> SessionCell | None:
+        entry = self._live(session_id)
+        return None if entry is None else entry.cell
+
     def _live(self, session_id: str) -> _Entry | None:
         entry = self._entries.get(session_id)
         # One that has ended may still wait for a tool that will not stop; its id is free all the same.
         return None if entry is None or entry.cell.state.ended else entry
 
-    def _child_spec(self, entry: _Entry, options: SessionOptions) -> ChildSpec:
+    def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
+        session_id = cell.ports.session_id
+        entry = self._entries[session_id] = _Entry(cell, workspace, Branch(session_id, BRANCH))
+        cell.find = self._find
+        self._fan_in.join(cell)
+        # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
+        self._root.start_child_soon(self._child_spec(entry, restart))
+        return Session(cell)
+
+    # --- children of sessions
+
+    async def _run_child(
+        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Letter], None]
+    ) -> ToolOutcome:
+        parent = self._entries[ports.session_id].cell
+        seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds
+        return await run_child(effect, partial(self._open_child, parent), deliver, seconds)
+
+    @asynccontextmanager
+    async def _open_child(self, parent: SessionCell, effect: SpawnChild) -> AsyncIterator[Session]:
+        cell = assemble_child(parent, effect, fresh_id=f"s-{secrets.token_hex(6)}")
+        await trio.lowlevel.checkpoint()
+        if self._down is not None or self._live(cell.ports.session_id) is not None:
+            raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
+        # The sandbox is its parent's, who closes it: this workspace is never opened.
+        workspace = Workspace(partial(self._means.make_sandbox, "local", Path(cell.ports.working_dir)))
+        child = self._begin(cell, workspace, "temporary")
+        try:
+            yield child
+        finally:
+            with cleanup_scope(CHILD_STOP_WITHIN_SECONDS), suppress(SessionDown):
+                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
+                await child.stop("its parent's call is over")
+
+    def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
         start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
-        restart: Restart = "temporary" if options.restart == "temporary" else "transient"
+        restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.session_id, start, restart)
 
     # --- the life of a session

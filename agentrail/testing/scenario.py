@@ -294,6 +294,8 @@ def _read_tool(text: str) -> ToolSpec:
                 options["killable"] = False
             case "question":
                 options["answered_by"] = "user"
+            case "child":
+                options["answered_by"] = "child"
             case "polling":
                 options["polling"] = True
             case _:
@@ -341,6 +343,7 @@ def _print_tool(spec: ToolSpec) -> str:
     words += ["unkillable"] * (not spec.killable)
     words += ["polling"] * spec.polling
     words += ["question"] * (spec.answered_by == "user")
+    words += ["child"] * (spec.answered_by == "child")
     return " ".join(("tool", spec.name, *words))
 
 

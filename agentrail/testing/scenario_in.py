@@ -27,6 +27,8 @@ from agentrail.core.signals import (
     Approve,
     ChangePlugins,
     ChangeTools,
+    ChildPublished,
+    ChildStarted,
     ChunksArrived,
     Compact,
     ErrandFinished,
@@ -58,7 +60,7 @@ from agentrail.core.signals import (
 )
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, Event, MessageDelta, StatusUpdate
 from agentrail.messages import (
     ApprovalId,
     AssistantBlock,
@@ -66,6 +68,7 @@ from agentrail.messages import (
     CallId,
     PromptRef,
     QuestionRef,
+    SessionId,
     SteerRef,
     Text,
     Thinking,
@@ -389,6 +392,12 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3
             return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
+        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1
+            return ChildStarted(at_ms=at_ms, effect_id=EffectId(effect), child_id=SessionId(child))
+        case ["ChildPublished", effect, *flags] if set(flags) <= {"delta"}:  # ChildPublished t2 "Hm" delta
+            said = command.said() or ""
+            event: Event = MessageDelta(delta=said) if flags else StatusUpdate(text=said)
+            return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event)
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
             return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
         case ["ToolFinished", effect, *flags] if set(flags) <= {
@@ -601,6 +610,16 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case ToolProgressed(effect_id=effect, text=text):
             yield effect
             yield quote(text)
+        case ChildStarted(effect_id=effect, child_id=child):
+            yield effect
+            yield child
+        case ChildPublished(effect_id=effect, event=MessageDelta(delta=text)):
+            yield effect
+            yield quote(text)
+            yield "delta"
+        case ChildPublished(effect_id=effect, event=event):
+            yield effect
+            yield quote(event.text if isinstance(event, StatusUpdate) else type(event).__name__)
         case ToolFinished(effect_id=effect, text=text, is_error=is_error):
             yield effect
             yield quote(text)

@@ -95,6 +95,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
             return f"RunTool {effect_id} {block_word(call)}"
+        case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
+            call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+            return f"SpawnChild {effect_id} {block_word(call)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
         case asked.SetTimer(effect_id=effect_id, at_ms=at_ms):

@@ -99,7 +99,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Somebody answers a question."""
         self._send(signal)
 
-    @precondition(lambda self: strategies.timers_of(self.state))
+    @precondition(lambda self: bool(strategies.timers_of(self.state)))
     @rule(signal=strategies.timers())
     def wake(self, signal: Signal) -> None:
         """Nobody has answered in time, or a pause is over."""

@@ -1,0 +1,38 @@
+"""Calls that are answered by a session of their own: its start and all that it publishes appear on the session above it."""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core import calls
+from agentrail.core.signals import ChildPublished, ChildStarted
+from agentrail.core.state import CallState
+from agentrail.core.work import Work
+from agentrail.events import SubagentEvent, SubagentStart
+
+KINDS_OF_CHILD: Final = ("general-purpose",)
+"""What `subagent_type` may be."""
+
+
+def started(work: Work, signal: ChildStarted) -> None:
+    """Note which session works for a call."""
+    state = _of(work, signal)
+    called = msgspec.structs.replace(state, child_id=signal.child_id)
+    calls.put(work, called)
+    work.change(survivors=tuple(called if one is state else one for one in work.data.survivors))
+    description = str(state.arguments.get("description", ""))
+    work.publish(SubagentStart(child_id=signal.child_id, call_id=state.call.call_id, description=description))
+
+
+def published(work: Work, signal: ChildPublished) -> None:
+    """Pass on what a child published, and what it passed on itself."""
+    state = _of(work, signal)
+    assert state.child_id is not None  # noqa: S101 - it says that it started before it says anything else
+    inner = signal.event
+    depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
+    work.publish(SubagentEvent(call_id=state.call.call_id, child_id=state.child_id, depth=depth, event=inner))
+
+
+def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:
+    calls_at_work = (*work.data.batch, *work.data.survivors)
+    return next(one for one in calls_at_work if one.effect_id == signal.effect_id)

@@ -1,0 +1,147 @@
+"""A call that a session of its own works for: started, listened to, and stopped with the call, whatever ends it first.
+
+The child is a session like any other, under the same supervisor, with its own mailbox and history. It inherits the working
+directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, and never more rights.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
+
+import attrs
+import msgspec
+import trio
+
+from agentrail.abc import Error, Ok, Tool, ToolOutcome
+from agentrail.core.children import KINDS_OF_CHILD
+from agentrail.core.effects import SpawnChild
+from agentrail.core.machine import new_session
+from agentrail.core.plugin_changes import Change
+from agentrail.core.signals import ChildPublished, ChildStarted, Signal
+from agentrail.core.stack import load_stack
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import AgentrailError
+from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
+from agentrail.messages import AssistantMessage, SessionId
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.handle import Session
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.tool_runner import clean_text
+
+MAX_SESSION_ID_CHARACTERS: Final = 128
+
+OpenChild: TypeAlias = Callable[[SpawnChild], AbstractAsyncContextManager[Session]]
+"""Starts a child; leaving the block stops it and waits until it is gone, shielded and bounded."""
+
+Deliver: TypeAlias = Callable[[Signal], None]
+
+
+async def run_child(
+    effect: SpawnChild, open_child: OpenChild, deliver: Deliver, timeout_seconds: float
+) -> ToolOutcome:
+    """Let a child work for a call, and answer with its last text.
+
+    Args:
+        effect: The call.
+        open_child: Starts the child.
+        deliver: Puts what the child publishes into the parent's mailbox.
+        timeout_seconds: How long it may take.
+
+    Cancellation: The child is aborted with all that it runs, and stopped, before the cancellation travels on.
+    """
+    kind = str(effect.arguments.get("subagent_type", KINDS_OF_CHILD[0]))
+    if kind not in KINDS_OF_CHILD:
+        return Error(text=f"There is no sub-agent of type {kind!r}. Types: {', '.join(KINDS_OF_CHILD)}.")
+    listener = _Listener(effect, deliver)
+    with trio.move_on_after(timeout_seconds):
+        try:
+            async with open_child(effect) as child:
+                deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child.session_id))
+                return await listener.listen(child, str(effect.arguments.get("description", "")))
+        except AgentrailError as error:
+            return Error(text=clean_text(f"The sub-agent could not work: {error}"))
+    seconds = f"{timeout_seconds:g} s"
+    last = f" Its last text: {listener.last_text}" if listener.last_text else ""
+    return Error(text=f"The sub-agent did not finish within {seconds} and was stopped.{last}")
+
+
+class _Listener:
+    """Passes a child's events on, and remembers what it said last."""
+
+    def __init__(self, effect: SpawnChild, deliver: Deliver) -> None:
+        self._effect_id = effect.effect_id
+        self._deliver = deliver
+        self.last_text = ""
+
+    async def listen(self, child: Session, description: str) -> ToolOutcome:
+        """Give the child its prompt, and wait for the end of that cycle."""
+        async with child.subscribe(after=0) as events:
+            await child.prompt(description)
+            async for event in events:
+                self._deliver(ChildPublished(at_ms=now_ms(), effect_id=self._effect_id, event=event))
+                if isinstance(event, ResponseComplete):
+                    self.last_text = event.message.text or self.last_text
+                if type(event) in TERMINAL:
+                    return decide_answer(event, self.last_text)
+        return Error(text="The sub-agent ended before it had an answer.")
+
+
+def decide_answer(end: Event, last_text: str) -> ToolOutcome:
+    """Make the result of the call from how the child's cycle ended."""
+    match end:
+        case AgentEnd(messages=messages):
+            said = [message.text for message in messages if isinstance(message, AssistantMessage)]
+            return Ok(text=clean_text(next((text for text in reversed(said) if text), "[no output]")))
+        case AgentError(error=error):
+            return Error(text=clean_text(f"The sub-agent failed: {error.message}"))
+        case AgentAbort(reason=reason):
+            last = f" Its last text: {last_text}" if last_text else ""
+            return Error(text=clean_text(f"The sub-agent was stopped: {reason or 'aborted'}.{last}"))
+        case _:
+            message = f"{type(end).__name__} ends no cycle"
+            raise AssertionError(message)
+
+
+def assemble_child(parent: SessionCell, effect: SpawnChild, fresh_id: str) -> SessionCell:
+    """Make the session that works for a call; it has not begun.
+
+    Args:
+        parent: The session whose call it is.
+        effect: The call.
+        fresh_id: For a child whose own name would be too long.
+    """
+    data, ports = parent.state.data, parent.ports
+    own_id = f"{ports.session_id}.{effect.call_id}"
+    session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
+    path = (*data.config.path, session_id)
+    tools = {
+        (spec.name, 0): ports.tools[spec.name, data.tools.generation_of(spec.name)]
+        for spec in data.tools
+        if _may_have(ports.tools[spec.name, data.tools.generation_of(spec.name)], len(path) - 1)
+    }
+    config = msgspec.structs.replace(
+        data.config,
+        session_id=session_id,
+        path=path,
+        model=data.model,
+        prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
+    )
+    change = _stack_of(parent)
+    toolbox = Toolbox(spec for spec in data.tools if (spec.name, 0) in tools)
+    state = new_session(config, toolbox, change.stack, change.states)
+    own_ports = attrs.evolve(ports, session_id=session_id, tools=tools, providers=dict(ports.providers))
+    return SessionCell(state, own_ports)
+
+
+def _may_have(tool: Tool, depth: int) -> bool:
+    """Say whether a session may have a tool that starts sessions: not deeper than that tool allows."""
+    max_depth: int | None = getattr(tool, "max_depth", None)
+    return max_depth is None or depth < max_depth
+
+
+def _stack_of(parent: SessionCell) -> Change:
+    """Load the parent's plugins anew: a child is guarded by the same ones, and has states of its own."""
+    members = parent.state.data.stack.members
+    entries = tuple((member.plugin, member.options) for member in members)
+    stack, states = load_stack(entries, ask=parent.state.data.stack.ask)
+    return Change(stack=stack, states=states)

@@ -1,0 +1,64 @@
+"""The tool `task`: give a piece of work to a session of its own, which begins without this conversation."""
+
+from typing import Final
+
+from attrs import field, frozen
+
+from agentrail.abc import ToolContext, ToolOutcome
+from agentrail.core.children import KINDS_OF_CHILD
+from agentrail.core.toolbox import EffectClass
+from agentrail.errors import ToolContractError
+from agentrail.messages import JsonObject
+
+TIMEOUT_SECONDS: Final = 120.0
+
+_DESCRIPTION: Final = (
+    "Give a self-contained piece of work to a sub-agent with the same tools. It does not know this conversation: write down "
+    "all that it must know. Its last text is the result. Several calls in one response run side by side."
+)
+
+_PARAMETERS: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "description": {
+            "type": "string",
+            "minLength": 1,
+            "description": "What to do, what to know, and what to answer with.",
+        },
+        "subagent_type": {
+            "type": "string",
+            "default": KINDS_OF_CHILD[0],
+            "description": "The kind of sub-agent.",
+        },
+    },
+    "required": ["description"],
+    "additionalProperties": False,
+}
+
+
+@frozen(kw_only=True, eq=False)
+class TaskTool:
+    """Starts a child session; the session machine itself answers the call, so nothing of this runs.
+
+    Attributes:
+        max_depth: How deep sessions may start sessions: 1, the sessions that are started have no such tool.
+        timeout_seconds: How long a child may take.
+    """
+
+    max_depth: int = 1
+    timeout_seconds: float = TIMEOUT_SECONDS
+    name: str = field(default="task", init=False)
+    description: str = field(default=_DESCRIPTION, init=False)
+    parameters: JsonObject = field(factory=lambda: dict(_PARAMETERS), init=False)
+    killable: bool = field(default=True, init=False)
+    effect_class: EffectClass = field(default="once", init=False)
+    answered_by: str = field(default="child", init=False)
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Refuse: whoever calls this is no session.
+
+        Raises:
+            ToolContractError: Always.
+        """
+        message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        raise ToolContractError(message)

@@ -1,0 +1,189 @@
+"""Sessions that work for a call of another one: started with the call, heard on their parent, and gone with the call."""
+
+import pytest
+import trio
+
+from agentrail.errors import SessionDown
+from agentrail.events import (
+    AgentEnd,
+    ApprovalRequired,
+    SessionEnd,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    ToolExecutionEnd,
+)
+from agentrail.testing.models import FunctionModel, Turn, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.task import TaskTool
+
+TASK = calls(("task", {"description": "Count the files."}))
+
+
+def first_words(request) -> str:
+    """What the first message of a conversation says."""
+    return str(request.messages[0].content[0].text)
+
+
+def working(child: Turn | None = None, *, parent_says: str = "all done") -> FunctionModel:
+    """A parent that starts a task and then says something; a child that answers."""
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return child or says("There are three.")
+        return says(parent_says) if len(request.messages) > 1 else TASK
+
+    return FunctionModel(answer)
+
+
+async def test_a_task_is_answered_with_the_last_text_of_its_session(supervisor):
+    """The child begins with the description alone, and is gone when the call is over."""
+    session = await supervisor.start_session(model=working(), tools=[TaskTool()], session_id="boss")
+    async with session.subscribe(kinds=[SubagentStart, SubagentEnd, ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "all done"
+        started, ended, call = [await anext(events) for _ in range(3)]
+    assert started.child_id == ended.child_id == f"boss.{started.call_id}"
+    assert started.description == "Count the files."
+    assert ended.result == call.result
+    assert call.result.text == "There are three."
+    assert [one.session_id for one in supervisor.sessions()] == ["boss"]
+
+
+async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
+    """With the child's own numbers and path; deltas are as little replayed there as here."""
+    session = await supervisor.start_session(model=working(), tools=[TaskTool()], session_id="boss")
+    async with session.subscribe(kinds=[SubagentEvent]) as events:
+        await session.ask("go")
+        await session.stop()
+        seen = [event async for event in events]
+    inner = [event.event for event in seen]
+    assert isinstance(inner[-1], AgentEnd | SessionEnd)
+    committed = [event.meta.seq for event in inner if not event.meta.ephemeral]
+    assert committed == list(range(1, len(committed) + 1))
+    assert {event.meta.path for event in inner} == {("boss", seen[0].child_id)}
+    assert {event.depth for event in seen} == {1}
+    assert all(event.meta.ephemeral == event.event.meta.ephemeral for event in seen)
+
+
+async def test_a_child_has_no_task_tool_unless_it_may(supervisor):
+    """Sessions start sessions as deep as the tool allows, and no deeper."""
+    offered: list[tuple[str, ...]] = []
+
+    def answer(request):
+        offered.append(request.tools.names)
+        if first_words(request) == "go":
+            return says("top") if len(request.messages) > 1 else TASK
+        return says("deep")
+
+    tools = [TaskTool(), RecordingTool()]
+    session = await supervisor.start_session(model=FunctionModel(answer), tools=tools)
+    assert await session.ask("go") == "top"
+    assert offered == [("record", "task"), ("record",), ("record", "task")]
+
+
+async def test_an_abort_takes_the_children_along(supervisor):
+    """The receipt comes when the child and its tools are gone."""
+    hanging = HangingTool(name="hang")
+    model = working(calls(("hang", {})))
+    session = await supervisor.start_session(model=model, tools=[TaskTool(), hanging])
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                with pytest.raises(Exception, match="aborted"):
+                    await session.ask("go")
+
+            nursery.start_soon(ask)
+            await hanging.started.wait()
+            receipt = await session.abort()
+    assert receipt.stuck == ()
+    assert hanging.stopped == 1
+    assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
+
+
+async def test_a_child_that_fails_is_an_error_of_the_call(supervisor):
+    """Its parent reads why, and goes on."""
+    hanging = HangingTool(name="hang")
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return Turn()
+        return says("I see") if len(request.messages) > 1 else TASK
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool(), hanging], max_retries=0
+    )
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "I see"
+        result = (await anext(events)).result
+    assert result.is_error
+    assert result.text == "The sub-agent failed: the model sent an empty response"
+
+
+async def test_a_child_is_found_and_guarded_like_its_parent(supervisor):
+    """Its calls are judged by the parent's plugins, and whoever hears of them can decide on the child."""
+    tool = RecordingTool(name="shell")
+    people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return says("counted") if len(request.messages) > 1 else calls(("shell", {}))
+        return says("fine") if len(request.messages) > 1 else TASK
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[people]
+    )
+    with trio.fail_after(10):
+        async with session.subscribe(kinds=[SubagentEvent]) as events, trio.open_nursery() as nursery:
+            nursery.start_soon(session.ask, "go")
+            async for event in events:
+                if isinstance(event.event, ApprovalRequired):
+                    approval = event.event.approval
+                    assert approval.path == (session.session_id, event.child_id)
+                    await session.approve(approval.id)
+                    break
+    assert len(tool.calls) == 1
+
+
+async def test_an_unknown_kind_of_child_is_told_which_there_are(supervisor):
+    """Nothing is started."""
+    wrong = calls(("task", {"description": "x", "subagent_type": "wizard"}))
+
+    def answer(request):
+        return says("ok") if len(request.messages) > 1 else wrong
+
+    session = await supervisor.start_session(model=FunctionModel(answer), tools=[TaskTool()])
+    async with session.subscribe(kinds=[ToolExecutionEnd, SubagentStart]) as events:
+        await session.ask("go")
+        result = (await anext(events)).result
+    assert result.text == "There is no sub-agent of type 'wizard'. Types: general-purpose."
+
+
+async def test_a_child_that_takes_too_long_is_stopped(supervisor, autojump_clock):
+    """The call says how long it took, and what the child said last."""
+    hanging = HangingTool(name="hang")
+    model = working(calls(("hang", {}), text="I begin."))
+    session = await supervisor.start_session(model=model, tools=[TaskTool(timeout_seconds=30), hanging])
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "all done"
+        result = (await anext(events)).result
+    assert result.text == (
+        "The sub-agent did not finish within 30 s and was stopped. Its last text: I begin."
+    )
+
+
+async def test_children_end_with_their_parent(supervisor):
+    """Stopping the parent stops them first; their ids are free then."""
+    hanging = HangingTool(name="hang")
+    session = await supervisor.start_session(
+        model=working(calls(("hang", {}))), tools=[TaskTool(), hanging], session_id="boss"
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+        assert len(supervisor.sessions()) == 2
+        await session.stop()
+        assert supervisor.sessions() == ()
+    with pytest.raises(SessionDown):
+        supervisor.session("boss")
