@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
+from agentrail.core.hooks import FileText, RequestFailed
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
     AbortTool,
     Approve,
     Asked,
+    ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
+    ErrandFinished,
     MessagesQuery,
     Outcome,
     Parked,
+    PluginLagged,
     Prompt,
     Reject,
     ReplyQuery,
@@ -45,6 +49,7 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
     ToolProgressed,
+    UpdatePluginOpts,
 )
 from agentrail.core.state import CallState, SessionState
 from agentrail.core.toolbox import ToolSpec, read_call
@@ -179,7 +184,7 @@ def tool_aborts() -> SearchStrategy[AbortTool]:
 
 
 def changes() -> SearchStrategy[Signal]:
-    """Another model; other tools, of names that are there and of names that are not."""
+    """Another model; other tools, of names that are there and of names that are not; plugins that are not there."""
     names = ("read", "watch", "grep", "glob")
     specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
         lambda chosen: tuple(map(_plain_tool, chosen))
@@ -194,6 +199,8 @@ def changes() -> SearchStrategy[Signal]:
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
         ),
+        _asked(UpdatePluginOpts, plugin=st.just("nobody"), options=st.just({"strict": True})),
+        _asked(ChangePlugins, change=st.just("detach"), name=st.just("nobody")),
     )
 
 
@@ -288,8 +295,15 @@ def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
     return _outcome(TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
 
 
+def errand_outcomes() -> SearchStrategy[ErrandFinished]:
+    """What comes of what a plugin asked for."""
+    found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
+    failed = st.builds(RequestFailed, error=_errors())
+    return _outcome(ErrandFinished, result=found | failed)
+
+
 def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
-    """What a supervisor says: crashes of the actor, crashes of a step; and the last word, unless `parked` is false."""
+    """What a supervisor says: crashes of the actor, crashes of a step, slow plugins; and the last word, unless `parked` is false."""
     restarted = st.builds(Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
     crashed = st.builds(
         StepCrashed,
@@ -298,8 +312,15 @@ def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
         error=st.just(ErrorInfo(code="internal", message="a bug")),
         asked_by=st.sampled_from((None, SignalId("somebody"))),
     )
+    lagged = st.builds(
+        PluginLagged,
+        at_ms=st.just(0),
+        plugin=st.just("nobody"),
+        hook=st.just("BeforeTool"),
+        milliseconds=st.just(80),
+    )
     last = st.builds(Parked, at_ms=st.just(0), reason=_words)
-    return st.one_of(restarted, crashed, last) if parked else st.one_of(restarted, crashed)
+    return st.one_of(restarted, crashed, lagged, last) if parked else st.one_of(restarted, crashed, lagged)
 
 
 def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
@@ -315,7 +336,7 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
         timers(),
         steers(),
         decisions(),
-        st.one_of(questions(), tool_aborts(), changes()),
+        st.one_of(questions(), tool_aborts(), changes(), errand_outcomes()),
         aborts(),
         st.one_of(notices(parked=False), stops(), notices()),
     )
@@ -390,6 +411,8 @@ def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
                 prefix = "d"
             case TimerFired():
                 prefix = "w"
+            case ErrandFinished():
+                prefix = "e"
             case _:
                 prefix = "r"
         return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
@@ -407,6 +430,8 @@ def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
             return [*data.drains, *([data.teardown.effect_id] if data.teardown else [])]
         case TimerFired():
             return timers_of(state)
+        case ErrandFinished():
+            return [errand.effect_id for errand in data.errands]
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
 

@@ -33,6 +33,7 @@ _floats: Final = st.floats(allow_nan=False, allow_infinity=False)
 _SCALARS: Final[Mapping[Any, SearchStrategy[Any]]] = {
     str: st.text(max_size=20), int: st.integers(-(2**62), 2**62), float: _floats, bool: st.booleans(),
     type(None): st.none(),
+    Any: st.none(),  # an object of this process, which nobody stores
 }  # fmt: skip
 
 

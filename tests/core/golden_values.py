@@ -15,6 +15,7 @@ import msgspec
 from agentrail import events as e
 from agentrail.core import signals as s
 from agentrail.core.codec import SIGNAL_KINDS, encode_event, encode_signal
+from agentrail.core.hooks import FileText
 from agentrail.core.request import (
     ArgumentsDelta,
     Completed,
@@ -263,11 +264,14 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         replace=True,
         generation=3,
     ),
+    s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
+    s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),
     s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
     s.Started(at_ms=_AT),
     s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
     s.Parked(at_ms=_AT, reason="ValueError: bad city"),
     s.StepCrashed(at_ms=_AT, signal_kind="ToolFinished", error=_ERROR, asked_by=_ASKED_BY, owed_by=_EFFECT),
+    s.PluginLagged(at_ms=_AT, plugin="CostGuard", hook="BeforeRequest", milliseconds=73),
     s.StreamStarted(at_ms=_AT, effect_id=_EFFECT),
     s.ChunksArrived(
         at_ms=_AT,
@@ -291,6 +295,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         jitter=0.125,
     ),
     s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75),
+    s.ErrandFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from agentrail.core.signals import (
     AbortTool,
     Approve,
     Asked,
+    ChangePlugins,
     ChangeTools,
     Compact,
     MessagesQuery,
@@ -29,7 +30,9 @@ from agentrail.core.signals import (
     Steer,
     Stop,
     SwitchModel,
+    UpdatePluginOpts,
 )
+from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
 from agentrail.errors import InternalError
 from agentrail.testing.scenario import read_scenario
@@ -51,6 +54,8 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "attach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.attach),
     "detach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.detach),
     "replace_tools": lambda signal: isinstance(signal, ChangeTools) and signal.replace,
+    "update_plugin_opts": lambda signal: isinstance(signal, UpdatePluginOpts),
+    "change_plugins": lambda signal: isinstance(signal, ChangePlugins),
     "compact": lambda signal: isinstance(signal, Compact),
     "status": lambda signal: isinstance(signal, StatusQuery),
     "messages": lambda signal: isinstance(signal, MessagesQuery),
@@ -84,10 +89,14 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("abort_tool", RUNNING): ("abort_tool_refused", "Refuse k2 UnknownCall"),
     ("abort_tool", STREAMING): ("abort_tool_refused", "Refuse k3 UnknownCall"),
     ("abort_tool", TOOLS): ("abort_tool", "KillTools t2; Teardown d4 stopped=t2; Reply k1 ok"),
+    ("approve", IDLE): ("approval_approved", "Reply y1 ok; Publish AgentResumed tool_approved"),
     ("approve", RUNNING): ("decisions_about_nothing", "Refuse y4 UnknownApproval"),
     ("approve", STREAMING): ("decisions_about_nothing", "Refuse y7 UnknownApproval"),
+    ("approve", TOOLS): ("approval_in_a_batch", "Reply y1 ok; Publish ToolExecutionStart shell c1"),
+    ("reject", IDLE): ("approval_rejected", "Reply n1 ok; Publish AgentEnd messages=3 not_resumed"),
     ("reject", RUNNING): ("decisions_about_nothing", "Refuse y5 UnknownApproval"),
     ("reject", STREAMING): ("decisions_about_nothing", "Refuse y8 UnknownApproval"),
+    ("reject", TOOLS): ("approval_in_a_batch", 'error "Rejected by the user: keep x"; Reply n1 ok'),
     ("respond", IDLE): ("question_answered", "Reply y1 ok; Publish AgentResumed user_respond"),
     ("respond", RUNNING): ("decisions_about_nothing", "Refuse y6 UnknownApproval"),
     ("respond", STREAMING): ("decisions_about_nothing", "Refuse y9 UnknownApproval"),
@@ -108,6 +117,14 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("replace_tools", RUNNING): ("tools_replaced_in_every_phase", "Reply k2 attached=b,read detached=a"),
     ("replace_tools", STREAMING): ("tools_replaced_in_every_phase", "Reply k3 attached=read detached=b"),
     ("replace_tools", TOOLS): ("tools_replaced_in_every_phase", "Reply k4 detached=read"),
+    ("update_plugin_opts", IDLE): ("plugin_options", "PluginOptsUpdated guard success=False"),
+    ("update_plugin_opts", RUNNING): ("plugin_options", "Reply u3 ok"),
+    ("update_plugin_opts", STREAMING): ("plugin_options", "Reply u4 ok"),
+    ("update_plugin_opts", TOOLS): ("plugins_detached", "Reply u1 ok"),
+    ("change_plugins", IDLE): ("plugins_detached", "Reply k2 ok"),
+    ("change_plugins", RUNNING): ("plugins_detached", ""),
+    ("change_plugins", STREAMING): ("plugins_detached", ""),
+    ("change_plugins", TOOLS): ("plugins_detached", ""),
     ("status", IDLE): ("queries_in_every_phase", "Reply q1 idle turn=0"),
     ("status", RUNNING): ("queries_in_every_phase", "Reply q3 running turn=1"),
     ("status", STREAMING): ("queries_in_every_phase", "Reply q5 streaming turn=1"),
@@ -132,7 +149,6 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
 """The file, and what comes out of the first such signal in this phase which it plays; nothing for one who waits."""
 
 PENDING: Final[dict[tuple[str, Phase], str]] = {
-    **dict.fromkeys(product(("approve", "reject"), (IDLE, TOOLS)), "approvals come with the plugins"),
     **dict.fromkeys(product(("compact",), Phase), "histories are not shortened yet"),
 }
 """Cells that no scenario can show yet, and why. Whoever makes one possible writes its scenario and takes it off."""
@@ -160,7 +176,7 @@ def signals_of(name: str) -> tuple[Met, ...]:
 
 def _steps(file: Path) -> Iterator[Met]:
     scenario = read_scenario(file.read_text(encoding="utf-8"))
-    state = machine.new_session(scenario.config, scenario.tools)
+    state = machine.new_session(scenario.config, scenario.tools, *load_stack(scenario.plugins))
     for line in scenario.inputs:
         try:
             after, effects = machine.step(state, line.signal)

@@ -12,12 +12,14 @@ from agentrail.core.signals import (
     Abort,
     AbortTool,
     Approve,
+    ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
     ErrandFinished,
     MessagesQuery,
     Parked,
+    PluginLagged,
     Prompt,
     Reject,
     ReplyQuery,
@@ -39,6 +41,7 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
     ToolProgressed,
+    UpdatePluginOpts,
 )
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
@@ -154,14 +157,15 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     """Every kind of signal, for every effect that is open in this state, and for one that is not."""
     yield from _calls(numbers)
     yield from _decisions(state, numbers)
-    stream = state.data.stream.effect_id if state.data.stream else EffectId("r0")
-    for effect_id in {stream, EffectId("r0")}:
-        yield from _stream_outcomes(effect_id)
+    stream = state.data.stream.effect_id if state.data.stream else None
+    if state.data.stream is not None:
+        yield from _stream_outcomes(stream)
+    late = {type(outcome): outcome for outcome in _stream_outcomes(EffectId("r0"))}
+    yield from late.values()  # one of each kind: none of them does anything
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
-    for errand in state.data.errands[:1]:
-        found = FileText(path="a", text="b")
-        yield ErrandFinished(at_ms=1, effect_id=errand.effect_id, result=found)
+    for errand_id in (*(errand.effect_id for errand in state.data.errands[:1]), EffectId("e0")):
+        yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
@@ -174,6 +178,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
         yield TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
     error = ErrorInfo(code="internal", message="a bug")
     yield Started(at_ms=1)
+    yield PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
     yield Restarted(at_ms=1, reason="crash", incarnation=2)
     yield Parked(at_ms=1, reason="crash")
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
@@ -203,6 +208,8 @@ def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
     yield SwitchModel(**by(), model=ModelFacts(model="scripted:other"))
     # Another tool that behaves alike, so that states before and after are of one shape.
     yield ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
+    yield UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
+    yield ChangePlugins(**by(), change="detach", name="nobody")
 
 
 def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
@@ -211,8 +218,12 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     def by() -> dict[str, Any]:
         return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
 
-    ids = [str(interaction.id) for interaction in state.data.interactions[:1]] or ["a0"]
-    for wanted in map(ApprovalId, ids):
+    if not state.data.interactions:
+        nothing = ApprovalId("a0")
+        yield Approve(**by(), approval_id=nothing)
+        yield Reject(**by(), approval_id=nothing)
+        yield Respond(**by(), ref=nothing, response="yes")
+    for wanted in (ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
         yield Approve(**by(), approval_id=wanted)
         yield Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
         yield Approve(**by(), approval_id=wanted, arguments={"path": 3})

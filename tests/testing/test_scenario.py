@@ -79,7 +79,7 @@ def test_rewrite_stores_what_came_out(tmp_path):
         ("@0 ResponseCompleted r1 c1:read={", "expected JSON at column"),
         ("@0 Prompt =p1", "expected a name before '='"),
         ("@soon Started", "invalid literal"),
-        ("Started", "expected session, tool, @<ms> and a command"),
+        ("Started", "expected session, tool, plugin, @<ms> and a command"),
         ("session max_turn=2", "session takes max_turns"),
         ("session show=cycles", "session takes max_turns"),
         ("tool read path", "a tool takes its parameters"),
