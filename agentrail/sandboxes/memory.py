@@ -37,7 +37,7 @@ from agentrail.sandboxes.refusals import (
     refuse_unreadable,
 )
 from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
-from agentrail.sandboxes.text import count_lines, decode_text, read_page
+from agentrail.sandboxes.text import count_lines, decode_searched, decode_text, read_page
 from agentrail.sandboxes.walking import MAX_SEARCHED_BYTES, Tree, compile_include, glob_tree, list_searched
 
 T = TypeVar("T")
@@ -319,8 +319,7 @@ class MemorySandbox:
         data = self._files.get(names)
         if data is None or len(data) > MAX_SEARCHED_BYTES:
             return None
-        decoded = decode_text(data, "")
-        return None if isinstance(decoded, Refusal) else decoded.text
+        return decode_searched(data)
 
     def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
         for names in every:
