@@ -125,12 +125,12 @@ class Files:
 
     def list_dir(self, names: Names) -> ListResult:
         """List a directory."""
-        descriptor = self.open_directory(names)
-        try:
-            with os.scandir(descriptor) as found:
-                entries = [entry for item in found if (entry := _describe(item, descriptor)) is not None]
-        finally:
-            os.close(descriptor)
+        with _Held(self.open_directory(names)) as held:
+            where = self._where(held.descriptor, names)
+            with os.scandir(held.descriptor) as found:
+                seen = [item for item in found if self._protected.find_read((*where, item.name)) is None]
+                described = [_describe(item, held.descriptor) for item in seen]
+        entries = [entry for entry in described if entry is not None]
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     def open_directory(self, names: Names) -> int:

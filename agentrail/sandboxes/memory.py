@@ -295,7 +295,7 @@ class MemorySandbox:
         depth = len(names)
         entries: dict[str, DirectoryEntry] = {}
         for file, data in self._files.items():
-            if file[:depth] != names:
+            if file[:depth] != names or self._protected.find_read(file[: depth + 1]) is not None:
                 continue
             name, is_file = file[depth], len(file) == depth + 1
             kind, size_bytes = ("file", len(data)) if is_file else ("dir", 0)
