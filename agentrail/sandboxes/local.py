@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
+import structlog
 import trio
 
 from agentrail.abc import (
@@ -124,6 +125,8 @@ class LocalSandbox:
         self._path = resolved
         self._roots = (PurePosixPath(given), PurePosixPath(resolved))
         self._virtual = virtual_mode
+        if not virtual_mode:
+            structlog.get_logger(__name__).warning("sandbox_not_virtual", root=str(resolved))
         self._files = Files(
             self._root,
             find_opener(self._root) if virtual_mode else open_anywhere,
