@@ -94,6 +94,8 @@ async def test_a_link_inside_does_not_lead_around_a_protected_name(tmp_path):
     for path in ("alias/hooks/post-commit", "alias/config", "alias/hooks/new/deep"):
         assert await _code(sandbox.write(path, "x")) in {"permission_denied", "invalid_path"}
     assert list((tmp_path / ".git").iterdir()) == []
+    (tmp_path / ".git" / "config").write_text("old")
+    assert await _code(sandbox.edit("alias/config", "old", "new")) == "permission_denied"
     (tmp_path / ".agentrail").mkdir()
     (tmp_path / ".agentrail" / "state").write_text("words")
     (tmp_path / "state").symlink_to(".agentrail/state")
