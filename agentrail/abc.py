@@ -280,6 +280,7 @@ class WriteResult:
         total_lines: Of the file.
         size_bytes: Of the file.
         sha256: Of its bytes, in hexadecimal: two writes of one content have the same.
+        sha256_before: Of the bytes that were replaced; None when there were none, or too many to read.
         error: Why nothing was written, else None.
     """
 
@@ -287,6 +288,7 @@ class WriteResult:
     total_lines: int = 0
     size_bytes: int = 0
     sha256: str = ""
+    sha256_before: str | None = None
     error: Refusal | None = None
 
 
@@ -298,12 +300,14 @@ class EditResult:
         replacements: How often.
         diff: Unified, of at most 4 KB; a last line says where it was cut.
         sha256: Of the new bytes, in hexadecimal.
+        sha256_before: Of the old bytes.
         error: Why nothing was changed, else None.
     """
 
     replacements: int = 0
     diff: str = ""
     sha256: str = ""
+    sha256_before: str | None = None
     error: Refusal | None = None
 
 

@@ -15,6 +15,7 @@ from agentrail.app import (
     VARIABLES,
     choose_model,
     make_provider,
+    make_sandbox,
     models_of,
     provider_of,
     read_models,
@@ -24,6 +25,7 @@ from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.serving import Reply, open_server, reply
+from agentrail.tools import builtin
 
 KEY = "sk-a-key-that-nobody-may-see"
 
@@ -306,3 +308,40 @@ async def test_a_session_with_an_unknown_model_is_not_started():
         with pytest.raises(ProviderError, match="there is no provider"):
             await supervisor.start_session(model="nope:x")
         assert supervisor.sessions() == ()
+
+
+# --- sandboxes
+
+
+async def test_the_name_of_a_sandbox_becomes_one(tmp_path):
+    """`local` on the working directory, `local:/path` elsewhere, `memory`."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_text("words")
+    assert (await make_sandbox("local", tmp_path).read("a/x")).text == "words"
+    assert (await make_sandbox(f"local:{tmp_path}/a", tmp_path).read("x")).text == "words"
+    assert (await make_sandbox("memory", tmp_path).list_dir(".")).entries == ()
+    with pytest.raises(OptionError, match="sandbox is 'disk': expected 'local', 'local:/path' or 'memory'"):
+        make_sandbox("disk", tmp_path)
+
+
+@pytest.mark.parametrize("sandbox", ["local", "memory"])
+async def test_a_session_works_in_the_sandbox_that_it_names(tmp_path, sandbox):
+    """In memory, or in its working directory; by default in that as well."""
+    (tmp_path / "on_disk").write_text("x")
+    model = ScriptedModel([calls(("list_dir", {})), says("done")])
+    with trio.fail_after(30):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session = await supervisor.start_session(
+                model=model, tools=builtin("list_dir"), working_dir=tmp_path, sandbox=sandbox
+            )
+            await session.ask("what is there?")
+            (message,) = [one for one in await session.messages() if isinstance(one, ToolMessage)]
+    (result,) = message.results
+    assert result.text == ("[file] on_disk (1 bytes)" if sandbox == "local" else "[The directory is empty.]")
+
+
+async def test_what_becomes_of_commands_is_one_of_two_words():
+    """Else nothing is opened."""
+    with pytest.raises(OptionError, match="shell_fallback is 'yes': expected 'refuse' or 'unconfined'"):
+        async with agentrail.open_supervisor(shell_fallback="yes"):
+            pytest.fail("it was opened")

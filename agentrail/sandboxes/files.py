@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, TypeVar
 
+from attrs import evolve
+
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
 from agentrail.sandboxes.editing import decide_edit
@@ -125,12 +127,12 @@ class Files:
 
     def list_dir(self, names: Names) -> ListResult:
         """List a directory."""
-        descriptor = self.open_directory(names)
-        try:
-            with os.scandir(descriptor) as found:
-                entries = [entry for item in found if (entry := _describe(item, descriptor)) is not None]
-        finally:
-            os.close(descriptor)
+        with _Held(self.open_directory(names)) as held:
+            where = self._where(held.descriptor, names)
+            with os.scandir(held.descriptor) as found:
+                seen = [item for item in found if self._protected.find_read((*where, item.name)) is None]
+                described = [_describe(item, held.descriptor) for item in seen]
+        entries = [entry for entry in described if entry is not None]
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     def open_directory(self, names: Names) -> int:
@@ -175,23 +177,19 @@ class Files:
         parent = self._make_parent(names)
         try:
             replaced = self._look_at_target(parent, names)
+            before = None if replaced is None else self._hash(parent, names)
             _put(parent, names[-1], data, replaced)
         finally:
             os.close(parent)
         return WriteResult(
-            is_new=replaced is None, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+            is_new=replaced is None, size_bytes=len(data), sha256=hash_bytes(data), sha256_before=before
         )
 
     def write_text(self, names: Names, content: str) -> WriteResult:
         """Replace a file by a text."""
         data = encode_text(content, show_names(names))
         written = self.write(names, data)
-        return WriteResult(
-            is_new=written.is_new,
-            total_lines=count_lines(content),
-            size_bytes=written.size_bytes,
-            sha256=written.sha256,
-        )
+        return evolve(written, total_lines=count_lines(content))
 
     def edit(self, names: Names, old: str, new: str, *, replace_all: bool) -> EditResult:
         """Replace a text in a file, unless somebody changes the file meanwhile."""
@@ -202,7 +200,8 @@ class Files:
             before = self._look_at_target(parent, names)
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            edited = self._edited(parent, names, old, new, replace_all=replace_all)
+            read = self._read_beside(parent, names)
+            edited = _edit(read, old, new, replace_all=replace_all, shown=show_names(names))
             if _identity(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != _identity(before):
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
                 raise Refused(code="changed", message=message)
@@ -210,25 +209,25 @@ class Files:
             _put(parent, names[-1], data, before)
         finally:
             os.close(parent)
-        return EditResult(replacements=replacements, diff=diff, sha256=hashlib.sha256(data).hexdigest())
+        return EditResult(
+            replacements=replacements, diff=diff, sha256=hash_bytes(data), sha256_before=hash_bytes(read)
+        )
 
-    def _edited(
-        self, parent: int, names: Names, old: str, new: str, *, replace_all: bool
-    ) -> tuple[bytes, int, str]:
+    def _read_beside(self, parent: int, names: Names) -> bytes:
+        """Read a file by its last name, from the directory in which it will be replaced."""
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
         try:
             status = os.fstat(descriptor)
             _refuse_irregular(status, show_names(names))
-            data = b"".join(_pieces(descriptor, status, names))
+            return b"".join(_pieces(descriptor, status, names))
         finally:
             os.close(descriptor)
-        decoded = decode_text(data, show_names(names))
-        if isinstance(decoded, Refusal):
-            raise Refused(code=decoded.code, message=decoded.message)
-        edited = decide_edit(decoded.text, old, new, replace_all=replace_all, path=show_names(names))
-        if isinstance(edited, Refusal):
-            raise Refused(code=edited.code, message=edited.message)
-        return decoded.encode(edited.text), edited.replacements, edited.diff
+
+    def _hash(self, parent: int, names: Names) -> str | None:
+        try:
+            return hash_bytes(self._read_beside(parent, names))
+        except (OSError, Refused):  # too large, or not ours to read: to be replaced all the same
+            return None
 
     def create_output(self, name: str) -> int:
         """Make a file for the output of a command, in agentrail's own directory, where no tool writes."""
@@ -375,6 +374,21 @@ def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[b
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def hash_bytes(data: bytes) -> str:
+    """Say in short what the content of a file is."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _edit(data: bytes, old: str, new: str, *, replace_all: bool, shown: str) -> tuple[bytes, int, str]:
+    decoded = decode_text(data, shown)
+    if isinstance(decoded, Refusal):
+        raise Refused(code=decoded.code, message=decoded.message)
+    edited = decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown)
+    if isinstance(edited, Refusal):
+        raise Refused(code=edited.code, message=edited.message)
+    return decoded.encode(edited.text), edited.replacements, edited.diff
 
 
 def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:

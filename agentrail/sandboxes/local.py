@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
+import structlog
 import trio
 
 from agentrail.abc import (
@@ -48,13 +49,12 @@ from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
 from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
-from agentrail.sandboxes.text import decode_text
+from agentrail.sandboxes.text import decode_searched
 from agentrail.sandboxes.walking import (
     MAX_SEARCHED_BYTES,
     Tree,
     compile_include,
     glob_tree,
-    is_included,
     list_searched,
 )
 
@@ -125,6 +125,8 @@ class LocalSandbox:
         self._path = resolved
         self._roots = (PurePosixPath(given), PurePosixPath(resolved))
         self._virtual = virtual_mode
+        if not virtual_mode:
+            structlog.get_logger(__name__).warning("sandbox_not_virtual", root=str(resolved))
         self._files = Files(
             self._root,
             find_opener(self._root) if virtual_mode else open_anywhere,
@@ -300,10 +302,7 @@ class LocalSandbox:
             return decide_rules(options.include, start, above)
 
         async def read(path: str) -> Document | None:
-            names = tuple(path.split("/"))
-            if not is_included(include, names, start):  # an exception in a .gitignore can bring it back
-                return None
-            return await self._run_abandonable(self._document, names)
+            return await self._run_abandonable(self._document, tuple(path.split("/")))
 
         search = Search(
             program=program,
@@ -311,6 +310,7 @@ class LocalSandbox:
             start=start,
             pattern=pattern,
             options=options,
+            include=include,
             rules=await self._run_abandonable(list_rules),
         )
         return await grep_with_ripgrep(search, read)
@@ -336,8 +336,7 @@ class LocalSandbox:
         data = self._files.refusing("file", names, lambda: self._files.read_bytes(names))
         if isinstance(data, Refusal) or len(data) > MAX_SEARCHED_BYTES:
             return None
-        decoded = decode_text(data, "")
-        return None if isinstance(decoded, Refusal) else decoded.text
+        return decode_searched(data)
 
     # --- commands
 

@@ -1,6 +1,5 @@
 """`MemorySandbox`: files in a dictionary, under the same rules and with the same words as those of a directory."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, TypeVar
@@ -23,6 +22,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.sandboxes.editing import decide_edit
+from agentrail.sandboxes.files import hash_bytes
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
@@ -37,7 +37,7 @@ from agentrail.sandboxes.refusals import (
     refuse_unreadable,
 )
 from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
-from agentrail.sandboxes.text import count_lines, decode_text, read_page
+from agentrail.sandboxes.text import count_lines, decode_searched, decode_text, read_page
 from agentrail.sandboxes.walking import MAX_SEARCHED_BYTES, Tree, compile_include, glob_tree, list_searched
 
 T = TypeVar("T")
@@ -113,13 +113,14 @@ class MemorySandbox:
             self._refuse_protected(names)
             data = encode_text(content, show_names(names))
             check_written_size(len(data), show_names(names))
-            is_new = names not in self._files
+            before = self._files.get(names)
             self._put(names, data)
             return WriteResult(
-                is_new=is_new,
+                is_new=before is None,
                 total_lines=count_lines(content),
                 size_bytes=len(data),
-                sha256=hashlib.sha256(data).hexdigest(),
+                sha256=hash_bytes(data),
+                sha256_before=None if before is None else hash_bytes(before),
             )
 
         found = await _settle(work)
@@ -133,12 +134,16 @@ class MemorySandbox:
             self._refuse_protected(names)
             shown = show_names(names)
             encode_text(new, shown)
-            decoded = _accept(decode_text(self._get(names), shown))
+            before = self._get(names)
+            decoded = _accept(decode_text(before, shown))
             edited = _accept(decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown))
             data = decoded.encode(edited.text)
             self._files[names] = data
             return EditResult(
-                replacements=edited.replacements, diff=edited.diff, sha256=hashlib.sha256(data).hexdigest()
+                replacements=edited.replacements,
+                diff=edited.diff,
+                sha256=hash_bytes(data),
+                sha256_before=hash_bytes(before),
             )
 
         found = await _settle(work)
@@ -295,7 +300,7 @@ class MemorySandbox:
         depth = len(names)
         entries: dict[str, DirectoryEntry] = {}
         for file, data in self._files.items():
-            if file[:depth] != names:
+            if file[:depth] != names or self._protected.find_read(file[: depth + 1]) is not None:
                 continue
             name, is_file = file[depth], len(file) == depth + 1
             kind, size_bytes = ("file", len(data)) if is_file else ("dir", 0)
@@ -319,8 +324,7 @@ class MemorySandbox:
         data = self._files.get(names)
         if data is None or len(data) > MAX_SEARCHED_BYTES:
             return None
-        decoded = decode_text(data, "")
-        return None if isinstance(decoded, Refusal) else decoded.text
+        return decode_searched(data)
 
     def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
         for names in every:

@@ -51,6 +51,8 @@ class ProtectedNames:
 
     def find_read(self, names: Sequence[str]) -> str | None:
         """Give the path that may not be read: agentrail's own state, but for the outputs of commands."""
+        if not any(name.startswith(".") or not name.isascii() for name in names):  # nearly always
+            return None
         folded = tuple(map(_folded, names))
         if STATE_DIRECTORY not in folded:
             return None

@@ -5,6 +5,7 @@ the few files that will be shown. Both have small answers, however much matches.
 so that somebody who moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
 """
 
+import os
 import re
 import subprocess
 import tempfile
@@ -16,9 +17,9 @@ from attrs import frozen
 
 from agentrail.abc import GrepOptions, GrepResult
 from agentrail.sandboxes.gitignore import decide_anchored
-from agentrail.sandboxes.globbing import expand_braces
+from agentrail.sandboxes.globbing import PathPattern, expand_braces
 from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, refuse_pattern, refuse_slow
-from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED
+from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED, is_included
 
 _FILES_AT_A_TIME: Final = 100
 _SEARCHED: Final = re.compile(rb"^(\d+) files searched$", re.MULTILINE)
@@ -55,6 +56,7 @@ class Search:
         start: The names of the directory to search.
         pattern: The regular expression.
         options: The rest.
+        include: The only files to search, or None.
         rules: Lines as of a `.gitignore` at the root, for what stands above `start`.
     """
 
@@ -63,7 +65,12 @@ class Search:
     start: tuple[str, ...]
     pattern: str
     options: GrepOptions
+    include: PathPattern | None
     rules: Sequence[str]
+
+    def is_included(self, path: str) -> bool:
+        """Tell whether a file, by its path from the root, is one of those to search."""
+        return is_included(self.include, tuple(path.split("/")), self.start)
 
 
 ReadDocument = Callable[[str], Awaitable[Document | None]]
@@ -113,16 +120,20 @@ async def _grep(search: Search, read: ReadDocument) -> GrepResult:
         rules.write("\n".join(search.rules) + "\n")
         rules.flush()
         argv = (search.program, *wanted, *_IGNORING, f"--ignore-file={rules.name}", "--count", "--stats")
+        if search.include is not None:
+            # An exception in a .gitignore brings files back that were not asked for, so all are named and judged here.
+            argv = (*argv, "--include-zero")
         counted = await _run(search, (*argv, "--", "/".join((".", *search.start))))
     searched = _SEARCHED.search(counted.stdout)
     if searched is None:
         fault = counted.stderr.decode(errors="replace").strip().removeprefix("rg: ")
         return GrepResult(error=refuse_pattern(search.pattern, "ripgrep", " ".join(fault.split())))
-    paths = sorted(
-        line.split(b"\0")[0].removeprefix(b"./").decode(errors="surrogateescape")
-        for line in counted.stdout.split(b"\n")
-        if b"\0" in line
-    )
+    counts = _read_counts(counted.stdout)
+    searched_files = int(searched[1])
+    if search.include is not None:
+        counts = {path: count for path, count in counts.items() if search.is_included(path)}
+        searched_files = len(counts)
+    paths = sorted(path for path, count in counts.items() if count)
     collected = Collected(options)
     for begin in range(0, len(paths), _FILES_AT_A_TIME):
         some = paths[begin : begin + _FILES_AT_A_TIME]
@@ -146,7 +157,7 @@ async def _grep(search: Search, read: ReadDocument) -> GrepResult:
                 break
         if collected.truncated:
             break
-    return collected.result(int(searched[1]))
+    return collected.result(searched_files)
 
 
 async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
@@ -155,12 +166,21 @@ async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProc
     )
 
 
+def _read_counts(printed: bytes) -> dict[str, int]:
+    """Read lines such as `./src/a.py NUL 3`."""
+    counts = (line.partition(b"\0") for line in printed.split(b"\n") if b"\0" in line)
+    return {_path(path): int(count) for path, _, count in counts}
+
+
+def _path(printed: bytes) -> str:
+    return os.fsdecode(printed.removeprefix(b"./"))
+
+
 def _read_numbers(printed: bytes) -> dict[str, list[int]]:
     """Read lines such as `./src/a.py NUL 12:…`; there may be others, which say that a file is binary."""
     numbers: dict[str, list[int]] = {}
     for line in printed.split(b"\n"):
         path, nul, rest = line.partition(b"\0")
         if nul:
-            name = path.removeprefix(b"./").decode(errors="surrogateescape")
-            numbers.setdefault(name, []).append(int(rest.partition(b":")[0]))
+            numbers.setdefault(_path(path), []).append(int(rest.partition(b":")[0]))
     return numbers

@@ -54,6 +54,12 @@ def decode_text(data: bytes, path: str) -> Decoded | Refusal:
     return Decoded(text=text, encoding=encoding, mark=mark)
 
 
+def decode_searched(data: bytes) -> str | None:
+    """Decode a file that is searched; None for what is no text, and a NUL anywhere says that."""
+    decoded = decode_text(data, "")
+    return None if isinstance(decoded, Refusal) or "\0" in decoded.text else decoded.text
+
+
 def read_page(
     pieces: Iterable[bytes], *, offset: int, limit: int | None, path: str, size_bytes: int
 ) -> ReadResult:

@@ -64,6 +64,7 @@ async def _keeps_what_is_written(sandbox: Sandbox) -> None:
     assert (again.error, again.is_new, again.total_lines) == (None, False, 0), again
     await _expect_text(sandbox, "a/b/c.txt", "")
     assert written.sha256 != again.sha256, "two contents have one hash"
+    assert (written.sha256_before, again.sha256_before) == (None, written.sha256), again
     assert (await sandbox.write("d", "one\ntwo\n")).sha256 == written.sha256, "one content has two hashes"
 
 
@@ -83,10 +84,11 @@ async def _reads_in_pages(sandbox: Sandbox) -> None:
 
 async def _edits_what_is_meant(sandbox: Sandbox) -> None:
     """An edit replaces the one occurrence, or all when told to, and shows a diff."""
-    await sandbox.write("a", "x\ny\nx\n")
+    written = await sandbox.write("a", "x\ny\nx\n")
     one = await sandbox.edit("a", "y\n", "z\n")
     assert (one.error, one.replacements) == (None, 1), one
     assert "-y\n+z\n" in one.diff, one.diff
+    assert one.sha256_before == written.sha256, one
     every = await sandbox.edit("a", "x", "w", replace_all=True)
     assert (every.error, every.replacements) == (None, 2), every
     await _expect_text(sandbox, "a", "w\nz\nw\n")

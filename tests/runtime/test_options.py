@@ -6,6 +6,7 @@ import pytest
 
 from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
 from agentrail.runtime.options import SessionOptions
+from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import saying
@@ -35,6 +36,9 @@ async def test_all_faults_are_named_at_once(supervisor):
         ("session_id", "a" * 129, f"session_id is '{'a' * 129}': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("group_id", "", "group_id is '': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("working_dir", "/no/such/place", "working_dir is '/no/such/place': there is no such directory"),
+        ("sandbox", 42, "sandbox is 42: expected a sandbox, or 'local', 'local:/path' or 'memory'"),
+        ("sandbox", "locl", "sandbox is 'locl': expected a sandbox, or 'local', 'local:/path' or 'memory'"),
+        ("sandbox", "local:/no/such", "sandbox is 'local:/no/such': there is no such directory"),
         ("system_prompt", 1, "system_prompt is 1: expected text or None"),
         ("user_data", 1, "user_data is 1: expected a mapping"),
         ("provider_opts", "x", "provider_opts is 'x': expected a mapping"),
@@ -56,6 +60,12 @@ def test_a_wrong_value_is_named_with_what_is_taken(name, value, fault):
     with pytest.raises(OptionError) as caught:
         SessionOptions(**{"model": "demo:", name: value})
     assert caught.value.faults == (fault,)
+
+
+@pytest.mark.parametrize("sandbox", [None, "local", "local:.", "memory", MemorySandbox()])
+def test_a_sandbox_is_an_object_or_a_name(sandbox):
+    """Of one that is made for the session."""
+    assert SessionOptions(model="demo:", sandbox=sandbox).sandbox is sandbox
 
 
 async def test_options_may_come_in_one_value(supervisor):

@@ -231,14 +231,17 @@ async def test_a_command_is_stopped_when_its_time_is_up(sandbox, alive):
 
 
 async def test_a_command_may_clean_up(sandbox, alive, wait_ready, tmp_path):
-    """`SIGTERM` comes first, and its handler is waited for."""
-    command = "trap 'touch cleaned; exit' TERM; sleep 1000 & echo > ready; wait"
+    """`SIGTERM` comes first, also to what has left the group, and handlers are waited for."""
+    handler = "trap 'sleep 0.3; touch {}; exit' TERM"
+    daemon = f"{handler.format('daemon')}; echo > begun; while :; do sleep 0.01; done"
+    command = f'{handler.format("cleaned")}; setsid bash -c "{daemon}" & until [ -f begun ]; do :; done; echo > ready; wait'
     with trio.fail_after(HANGS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_run, sandbox, command)
             await wait_ready()
             nursery.cancel_scope.cancel()
     assert (tmp_path / "cleaned").exists()
+    assert (tmp_path / "daemon").exists()
     assert alive() == 0
 
 

@@ -1,0 +1,150 @@
+"""How it is found out whether commands can be confined, and what they may use up."""
+
+import shutil
+
+import pytest
+import structlog
+import trio
+import trio._core._thread_cache as thread_cache
+
+from agentrail.abc import ExecuteOptions
+from agentrail.sandboxes import confinement
+from agentrail.sandboxes.confinement import Confinement, probe
+from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.local import LocalSandbox
+from tests.sandboxes.rig import WITHOUT, make_sandbox, need_bubblewrap, take_bubblewrap_away
+
+
+async def _output(sandbox: LocalSandbox, command: str, *, timeout_seconds: float = 60) -> str:
+    with trio.fail_after(90):
+        result = await sandbox.execute(command, ExecuteOptions(timeout_seconds=timeout_seconds))
+    assert result.error is None, result
+    return result.output
+
+
+def _pretend(monkeypatch, tmp_path, script: str | None) -> None:
+    """Put a bubblewrap of our own on the path, or none."""
+    program = tmp_path / "bwrap"
+    if script is not None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(program) if script is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (None, "it is not installed"),
+        (
+            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+            "bwrap: No permissions to create new namespace",
+        ),
+        ("exit 3", "it ends with 3"),
+    ],
+)
+async def test_bubblewrap_is_tried_and_not_believed(monkeypatch, tmp_path, script, why):
+    """Many systems have it and forbid what it needs; what it says is the reason that is given."""
+    _pretend(monkeypatch, tmp_path, script)
+    assert await probe("refuse") == Confinement(mode="refused", why=why)
+    assert await probe("unconfined") == Confinement(mode="unconfined", why=why)
+
+
+async def test_a_trial_that_hangs_is_given_up(monkeypatch, tmp_path):
+    """And its process is ended."""
+    _pretend(monkeypatch, tmp_path, "exec sleep 1000")
+    monkeypatch.setattr(confinement, "PROBE_SECONDS", 0.2)
+    assert await probe("refuse") == Confinement(mode="refused", why="it did not start within 0.2 s")
+
+
+async def test_where_nothing_confines_commands_are_refused(monkeypatch, tmp_path):
+    """By default: with the reason and the way out, and the sandbox no longer says that it can."""
+    take_bubblewrap_away(monkeypatch)
+    sandbox = LocalSandbox(tmp_path)
+    assert sandbox.capabilities == frozenset({"execute"})
+    error = (await sandbox.execute("touch made", ExecuteOptions())).error
+    assert error is not None
+    assert error.code == "unsupported"
+    assert error.message == (
+        f"Commands are disabled: bubblewrap is not available here ({WITHOUT}). "
+        'Set shell_fallback="unconfined" to run them without a sandbox.'
+    )
+    assert sandbox.capabilities == frozenset()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_it_is_tried_once_and_what_is_unconfined_is_logged(monkeypatch, tmp_path):
+    """However many commands come at the same time."""
+    tried = 0
+
+    async def count() -> str:
+        nonlocal tried
+        tried += 1
+        await trio.lowlevel.checkpoint()
+        return WITHOUT
+
+    monkeypatch.setattr(confinement, "_try_bubblewrap", count)
+    sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
+    with structlog.testing.capture_logs() as logs, trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(_output, sandbox, "true")
+    assert tried == 1
+    assert [(entry["event"], entry["why"]) for entry in logs] == [("commands_unconfined", WITHOUT)]
+
+
+async def test_the_whole_machine_cannot_be_confined(monkeypatch):
+    """Where all may be written there is nothing to keep from a command."""
+
+    async def works() -> None:
+        return None
+
+    monkeypatch.setattr(confinement, "_try_bubblewrap", works)
+    found = await LocalSandbox("/", allow_root=True).confinement()
+    assert found == Confinement(mode="refused", why="the root is the whole machine")
+
+
+async def test_a_command_outlives_the_threads_of_trio(monkeypatch, tmp_path):
+    """Bubblewrap ends with the thread that started it, so that must not be one that ends when it is idle."""
+    monkeypatch.setattr(thread_cache, "IDLE_TIMEOUT", 0.05)
+    sandbox = make_sandbox("confined", tmp_path, monkeypatch)
+    assert await _output(sandbox, "sleep 1; echo alive") == "alive\n"
+
+
+async def test_hidden_places_are_shown_on_request(tmp_path):
+    """Read-only, by path; and the network of the host."""
+    need_bubblewrap()
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "a").write_text("words")
+    (tmp_path / "ws").mkdir()
+    shown = str(tmp_path / "shown")
+    sandbox = LocalSandbox(tmp_path / "ws", readable=(shown, "~/no-such-directory"), network="host")
+    assert await _output(sandbox, f"cat {shown}/a; touch {shown}/b 2>/dev/null || echo kept") == "wordskept\n"
+    hidden = LocalSandbox(tmp_path / "ws")
+    assert await _output(hidden, f"ls {shown} 2>/dev/null || echo hidden") == "hidden\n"
+
+
+@pytest.mark.parametrize("mode", ["confined", "unconfined"])
+async def test_limits_hold(mode, tmp_path, monkeypatch):
+    """Memory, file size, open files, core files, and the processor."""
+    limits = Limits(max_memory_bytes=256 << 20, max_file_bytes=1 << 20, max_open_files=64)
+    sandbox = make_sandbox(mode, tmp_path, monkeypatch, limits=limits)
+    shown = await _output(sandbox, "ulimit -v; ulimit -n; ulimit -c; ulimit -t", timeout_seconds=7)
+    assert shown.split() == [str(256 << 10), "64", "0", "12"]
+    big = await sandbox.execute("head -c 2000000 /dev/zero > big", ExecuteOptions())
+    assert (tmp_path / "big").stat().st_size == 1 << 20
+    assert (big.exit_code, big.timed_out) != (0, False)
+
+
+async def test_a_limit_of_processes_where_it_can_hold(tmp_path, monkeypatch):
+    """Only confined: elsewhere all processes of the user would count."""
+    sandbox = make_sandbox("confined", tmp_path, monkeypatch, limits=Limits(max_processes=100))
+    assert await _output(sandbox, "ulimit -u") == "100\n"
+
+
+def test_without_a_limit_of_its_own_the_system_s_stays():
+    """The shell that sets them goes on when one cannot be set."""
+    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False)
+    assert argv[:2] == ("/bin/sh", "-c")
+    assert "ulimit -t 7 2>/dev/null" in argv[2]
+    assert argv[2].endswith('exec "$@"')
+    assert argv[3:] == ("sh", "true")

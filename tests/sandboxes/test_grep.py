@@ -1,0 +1,171 @@
+"""`grep`: both engines over one corpus, patterns that never end, and what only one of them knows."""
+
+import codecs
+import shutil
+
+import pytest
+import trio
+
+from agentrail.abc import GrepOptions
+from agentrail.sandboxes import searching
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+
+CORPUS = {
+    "README.md": "# Needle\n\nno\nneedle here\r\nand a needle there needle\n",
+    "empty": "",
+    "blank": "\n\n",
+    "no_end": "last needle",
+    ".hidden/needle.txt": "needle\n",
+    "src/a.py": "def needle():\n    return 'é needle'\n",
+    "src/deep/er/b.py": "x = 1\n" * 50 + "needle\n" + "y\n" * 50,
+    "src/deep/.gitignore": "*.gen\n!kept.gen\n/only_here\n",
+    "src/deep/x.gen": "needle\n",
+    "src/deep/kept.gen": "needle\n",
+    "src/deep/only_here": "needle\n",
+    "src/deep/er/only_here": "needle\n",
+    "build/out.txt": "needle\n",
+    "a/node_modules/x.js": "needle\n",
+    "ignored/x": "needle\n",
+    "logs/a.log": "needle\n",
+    "logs/keep.log": "needle\n",
+    ".gitignore": "ignored/\n*.log\n!keep.log\nsrc/deep/er/no*\n",
+    "src/deep/er/nothing": "needle\n",
+    "a b/c[d].txt": "needle\n",
+    "wide": "x" * 5_000 + "needle\n",
+    **{f"many/{n:03}": "needle\nneedle\n" for n in range(150)},
+}
+BYTES = {
+    "binary": b"needle\n\0needle\n",
+    "late_binary": b"needle\n" * 2_000 + b"\0",
+    "latin": "needle é\n".encode("latin-1"),
+    "utf16": codecs.BOM_UTF16_LE + "needle é\n".encode("utf-16-le"),
+    "bom": codecs.BOM_UTF8 + b"needle\n",
+    "huge": b"needle\n" * 1_500_000,
+}
+QUESTIONS = [
+    ("needle", ".", GrepOptions(max_results=500)),
+    ("needle", ".", GrepOptions(max_results=500, include="*.{py,md}")),
+    ("needle", ".", GrepOptions(max_results=500, include="src/**/*")),
+    ("needle", ".", GrepOptions(max_results=7, context_lines=0)),
+    ("NEEDLE", ".", GrepOptions(max_results=500, ignore_case=True)),
+    ("needle$", ".", GrepOptions(max_results=500)),
+    ("^$", ".", GrepOptions()),
+    ("^needle|é", "src", GrepOptions(context_lines=1)),
+    ("needle", "src/deep", GrepOptions(include="*")),
+    ("needle", "src/deep/er", GrepOptions()),
+    ("needle", "ignored", GrepOptions()),
+    ("needle", "build", GrepOptions()),
+    ("needle", "a b/c[d].txt", GrepOptions()),
+    ("needle", "logs", GrepOptions(include="*.log")),
+    (r"\bneedle\b.*\d?", "src", GrepOptions()),
+    ("nowhere", ".", GrepOptions()),
+]
+
+
+@pytest.fixture
+def without_ripgrep(monkeypatch):
+    """As on a machine that has none."""
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "rg" else which(name))
+
+
+def _need_ripgrep():
+    if shutil.which("rg") is None:
+        pytest.skip("ripgrep is not installed")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """All kinds of files on a real file system."""
+    for path, content in {**{name: text.encode() for name, text in CORPUS.items()}, **BYTES}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    (tmp_path / "link").symlink_to("README.md")
+    (tmp_path / "away").symlink_to("/etc/passwd")
+    (tmp_path / "loop").symlink_to(".")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("pattern", "path", "options"), QUESTIONS)
+async def test_both_engines_give_the_same_answer(corpus, monkeypatch, pattern, path, options):
+    """Which lines of which files, how many files, and whether there is more; in memory too."""
+    _need_ripgrep()
+    sandbox = LocalSandbox(corpus)
+    by_ripgrep = await sandbox.grep(pattern, path, options)
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "rg" else which(name))
+    by_python = await sandbox.grep(pattern, path, options)
+    assert by_ripgrep == by_python
+    assert by_python.error is None
+    assert bool(by_python.lines) == (pattern != "nowhere")
+    in_memory = MemorySandbox({**CORPUS, **BYTES})
+    assert await in_memory.grep(pattern, path, options) == by_python
+
+
+async def test_what_is_found_is_what_is_there(corpus):
+    """By hand, for one of the questions."""
+    found = await LocalSandbox(corpus).grep("needle", "src", GrepOptions(context_lines=1))
+    assert [(line.path, line.number, line.is_match) for line in found.lines] == [
+        ("src/a.py", 1, True),
+        ("src/a.py", 2, True),
+        ("src/deep/er/b.py", 50, False),
+        ("src/deep/er/b.py", 51, True),
+        ("src/deep/er/b.py", 52, False),
+        ("src/deep/er/only_here", 1, True),
+        ("src/deep/kept.gen", 1, True),
+    ]
+
+
+@pytest.mark.usefixtures("without_ripgrep")
+async def test_a_pattern_that_only_one_engine_knows_says_so(corpus):
+    """The model learns which engine refused, and can write it in another way."""
+    sandbox = LocalSandbox(corpus)
+    only_rust = (await sandbox.grep(r"\p{Greek}", ".", GrepOptions())).error
+    assert only_rust is not None
+    assert only_rust.code == "invalid_pattern"
+    assert only_rust.message.startswith('Invalid pattern "\\p{Greek}" for Python\'s re: bad escape')
+
+
+async def test_and_so_does_the_other(corpus):
+    """Rust's engine looks neither ahead nor back, which is why it never hangs."""
+    _need_ripgrep()
+    only_python = (await LocalSandbox(corpus).grep("(?=x)", ".", GrepOptions())).error
+    assert only_python is not None
+    assert only_python.code == "invalid_pattern"
+    assert only_python.message.startswith('Invalid pattern "(?=x)" for ripgrep: regex parse error')
+
+
+@pytest.mark.usefixtures("without_ripgrep")
+async def test_a_pattern_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    """In a process of its own, which is killed; ours goes on all the while."""
+    monkeypatch.setattr(searching, "SEARCH_SECONDS", 0.5)
+    (tmp_path / "a").write_text("a" * 60 + "!\n")
+    with trio.fail_after(30):
+        found = await LocalSandbox(tmp_path).grep("(a|a)*$", ".", GrepOptions())
+    assert found.error is not None
+    assert found.error.code == "timeout"
+
+
+@pytest.mark.usefixtures("without_ripgrep")
+async def test_a_cancelled_search_leaves_no_process(tmp_path):
+    """The helper is killed and reaped."""
+    (tmp_path / "a").write_text("a" * 60 + "!\n")
+    with trio.fail_after(30):
+        with trio.move_on_after(0.5) as scope:
+            await LocalSandbox(tmp_path).grep("(a|a)*$", ".", GrepOptions())
+        assert scope.cancelled_caught
+
+
+async def test_a_file_that_moved_shows_nothing_of_what_is_outside(tmp_path, monkeypatch):
+    """Ripgrep opens by name and may be led elsewhere; what is shown is read by us, which is not."""
+    root = tmp_path / "ws"
+    root.mkdir()
+    (tmp_path / "secret").write_text("hidden needle words\n")
+    (root / "a").symlink_to("../secret")
+    liar = tmp_path / "rg"
+    liar.write_text("#!/bin/sh\nprintf './a\\0001\\n\\n1 files searched\\n'\n")
+    liar.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(liar))
+    found = await LocalSandbox(root).grep("needle", ".", GrepOptions())
+    assert (found.error, found.lines, found.searched_files) == (None, (), 1)
