@@ -18,6 +18,7 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, ApprovalStatus, DecidedBy, Question, Todo
@@ -75,6 +76,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         working_dir: The root of the file tools; plugins see it.
         user_data: The application's own data; plugins see it.
         group_id: The group that the session belongs to, or None.
+        inline_tags: Whether tags are taken out of what the model says.
     """
 
     session_id: SessionId
@@ -95,6 +97,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     working_dir: str = "."
     user_data: JsonObject = MappingProxyType({})
     group_id: str | None = None
+    inline_tags: bool = True
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -153,7 +156,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         effect_id: Its id; what carries another is late. During a pause that of the timer.
         pausing: Whether nothing is out, because the next attempt waits for its time.
-        text: The visible text so far, in pieces; an abort keeps it.
+        text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
+        reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
     """
@@ -161,6 +165,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
     pausing: bool = False
     text: Log[str] = Log()
+    reader: TagReader = TagReader()
     thinking: bool = False
     last_turn: bool = False
 
