@@ -18,9 +18,10 @@ from agentrail.messages import AssistantMessage
 def hear(work: Work, text: str) -> None:
     """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs."""
     stream = work.stream
-    reader, visible, tags = stream.reader, text, ()
     if work.data.config.inline_tags:
-        reader, visible, tags = reader.fed(text)
+        reader, visible, tags = stream.reader.fed(text)
+    else:
+        reader, visible, tags = stream.reader, text, ()
     work.change(stream=msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader))
     _publish(work, visible, tags)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.history import History
+from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
@@ -137,6 +138,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
         askers: Whoever waits for its text.
+        loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
     """
 
@@ -147,6 +149,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: TokenUsage = TokenUsage()
     attempts: Attempts = Attempts()
     askers: tuple[SignalId, ...] = ()
+    loops: LoopWatch = LoopWatch()
     resume: bool = True
 
 

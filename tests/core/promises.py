@@ -55,6 +55,7 @@ from agentrail.events import (
     AgentAbort,
     AgentStart,
     Event,
+    LoopDetected,
     MessageDelta,
     PromptDropped,
     PromptQueued,
@@ -164,6 +165,22 @@ def cycle_is_as_written(seen: Seen) -> None:
             assert data.stream.last_turn == (data.cycle.turn == data.config.max_turns)
             assert seen.after.phase is Phase.STREAMING or not data.stream.text
             assert seen.after.phase is Phase.RUNNING or not data.stream.pausing
+
+
+def loops_are_told_or_ended(seen: Seen) -> None:
+    """A loop that is noticed aborts the cycle in this step, or the model is told, unless the cycle is over anyway."""
+    loops = [event for event in seen.events if isinstance(event, LoopDetected)]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
+    ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
+    if ends:
+        assert any(isinstance(event, AgentAbort) for event in seen.events)
+    elif loops and not any(type(event) in TERMINAL for event in seen.events):
+        (note,) = notes
+        assert len(note.content) == len(loops)
+
+
+_LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
 
 
 # --- the conversation
@@ -472,6 +489,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     state_is_as_written,
     calls_are_as_written,
     cycle_is_as_written,
+    loops_are_told_or_ended,
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,

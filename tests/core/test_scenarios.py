@@ -20,7 +20,6 @@ EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
         "stalls and overflow": "StreamStalled",
-        "loops": "LoopDetected",
         "approvals": "ApprovalRequired ApprovalResolved ToolApprovedAlways",
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "sub-agents": "SubagentStart SubagentEnd SubagentEvent",

@@ -271,7 +271,12 @@ def shape(state: SessionState) -> object:
         data.cycle and (data.cycle.turn, data.cycle.resume),
         data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),
         data.stream
-        and (bool(data.stream.text), bool(data.stream.reader.held), data.stream.thinking, data.stream.pausing),
+        and (
+            bool(data.stream.text),
+            bool(data.stream.reader.held),
+            data.stream.thinking,
+            data.stream.pausing,
+        ),
         len(data.drains),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple(call.call.name for call in data.survivors),
