@@ -16,6 +16,7 @@ from agentrail.core.effects import CancelTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
+from agentrail.core.looping import look_for_loops, tell
 from agentrail.core.outcome import Unfit
 from agentrail.core.pipeline import Fit
 from agentrail.core.request import EffectId
@@ -256,12 +257,13 @@ def into_history(work: Work) -> None:
 
 
 def _close(work: Work) -> Phase:
-    results = [state.result for state in work.data.batch if state.result is not None]
+    batch = work.data.batch
     into_history(work)
-    if somebody_listens(work, AfterToolBatch):
-        ask(work, AfterToolBatch(results=tuple(results)))
-        if work.abort is not None:
-            return Phase.RUNNING
+    notes = look_for_loops(work, batch)
+    if work.abort is None and somebody_listens(work, AfterToolBatch):
+        ask(work, AfterToolBatch(results=tuple(state.result for state in batch if state.result is not None)))
+    if work.abort is not None:
+        return Phase.RUNNING
     cycle = work.cycle
     if (
         cycle.turn >= work.data.config.max_turns
@@ -269,6 +271,7 @@ def _close(work: Work) -> Phase:
         return finish(work, "max_turns")
     if not cycle.resume and not work.data.steers and not work.data.interventions:
         return finish(work, "not_resumed")
+    tell(work, notes)
     work.change(cycle=msgspec.structs.replace(cycle, resume=True))
     return begin_turn(work)
 

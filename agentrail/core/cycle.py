@@ -11,6 +11,7 @@ import msgspec
 from agentrail.core.effects import StartStream
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
+from agentrail.core.listening import visible_since
 from agentrail.core.outcome import Outcome
 from agentrail.core.projection import LAST_TURN_NOTE, digest_of, request_of
 from agentrail.core.signals import SignalId
@@ -190,7 +191,7 @@ def close(
 ) -> Ended:
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
     after_turn(work, outcome, reason=reason if error is None else error.message)
-    text = work.data.history.text_since(work.cycle.first_message)
+    text = visible_since(work.data.history, work.cycle.first_message, work.data.config)
     ended = Ended(outcome=outcome, text=text, reason=reason, error=error)
     work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)
     return ended

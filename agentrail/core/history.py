@@ -15,7 +15,6 @@ from agentrail.messages import (
     AssistantMessage,
     CallId,
     Message,
-    Text,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -108,11 +107,6 @@ class History:
     def since(self, position: int) -> tuple[Message, ...]:
         """Give the messages from a position on."""
         return self.messages[position:]
-
-    def text_since(self, position: int) -> str:
-        """Join all that the model said aloud from a position on."""
-        said = (message for message in self.since(position) if isinstance(message, AssistantMessage))
-        return "".join(block.text for message in said for block in message.content if isinstance(block, Text))
 
     def __len__(self) -> int:
         """Count the messages."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
+from agentrail.core.listening import visible_so_far
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.state import Phase, SessionData
 from agentrail.events import Approval, Question, Todo
@@ -160,7 +161,7 @@ def snapshot_of(phase: Phase, data: SessionData, at_ms: int) -> Snapshot:
         status=status_of(phase, data, at_ms),
         queued=(*steers, *prompts),
         todos=data.todos,
-        text="".join(data.stream.text) if data.stream is not None else "",
+        text=visible_so_far(data.stream, data.config) if data.stream is not None else "",
         last_seq=data.seq,
     )
 

@@ -10,6 +10,7 @@ from agentrail.core.effects import SetTimer
 from agentrail.core.gates import settle_call_ids
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterResponse
+from agentrail.core.listening import hear, hear_at_once, hear_rest
 from agentrail.core.projection import models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
 from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
@@ -19,7 +20,6 @@ from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     ContextOverflow,
-    MessageDelta,
     MessageStart,
     ModelSwitched,
     ResponseComplete,
@@ -43,7 +43,7 @@ def started(work: Work) -> Phase:
 
 
 def arrived(work: Work, signal: ChunksArrived) -> Phase:
-    """Pass deltas on and remember the visible text, which an abort keeps.
+    """Pass deltas on.
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
     """
@@ -60,10 +60,7 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
     if thought:
         _publish_thinking(work, "".join(thought))
     if said:
-        text = "".join(said)
-        stream = work.stream
-        work.change(stream=msgspec.structs.replace(stream, text=stream.text.appended(text)))
-        work.publish(MessageDelta(delta=text, attempt=work.cycle.attempts.number))
+        hear(work, "".join(said))
     return Phase.STREAMING
 
 
@@ -73,6 +70,10 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
         return _try_again(work, phase, EMPTY, usage=signal.usage, jitter=signal.jitter)
     _count(work, signal.usage)
     stream = work.stream
+    if stream.text:
+        hear_rest(work)
+    else:
+        hear_at_once(work, signal.message)
     message = _with_own_ids(work, signal.message)
     work.change(history=work.data.history.with_response(message), stream=None)
     work.publish(

@@ -13,11 +13,13 @@ import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.history import History
+from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, ApprovalStatus, DecidedBy, Question, Todo
@@ -75,6 +77,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         working_dir: The root of the file tools; plugins see it.
         user_data: The application's own data; plugins see it.
         group_id: The group that the session belongs to, or None.
+        inline_tags: Whether tags are taken out of what the model says.
     """
 
     session_id: SessionId
@@ -95,6 +98,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     working_dir: str = "."
     user_data: JsonObject = MappingProxyType({})
     group_id: str | None = None
+    inline_tags: bool = True
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -134,6 +138,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
         askers: Whoever waits for its text.
+        loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
     """
 
@@ -144,6 +149,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: TokenUsage = TokenUsage()
     attempts: Attempts = Attempts()
     askers: tuple[SignalId, ...] = ()
+    loops: LoopWatch = LoopWatch()
     resume: bool = True
 
 
@@ -153,7 +159,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         effect_id: Its id; what carries another is late. During a pause that of the timer.
         pausing: Whether nothing is out, because the next attempt waits for its time.
-        text: The visible text so far, in pieces; an abort keeps it.
+        text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
+        reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
     """
@@ -161,6 +168,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
     pausing: bool = False
     text: Log[str] = Log()
+    reader: TagReader = TagReader()
     thinking: bool = False
     last_turn: bool = False
 

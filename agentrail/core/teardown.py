@@ -15,6 +15,7 @@ from agentrail.core.cycle import close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding
+from agentrail.core.listening import hear_rest
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -219,6 +220,7 @@ def _stop_stream(work: Work) -> tuple[EffectId, ...]:
         work.ask(CancelTimer(effect_id=stream.effect_id))
         return ()
     work.ask(CancelStream(effect_id=stream.effect_id))
+    hear_rest(work)
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
     text = "".join(stream.text)
     if text:

@@ -106,6 +106,7 @@ def _config_of(
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
         fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
         max_retries=options.max_retries,
+        inline_tags=options.inline_tags,
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,
         user_data=dict(options.user_data),

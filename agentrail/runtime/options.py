@@ -49,6 +49,7 @@ class SessionOptions:
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
         restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
+        inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.
     """
 
     model: str | Provider
@@ -75,6 +76,7 @@ class SessionOptions:
     event_buffer_size: int = 1000
     group_id: str | None = None
     restart: Restart = "transient"
+    inline_tags: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -188,6 +190,8 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults += _whole(name, values[name], least=0)
     if values["max_output_tokens"] is not None:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
+    if not isinstance(values["inline_tags"], bool):
+        faults.append(f"inline_tags is {values['inline_tags']!r}: expected True or False")
     faults += _seconds("tool_timeout_seconds", values["tool_timeout_seconds"], zero=False)
     faults += _seconds("approval_timeout_seconds", values["approval_timeout_seconds"], zero=True)
     if values["restart"] not in _RESTARTS:

@@ -245,6 +245,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = GROUPS
             case Pair("show", groups) if GROUPS.issuperset(groups.split(",")):
                 show = frozenset(map(Group, groups.split(",")))
+            case Pair("inline_tags", "no"):
+                options["inline_tags"] = False
             case Pair("immune_tools", names):
                 options["immune_tools"] = frozenset(names.split(","))
             case Pair("fallbacks", names):
@@ -253,7 +255,13 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 options[key] = int(number)
             case _:
                 known = ", ".join(
-                    (*_NUMBERS, "immune_tools", "fallbacks", f"show={'|'.join(sorted(GROUPS))}|all")
+                    (
+                        *_NUMBERS,
+                        "immune_tools",
+                        "fallbacks",
+                        "inline_tags=no",
+                        f"show={'|'.join(sorted(GROUPS))}|all",
+                    )
                 )
                 message = f"session takes {known}; got {word!r}"
                 raise ScenarioError(message)
@@ -268,6 +276,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
     ]
     if config.immune_tools:
         words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
+    if not config.inline_tags:
+        words.append("inline_tags=no")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

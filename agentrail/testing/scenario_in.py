@@ -408,6 +408,7 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
                 text=command.said() or "",
+                details=command.option("details", "") or None,
                 is_error="error" in flags,
                 started_at_ms=at_ms,
                 crashed="crashed" in flags,
@@ -625,6 +626,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield quote(text)
             yield from unless(not is_error, "error")
             yield from unless(not signal.crashed, "crashed")
+            yield from unless(signal.details is None, f"details={json.dumps(signal.details)}")
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect

@@ -89,6 +89,7 @@ _ARGUMENTS: Final = (
 _PLACES: Final = ("0", "0", "0", "1", "2", "late")
 
 _words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
+_spoken: Final = _words | st.sampled_from(("<title>A fox</title>", "<status>", "</status>", "`", "<"))
 _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
 _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))
 
@@ -235,7 +236,7 @@ def questions() -> SearchStrategy[Signal]:
 def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
     """What comes of a request: its first chunk, deltas, the response, or a failure."""
     chunks: SearchStrategy[Chunk] = st.one_of(
-        st.builds(TextDelta, _words), st.builds(ThinkingDelta, _words), st.builds(UsageUpdate, _usages())
+        st.builds(TextDelta, _spoken), st.builds(ThinkingDelta, _words), st.builds(UsageUpdate, _usages())
     )
     return st.one_of(
         _outcome(StreamStarted),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from attrs import frozen
 
-from agentrail.core import machine
+from agentrail.core import listening, machine
 from agentrail.core.batch import GOES_ON_BY_ITSELF
 from agentrail.core.effects import (
     CancelStream,
@@ -48,12 +48,15 @@ from agentrail.core.signals import (
     ToolFinished,
 )
 from agentrail.core.state import CallState, Phase, SessionState
+from agentrail.core.tags import TagReader
 from agentrail.events import (
     EPHEMERAL,
     TERMINAL,
     AgentAbort,
     AgentStart,
     Event,
+    LoopDetected,
+    MessageDelta,
     PromptDropped,
     PromptQueued,
     PromptReceived,
@@ -164,6 +167,22 @@ def cycle_is_as_written(seen: Seen) -> None:
             assert seen.after.phase is Phase.RUNNING or not data.stream.pausing
 
 
+def loops_are_told_or_ended(seen: Seen) -> None:
+    """A loop that is noticed aborts the cycle in this step, or the model is told, unless the cycle is over anyway."""
+    loops = [event for event in seen.events if isinstance(event, LoopDetected)]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
+    ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
+    if ends:
+        assert any(isinstance(event, AgentAbort) for event in seen.events)
+    elif loops and not any(type(event) in TERMINAL for event in seen.events):
+        (note,) = notes
+        assert len(note.content) == len(loops)
+
+
+_LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
+
+
 # --- the conversation
 
 
@@ -210,6 +229,23 @@ def requests_are_of_a_closed_history(seen: Seen) -> None:
 
 
 # --- events
+
+
+def people_see_what_is_said_without_tags(seen: Seen) -> None:
+    """Deltas add up to the text without its tags, whatever is held back; an end that is no failure gives that back too."""
+    was, now = seen.before.data.stream, seen.after.data.stream
+    deltas = "".join(event.delta for event in seen.events if isinstance(event, MessageDelta))
+    shown = listening.visible_so_far(was, seen.before.data.config) if was is not None else ""
+    if was is not None and now is not None and was.effect_id == now.effect_id:
+        assert shown + deltas == listening.visible_so_far(now, seen.after.data.config)
+        assert now.reader == TagReader().fed("".join(now.text))[0]
+    elif was is not None and isinstance(seen.signal, Abort | Stop):
+        assert shown + deltas == listening.visible_text("".join(was.text), seen.before.data.config)
+    elif was is not None and isinstance(seen.signal, ResponseCompleted):
+        whole = listening.visible_text("".join(was.text), seen.before.data.config)
+        assert shown + deltas in (whole, shown)  # an empty response is withdrawn
+    else:
+        assert not deltas
 
 
 def cycles_have_one_terminal_event(seen: Seen) -> None:
@@ -453,9 +489,11 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     state_is_as_written,
     calls_are_as_written,
     cycle_is_as_written,
+    loops_are_told_or_ended,
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,
+    people_see_what_is_said_without_tags,
     cycles_have_one_terminal_event,
     tool_events_come_in_pairs,
     event_numbers_are_dense,

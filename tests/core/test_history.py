@@ -9,7 +9,6 @@ from agentrail.messages import (
     AssistantMessage,
     CallId,
     Text,
-    Thinking,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -91,15 +90,6 @@ def test_a_refused_change_leaves_the_history_as_it_was(asked):
     with pytest.raises(HistoryError):
         asked.answered([result("c2")])
     assert asked.answered([result("c1"), result("c2")]).open == ()
-
-
-def test_text_since_joins_what_was_said_aloud():
-    """Thoughts, calls and users are left out, and so is what was said before."""
-    history = History().with_response(says(Text(text="before"))).with_user(HELLO)
-    history = history.with_response(says(Thinking(text="hm", provider="p"), Text(text="a"), call("c1")))
-    history = history.answered([result("c1")]).with_response(says(Text(text="b")))
-    assert history.text_since(1) == "ab"
-    assert len(history.since(1)) == 4
 
 
 def test_histories_are_values(asked):

@@ -20,10 +20,7 @@ EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
         "stalls and overflow": "StreamStalled",
-        "inline tags": "StatusUpdate TitleGenerated",
-        "loops": "LoopDetected",
         "compaction": "CompactStart CompactEnd CompactSkipped",
-        "sub-agents": "SubagentStart SubagentEnd SubagentEvent",
         "budgets": "BudgetWarning",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
         "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated LargeResultOffloaded",

@@ -238,6 +238,8 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
 def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
     yield StreamStarted(at_ms=1, effect_id=effect_id)
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
+    tags = (TextDelta("b<title>T</title>"), TextDelta("<status>"))
+    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ThinkingDelta("hm")))
     for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
         error = ErrorInfo(code=code, message="cut", retryable=retryable)
@@ -279,7 +281,13 @@ def shape(state: SessionState) -> object:
         len(data.steers),
         data.cycle and (data.cycle.turn, data.cycle.resume),
         data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),
-        data.stream and (bool(data.stream.text), data.stream.thinking, data.stream.pausing),
+        data.stream
+        and (
+            bool(data.stream.text),
+            bool(data.stream.reader.held),
+            data.stream.thinking,
+            data.stream.pausing,
+        ),
         len(data.drains),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple(call.call.name for call in data.survivors),

@@ -1,0 +1,68 @@
+"""What is heard of a response while it streams: the visible text for people, and the tags that are taken out of it.
+
+The history keeps what the model said, tags and all: it goes back to the model byte for byte, and a model that does not see
+its own tags stops writing them. People get the text without them, wherever they get it: in deltas, in replies, in a
+snapshot. Whoever shows messages of the history takes the tags out by `visible_text`.
+"""
+
+import msgspec
+
+from agentrail.core.history import History
+from agentrail.core.state import SessionConfig, Stream
+from agentrail.core.tags import Tag, TagReader
+from agentrail.core.work import Work
+from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
+from agentrail.messages import AssistantMessage
+
+
+def hear(work: Work, text: str) -> None:
+    """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs."""
+    stream = work.stream
+    if work.data.config.inline_tags:
+        reader, visible, tags = stream.reader.fed(text)
+    else:
+        reader, visible, tags = stream.reader, text, ()
+    work.change(stream=msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader))
+    _publish(work, visible, tags)
+
+
+def hear_rest(work: Work) -> None:
+    """Give back what was held back in case it became a tag: nothing more comes."""
+    visible, tags = work.stream.reader.closed()
+    _publish(work, visible, tags)
+
+
+def hear_at_once(work: Work, message: AssistantMessage) -> None:
+    """Take the tags out of a response that came in one piece; its text is in the `ResponseComplete` that follows."""
+    if work.data.config.inline_tags:
+        reader, _, tags = TagReader().fed(message.text)
+        _publish(work, "", (*tags, *reader.closed()[1]))
+
+
+def visible_text(text: str, config: SessionConfig) -> str:
+    """Give what people see of what a model said in one response, complete or cut."""
+    if not config.inline_tags:
+        return text
+    reader, visible, _ = TagReader().fed(text)
+    return visible + reader.closed()[0]
+
+
+def visible_so_far(stream: Stream, config: SessionConfig) -> str:
+    """Give what people have seen by now of a response that streams."""
+    said = "".join(stream.text)
+    return TagReader().fed(said)[1] if config.inline_tags else said
+
+
+def visible_since(history: History, position: int, config: SessionConfig) -> str:
+    """Join what people saw from a position of the history on."""
+    said = (message for message in history.since(position) if isinstance(message, AssistantMessage))
+    return "".join(visible_text(message.text, config) for message in said)
+
+
+def _publish(work: Work, visible: str, tags: tuple[Tag, ...]) -> None:
+    if visible:
+        work.publish(MessageDelta(delta=visible, attempt=work.cycle.attempts.number))
+    for tag in tags:
+        if not tag.text:
+            continue
+        work.publish(StatusUpdate(text=tag.text) if tag.name == "status" else TitleGenerated(title=tag.text))

@@ -1,0 +1,54 @@
+"""Loops, as the session sees them: a batch that is answered is looked at, and whoever goes in circles hears so or is stopped.
+
+What a loop is stands in `loops`.
+"""
+
+import msgspec
+
+from agentrail.core.gates import hash_arguments
+from agentrail.core.loops import CallSeen, file_change_in, watched
+from agentrail.core.state import CallState
+from agentrail.core.work import Work
+from agentrail.events import LoopDetected
+from agentrail.messages import JsonObject, Text, UserMessage
+
+
+def look_for_loops(work: Work, batch: tuple[CallState, ...]) -> tuple[str, ...]:
+    """Look at a batch whose calls are all answered.
+
+    Returns:
+        What the model is to be told before its next turn. Where it has been told in vain, `work.abort` is set.
+    """
+    watch, loops = watched(work.cycle.loops, [_seen(state) for state in batch])
+    work.change(cycle=msgspec.structs.replace(work.cycle, loops=watch))
+    for loop in loops:
+        work.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
+    ends = [loop.text for loop in loops if loop.aborts]
+    if ends:
+        work.abort = ends[0][1:-1]  # people need no brackets to tell it from what the user said
+    return tuple(loop.text for loop in loops)
+
+
+def tell(work: Work, notes: tuple[str, ...]) -> None:
+    """Tell the model about its loops, behind the results that show them."""
+    if notes:
+        content = tuple(Text(text=note) for note in notes)
+        work.change(history=work.data.history.with_user(UserMessage(content=content, origin="note")))
+
+
+def _seen(state: CallState) -> CallSeen:
+    result, spec = state.result, state.spec
+    assert result is not None  # noqa: S101 - the batch is answered
+    # Two calls whose arguments are no JSON are the same when they are wrong in the same way.
+    arguments: JsonObject = state.arguments
+    if state.call.arguments is None:
+        arguments = {"": state.call.malformed}
+    return CallSeen(
+        name=state.call.name,
+        arguments_hash=hash_arguments(arguments),
+        text=result.text,
+        is_error=result.is_error,
+        is_pure=spec is not None and spec.effect_class == "pure",
+        polling=spec is not None and spec.polling,
+        change=file_change_in(result.details),
+    )

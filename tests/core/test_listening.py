@@ -1,0 +1,48 @@
+"""What people see of what a model says is the same wherever they see it: in deltas, in a snapshot, in a reply."""
+
+import itertools
+
+from hypothesis import given, strategies as st
+
+from agentrail.core.history import History
+from agentrail.core.listening import visible_since, visible_so_far, visible_text
+from agentrail.core.projection import snapshot_of
+from agentrail.core.request import TextDelta
+from agentrail.core.signals import ChunksArrived, Prompt, SignalId, StreamStarted
+from agentrail.events import MessageDelta
+from agentrail.messages import AssistantMessage, PromptRef, Text, Thinking
+from tests.core.worlds import completed, config, new_session, walk
+
+PIECES = st.lists(st.sampled_from(("a", "<", "`", "<title>", "</title>", "<status>", "</status>", "\n")))
+
+
+@given(pieces=PIECES, inline_tags=st.booleans())
+def test_deltas_snapshot_and_reply_agree(pieces, inline_tags):
+    """At each moment the deltas add up to the snapshot; at the end to the reply; and the history has every character."""
+    script = [
+        Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
+        StreamStarted(at_ms=1, effect_id="r1"),
+        *(ChunksArrived(at_ms=2, effect_id="r1", chunks=(TextDelta(piece),)) for piece in pieces),
+        completed("r1", Text(text="".join(pieces) or "nothing was streamed")),
+    ]
+    deltas = ""
+    for seen in itertools.islice(walk(script, new_session(inline_tags=inline_tags)), 1, None):
+        deltas += "".join(event.delta for event in seen.events if isinstance(event, MessageDelta))
+        if seen.after.data.stream is not None:
+            assert snapshot_of(seen.after.phase, seen.after.data, at_ms=3).text == deltas
+            assert visible_so_far(seen.after.data.stream, seen.after.data.config) == deltas
+    said = seen.after.data.history.messages[1].text
+    assert said == ("".join(pieces) or "nothing was streamed")
+    assert seen.after.data.last.text == (deltas if pieces else said)
+
+
+def test_each_message_is_read_by_itself():
+    """Code that one response leaves open does not hide the tags of the next; thoughts are not shown at all."""
+    history = History()
+    for said in ("before", "`<title>a</title>", "<title>b</title>!"):
+        thought = Thinking(text="hm", provider="scripted")
+        history = history.with_response(
+            AssistantMessage(content=(thought, Text(text=said)), model="scripted:model")
+        )
+    assert visible_since(history, 1, config()) == "`<title>a</title>!"
+    assert visible_text("<title>b</title>!", config(inline_tags=False)) == "<title>b</title>!"
