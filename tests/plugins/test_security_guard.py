@@ -324,7 +324,7 @@ def test_a_line_in_a_line_in_a_line_is_refused_at_some_depth():
     for _ in range(10):
         line = f"echo $({line})"
     assert is_blocked("shell", {"command": line})
-    assert not all(command.is_known for command in simple_commands(line))
+    assert [command.is_known for command in simple_commands(line)].count(False) == 1
     assert is_blocked("shell", {"command": "sudo " * 12 + "ls"})
     assert not is_blocked("shell", {"command": "sudo " * 3 + "ls"})
 
