@@ -69,3 +69,7 @@ from agentrail.plugins.base import (
     plugin as plugin,
     short_circuit as short_circuit,
 )
+from agentrail.plugins.cost_guard import CostGuard as CostGuard
+from agentrail.plugins.human_approval import HumanApproval as HumanApproval
+from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
+from agentrail.plugins.skill_guard import SkillGuard as SkillGuard

@@ -44,11 +44,13 @@ class Command:
     Attributes:
         words: The program and its arguments, as they would reach it; quotes and backslashes are gone.
         files: What its redirections read and write.
+        sets: Variables that are set in front of it, or by it where it has no words.
         is_known: Whether its program is; what a substitution prints, say, is not known before it runs.
     """
 
     words: tuple[str, ...]
     files: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
     is_known: bool = True
 
     @property
@@ -102,6 +104,7 @@ def _command_of(piece: list[Token], known: dict[str, str]) -> Command | None:
     """Make a command of a piece; assignments in front of it become known, reserved words go."""
     words: list[str] = []
     files: list[str] = []
+    sets: list[str] = []
     is_known = True
     redirected = False
     for token in piece:
@@ -112,12 +115,15 @@ def _command_of(piece: list[Token], known: dict[str, str]) -> Command | None:
             redirected = False
         elif not words and token.assigns is not None:
             known[token.assigns] = token.text.partition("=")[2]
+            sets.append(token.assigns)
         elif not words and token.text in _RESERVED:
             continue
         else:
             is_known = is_known and (bool(words) or not token.is_opaque)
             words += token.words
-    return Command(words=tuple(words), files=tuple(files), is_known=is_known) if words or files else None
+    if not (words or files or sets):
+        return None
+    return Command(words=tuple(words), files=tuple(files), sets=tuple(sets), is_known=is_known)
 
 
 def _inside(
