@@ -147,7 +147,7 @@ def _no_answer(_errand: Any) -> h.RequestResult:
 def _context(moment: int) -> Context:
     return Context(
         session_id=SessionId("check"),
-        working_dir="/work",
+        working_dir="/srv/project",
         model="demo:",
         turn=1 + moment,
         messages=(_ASKED, _SAID),

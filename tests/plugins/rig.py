@@ -19,7 +19,7 @@ class Alone:
 
     def hears(self, event: p.HookEvent, **context: Any) -> Outcome:
         """Ask it, and keep its state."""
-        ctx = p.Context(session_id=SessionId("s"), working_dir="/work/project", **context)
+        ctx = p.Context(session_id=SessionId("s"), working_dir="/srv/project", **context)
         outcome = run(self.stack, event, self.states, ctx)
         assert outcome.decision is None or not outcome.decision.failed, outcome.decision
         self.states = outcome.states

@@ -12,7 +12,7 @@ from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_lines import simple_commands
 from agentrail.testing.check_plugin import check_plugin
 
-CTX = p.Context(session_id=SessionId("s"), working_dir="/work/project")
+CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
 
 
 def judged(name, arguments, **options):
@@ -256,7 +256,7 @@ HARMLESS_PATHS = [
     "ssh/config",
     "dotssh/.sshx",
     "etc/passwd",
-    "/work/project/etc/shadow",
+    "/srv/project/etc/shadow",
     "/etc/passwd.d/readme",
     "/etc/hosts",
     "/etcetera/shadow",
