@@ -30,7 +30,8 @@ class Alone:
         ctx = p.Context(session_id=SessionId("s"))
         change = decide_update(self.stack, self.stack.names[0], options, self.states, ctx)
         self.stack, self.states = change.stack, change.states
-        error = change.events[-1].error
+        updated: Any = change.events[-1]
+        error = updated.error
         return None if error is None else error.message
 
     @property
