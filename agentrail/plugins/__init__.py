@@ -69,6 +69,7 @@ from agentrail.plugins.base import (
     plugin as plugin,
     short_circuit as short_circuit,
 )
+from agentrail.plugins.content_policy import ContentPolicy as ContentPolicy
 from agentrail.plugins.cost_guard import CostGuard as CostGuard
 from agentrail.plugins.event_logger import EventLogger as EventLogger
 from agentrail.plugins.human_approval import HumanApproval as HumanApproval

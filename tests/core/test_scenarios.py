@@ -24,9 +24,8 @@ EVENTS_OF_LATER_PARTS = {
         "loops": "LoopDetected",
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "sub-agents": "SubagentStart SubagentEnd SubagentEvent",
-        "budgets": "BudgetWarning",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
-        "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated LargeResultOffloaded",
+        "the built-in plugins": "MemoryFlushed LargeResultOffloaded",
         "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()

@@ -32,6 +32,7 @@ PRIORITIES = {
     "CostGuard": 120,
     "Planning": 200,
     "ModelRouter": 310,
+    "ContentPolicy": 340,
     "Reflection": 400,
 }
 each_built_in = pytest.mark.parametrize("plugin", BUILT_INS, ids=lambda plugin: plugin.__name__)
