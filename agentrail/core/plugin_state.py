@@ -78,7 +78,11 @@ def loses(state: object, state_type: StateType) -> str | None:
         return fault
     try:
         back = decode_state(encode_state(state), state_type)
-    except (msgspec.MsgspecError, TypeError) as error:
+    except (
+        msgspec.MsgspecError,
+        TypeError,
+        NameError,
+    ) as error:  # the last: an annotation that leads nowhere
         return f"state {state!r} cannot be read back as {_name_of(state_type)}: {error}"
     if back != state:
         return f"state {state!r} comes back from the codec as {back!r}: annotate its fields with the types that they hold"

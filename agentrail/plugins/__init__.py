@@ -69,3 +69,12 @@ from agentrail.plugins.base import (
     plugin as plugin,
     short_circuit as short_circuit,
 )
+from agentrail.plugins.content_policy import ContentPolicy as ContentPolicy
+from agentrail.plugins.cost_guard import CostGuard as CostGuard
+from agentrail.plugins.event_logger import EventLogger as EventLogger
+from agentrail.plugins.human_approval import HumanApproval as HumanApproval
+from agentrail.plugins.model_router import ModelRouter as ModelRouter
+from agentrail.plugins.planning import Planning as Planning
+from agentrail.plugins.reflection import Reflection as Reflection
+from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
+from agentrail.plugins.skill_guard import SkillGuard as SkillGuard

@@ -46,6 +46,13 @@ class Plan:
 
 
 @attrs.frozen
+class Dangling:
+    """Has an annotation that leads nowhere."""
+
+    step: "Nowhere" = None  # type: ignore[name-defined]  # noqa: F821
+
+
+@attrs.frozen
 class Private:
     """Hides something, even from the codec."""
 
@@ -129,6 +136,7 @@ def test_fields_must_say_what_they_hold():
     fault = loses(Untyped(step=Step("x")), Untyped)
     assert "comes back from the codec as" in fault
     assert "cannot be read back as int" in loses("x", int)
+    assert "cannot be read back as Dangling: name 'Nowhere' is not defined" in loses(Dangling(), Dangling)
     assert "cannot be read back as tuple[int, ...]" in loses(("x",), tuple[int, ...])
 
 

@@ -21,9 +21,8 @@ EVENTS_OF_LATER_PARTS = {
     for part, names in {
         "stalls and overflow": "StreamStalled",
         "compaction": "CompactStart CompactEnd CompactSkipped",
-        "budgets": "BudgetWarning",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
-        "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated LargeResultOffloaded",
+        "the built-in plugins": "MemoryFlushed LargeResultOffloaded",
         "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()

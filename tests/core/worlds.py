@@ -157,9 +157,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     """Every kind of signal, for every effect that is open in this state, and for one that is not."""
     yield from _calls(numbers)
     yield from _decisions(state, numbers)
-    stream = state.data.stream.effect_id if state.data.stream else None
     if state.data.stream is not None:
-        yield from _stream_outcomes(stream)
+        yield from _stream_outcomes(state.data.stream.effect_id)
     late = {type(outcome): outcome for outcome in _stream_outcomes(EffectId("r0"))}
     yield from late.values()  # one of each kind: none of them does anything
     calls = (*state.data.batch, *state.data.survivors)

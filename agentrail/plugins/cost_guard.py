@@ -1,0 +1,115 @@
+"""`CostGuard`: stops a session that has used up its tokens or its money, and warns before it has."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import attrs
+
+from agentrail.core.actions import Abort, Action, Continue
+from agentrail.core.hooks import AfterResponse, BeforeRequest
+from agentrail.core.plugin import Context
+from agentrail.events import BudgetWarning
+from agentrail.events.values import Amount
+from agentrail.messages import JsonObject
+from agentrail.plugins.base import Plugin, on
+
+Unit = Literal["tokens", "usd"]
+
+
+@attrs.frozen
+class Limits:
+    """How much may be used, and of what was warned.
+
+    Attributes:
+        max_tokens: In the session; None: as many as it likes.
+        max_cost_usd: In the session; None: as much as it likes.
+        warn_threshold: The part of a limit at which a warning is published, once.
+        warned: Of which limits.
+    """
+
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    warn_threshold: float = 0.8
+    warned: frozenset[Unit] = frozenset()
+
+
+class CostGuard(Plugin[Limits]):
+    """Stops a session that has used up its tokens or its money."""
+
+    priority = 120
+    on_error = "closed"  # a limit that cannot be judged is not held
+
+    def init(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
+        warn_threshold: float = 0.8,
+    ) -> Limits:
+        """Take the limits; at least one.
+
+        Raises:
+            ValueError: Your move: no limit, one that is not positive, or a threshold that is no part.
+        """
+        given = [limit for limit in (max_tokens, max_cost_usd) if limit is not None]
+        if not given or min(given) <= 0:
+            message = (
+                f"give max_tokens, max_cost_usd or both, more than 0; got {max_tokens!r} and {max_cost_usd!r}"
+            )
+            raise ValueError(message)
+        if not 0 < warn_threshold <= 1:
+            message = (
+                f"warn_threshold is a part of the limit, more than 0 and at most 1; got {warn_threshold!r}"
+            )
+            raise ValueError(message)
+        return Limits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
+
+    def on_config_update(self, options: JsonObject, state: Limits) -> Limits:
+        """Change the limits; whoever gets new ones is warned again."""
+        changed = attrs.evolve(state, **options, warned=frozenset())  # type: ignore[arg-type]  # `init` judges them
+        self.init(
+            max_tokens=changed.max_tokens,
+            max_cost_usd=changed.max_cost_usd,
+            warn_threshold=changed.warn_threshold,
+        )
+        return changed
+
+    @on(BeforeRequest)
+    def before(self, event: BeforeRequest, limits: Limits, ctx: Context) -> Action[Limits]:
+        """Send no request over a limit."""
+        return _judged(limits, ctx, goes_on=True)
+
+    @on(AfterResponse)
+    def after(self, event: AfterResponse, limits: Limits, ctx: Context) -> Action[Limits]:
+        """Let no calls run over a limit; an answer without calls is paid for and may be read."""
+        return _judged(limits, ctx, goes_on=bool(event.message.calls))
+
+
+def _judged(limits: Limits, ctx: Context, *, goes_on: bool) -> Action[Limits]:
+    if limits.max_cost_usd is not None and ctx.cost_usd is None and goes_on:
+        why = f"no price is known for {ctx.model}, so max_cost_usd cannot be held: set max_tokens instead"
+        return Abort(why, limits)
+    used = list(_used(limits, ctx))
+    warnings = {
+        spent.unit: BudgetWarning(spent=spent, limit=limit)
+        for spent, limit in used
+        if spent.unit not in limits.warned and spent.value >= limit.value * limits.warn_threshold
+    }
+    state = attrs.evolve(limits, warned=limits.warned | frozenset(warnings)) if warnings else limits
+    emits = tuple(warnings.values())
+    over = next(
+        (f"{_said(spent)} of {_said(limit)} are used" for spent, limit in used if spent.value >= limit.value),
+        None,
+    )
+    return Continue(state, emits=emits) if over is None or not goes_on else Abort(over, state, emits=emits)
+
+
+def _used(limits: Limits, ctx: Context) -> Iterator[tuple[Amount, Amount]]:
+    if limits.max_tokens is not None:
+        yield Amount(value=ctx.total_tokens, unit="tokens"), Amount(value=limits.max_tokens, unit="tokens")
+    if limits.max_cost_usd is not None and ctx.cost_usd is not None:
+        yield Amount(value=ctx.cost_usd, unit="usd"), Amount(value=limits.max_cost_usd, unit="usd")
+
+
+def _said(amount: Amount) -> str:
+    return f"{amount.value:g} {'US dollars' if amount.unit == 'usd' else amount.unit}"

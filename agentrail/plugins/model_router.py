@@ -1,0 +1,128 @@
+"""`ModelRouter`: chooses the model of each request by rules; the first that fits wins."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from agentrail.core.actions import Action, Continue, SwitchModel
+from agentrail.core.frozen import frozen_json
+from agentrail.core.hooks import BeforeRequest
+from agentrail.core.plugin import Context
+from agentrail.messages import JsonObject, Message, Text, UserMessage
+from agentrail.plugins.base import Plugin, on
+
+_NUMBERS: Final = ("turn", "cost_usd", "tokens", "budget_left_usd", "words")
+_BOUNDS: Final = frozenset(f"{bound}_{number}" for number in _NUMBERS for bound in ("min", "max"))
+CONDITIONS: Final = _BOUNDS | {"hours_utc", "user_tier", "user_data"}
+"""What a rule may ask: bounds of turn, cost, tokens, budget and complexity (the words of the last user message), the
+hour, and what the application knows of its user."""
+
+
+@attrs.frozen
+class Rule:
+    """A model, and when it is used.
+
+    Attributes:
+        model: A model string.
+        when: Conditions, all of which must hold.
+    """
+
+    model: str
+    when: Mapping[str, Any]
+
+
+@attrs.frozen
+class Routes:
+    """Which model is used when.
+
+    Attributes:
+        rules: The first that fits wins.
+        default_model: Where none does; None: the model stays.
+    """
+
+    rules: tuple[Rule, ...]
+    default_model: str | None
+
+
+class ModelRouter(Plugin[Routes]):
+    """Chooses the model of each request by rules."""
+
+    priority = 310
+
+    def init(self, *, default_model: str | None = None, rules: Sequence[Mapping[str, Any]] = ()) -> Routes:
+        """Take the rules: `{"model": …, "when": {…}}`, or the conditions beside the model.
+
+        Raises:
+            ValueError: Your move: a rule without a model, or with a condition that there is not.
+        """
+        return Routes(rules=tuple(map(_rule, rules)), default_model=default_model)
+
+    def on_config_update(self, options: JsonObject, state: Routes) -> Routes:
+        """Replace the rules, the default, or both."""
+        now: dict[str, Any] = {
+            "default_model": state.default_model,
+            "rules": [{"model": rule.model, "when": rule.when} for rule in state.rules],
+        }
+        return self.init(**{**now, **options})
+
+    @on(BeforeRequest)
+    def choose(self, event: BeforeRequest, routes: Routes, ctx: Context) -> Action[Routes]:
+        """Switch where another model is meant; where the right one is in use nothing is said."""
+        words = _words_of(event.messages)
+        fits = (rule.model for rule in routes.rules if _fits(rule.when, ctx, words))
+        model = next(fits, routes.default_model)
+        return Continue(routes) if model is None or model == ctx.model else SwitchModel(model, routes)
+
+
+def _rule(given: Mapping[str, Any]) -> Rule:
+    model, when = given.get("model"), {**given, **given.get("when", {})}
+    when.pop("model", None)
+    when.pop("when", None)
+    if not isinstance(model, str) or not model:
+        message = (
+            f"a rule needs a model, such as {{'model': 'anthropic:…', 'max_words': 20}}; got {dict(given)!r}"
+        )
+        raise ValueError(message)
+    unknown = sorted(when.keys() - CONDITIONS)
+    if unknown:
+        message = (
+            f"the rule for {model!r} asks for {', '.join(unknown)}; there are {', '.join(sorted(CONDITIONS))}"
+        )
+        raise ValueError(message)
+    return Rule(model=model, when=frozen_json(when))
+
+
+def _fits(when: JsonObject, ctx: Context, words: int) -> bool:
+    numbers: dict[str, float | None] = {
+        "turn": ctx.turn,
+        "cost_usd": ctx.cost_usd,
+        "tokens": ctx.total_tokens,
+        "budget_left_usd": ctx.budget_left,
+        "words": words,
+    }
+    return all(_holds(condition, wanted, numbers, ctx) for condition, wanted in when.items())
+
+
+def _holds(condition: str, wanted: Any, numbers: Mapping[str, float | None], ctx: Context) -> bool:
+    match condition:
+        case "hours_utc":
+            first, end = wanted
+            hour = datetime.datetime.fromtimestamp(ctx.now_ms / 1000, datetime.UTC).hour
+            return bool(first <= hour < end if first <= end else hour >= first or hour < end)
+        case "user_tier":
+            return bool(ctx.user_data.get("tier") == wanted)
+        case "user_data":
+            return all(ctx.user_data.get(key) == value for key, value in wanted.items())
+        case _:
+            bound, _, number = condition.partition("_")
+            value = numbers[number]  # one that is not known fits no bound
+            return value is not None and bool(value >= wanted if bound == "min" else value <= wanted)
+
+
+def _words_of(messages: Sequence[Message]) -> int:
+    """Count the words of the last thing that the user said."""
+    said = next((one for one in reversed(messages) if isinstance(one, UserMessage)), None)
+    blocks = () if said is None else said.content
+    return sum(len(block.text.split()) for block in blocks if isinstance(block, Text))

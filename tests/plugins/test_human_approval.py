@@ -1,0 +1,159 @@
+"""`HumanApproval`: who is asked about what, and decisions in the chat."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.pipeline import run
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from agentrail.messages import SessionId
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.plugins.security_guard import SecurityGuard
+from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.rig import Alone, call
+
+SAFE = ("git status", "git diff", "ls", "cat *.md")
+
+
+def asks(event, **options):
+    """What the person is asked; None when nobody is."""
+    decision = Alone(HumanApproval, **options).hears(event).decision
+    return None if decision is None else decision.action
+
+
+def test_the_shell_waits_for_a_person_by_default():
+    """`require_approval_for=("shell",)`, for 120 seconds (5.8)."""
+    assert asks(call("shell", command="make")) == p.RequireApproval(
+        "shell: make", asks_state(), expires_seconds=120.0
+    )
+    assert asks(call("read_file", path="x")) is None
+
+
+def asks_state(**options):
+    """The state of such a plugin."""
+    return Alone(HumanApproval, **options).state
+
+
+def test_tools_are_named_or_matched():
+    """Names may be patterns; the person sees the arguments."""
+    options = {"require_approval_for": ["write_*", "deploy"], "timeout_seconds": 0}
+    asked = asks(call("write_file", path="x", n=1), **options)
+    assert (asked.hint, asked.expires_seconds) == ("write_file(path='x', n=1)", 0.0)
+    assert asks(call("deploy"), **options).hint == "deploy()"
+    assert asks(call("shell", command="x"), **options) is None
+    assert asks(call("shell", command="")).hint == "shell(command='')"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git status",
+        "git diff --stat",
+        "ls -la | ls",
+        "ls; git status",
+        "cat README.md",
+        "ls\nls",
+        "( ls )",
+        "ls 2>&1",
+    ],
+)
+def test_safe_commands_need_no_approval(line):
+    """A line passes when each of its simple commands is safe (5.8)."""
+    assert asks(call("shell", command=line), safe_commands=SAFE) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push",
+        "git",
+        "gitstatus",
+        "lsof",
+        "git status; rm x",
+        "git status && curl example.com",
+        "ls $(curl example.com)",
+        "ls `x`",
+        "ls > notes",
+        "ls >> ~/.profile",
+        "sudo ls",
+        "env ls",
+        "./git status",
+        "PATH=. git status",
+        "PATH=.; git status",
+        "X=git; $X push",
+        "cat README.md x",
+        "ls\nrm x",
+        "ls & rm x",
+        "sh -c ls",
+        "",
+    ],
+)
+def test_whatever_hides_behind_a_safe_command_is_asked_for(line):
+    """Not by the beginning of the line: everything that would run must be safe, and nothing be written."""
+    assert asks(call("shell", command=line), safe_commands=SAFE) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ("confirm a1", ("a1", "approve")),
+        ("  confirm   yes a1 ", ("a1", "approve")),
+        ("confirm Approve a1", ("a1", "approve")),
+        ("confirm reject a1", ("a1", "reject")),
+        ("confirm no a1", ("a1", "reject")),
+        ("confirm always a1", ("a1", "always")),
+    ],
+)
+def test_a_prompt_with_the_prefix_decides(text, decision):
+    """`confirm_prefix` lets people decide in the chat (5.8)."""
+    action = asks(p.BeforePrompt(text=text), confirm_prefix="confirm")
+    assert (action.approval_id, action.decision) == decision
+
+
+def test_what_is_no_decision_is_said_or_goes_on():
+    """A prompt with the prefix that decides nothing is refused with the usage; any other goes on."""
+    for text in ("confirm", "confirm a b c", "confirm perhaps a1"):
+        action = asks(p.BeforePrompt(text=text), confirm_prefix="confirm")
+        assert action.reason == "no decision: say 'confirm ID', 'confirm reject ID' or 'confirm always ID'"
+    assert asks(p.BeforePrompt(text="confirmed a1"), confirm_prefix="confirm") is None
+    assert asks(p.BeforePrompt(text="confirm a1")) is None
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`, and options that cannot be are refused."""
+    check_plugin(HumanApproval, options=[{}, {"safe_commands": list(SAFE), "confirm_prefix": "ok"}])
+    with pytest.raises(PluginError, match="confirm_prefix needs words"):
+        load_stack([(HumanApproval, {"confirm_prefix": " "})])
+    with pytest.raises(PluginError, match="timeout_seconds is 0, for ever, or more; got -1"):
+        load_stack([(HumanApproval, {"timeout_seconds": -1})])
+
+
+@pytest.mark.at(76)
+@given(
+    lines=st.lists(st.sampled_from(("ls", "git status", "make", "rm -rf x")), min_size=1, max_size=3),
+    flipped=st.booleans(),
+)
+def test_a_person_is_asked_for_exactly_what_will_run(lines, flipped):
+    """Whatever a later plugin makes of a call, the approval is asked for that; a guard still refuses (AT-076)."""
+    *before, last = lines
+
+    @p.plugin(init=lambda: 0, priority=700, hooks=(p.BeforeTool,))
+    def rewrites(event, state, ctx):
+        """Put another command in."""
+        return p.ReplaceToolArgs({"command": last}, state)
+
+    entries = [(HumanApproval, {"safe_commands": ["ls", "git status"]}), SecurityGuard, rewrites]
+    stack, states = load_stack(entries[::-1] if flipped else entries)
+    event = call("shell", command=before[0] if before else "ls")
+    outcome = run(stack, event, states, p.Context(session_id=SessionId("s")))
+    action = None if outcome.decision is None else outcome.decision.action
+    match action:
+        case p.BlockTool():
+            assert outcome.event.arguments["command"] == "rm -rf x"
+        case p.RequireApproval(hint=hint):
+            assert hint == f"shell: {outcome.event.arguments['command']}"
+            assert outcome.event.arguments["command"] == "make"
+        case _:
+            assert outcome.event.arguments["command"] == last
+            assert last in {"ls", "git status"}

@@ -1,0 +1,92 @@
+"""`Planning`: a plan first, and what becomes of its steps."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
+from agentrail.events.values import Plan, PlanStep
+from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning, read_plan
+from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.rig import Alone, says
+
+LONG = p.BeforePrompt(text="Please tidy up all of the modules.")
+
+
+def kinds(outcome):
+    """The events, by class."""
+    return [type(event) for event in outcome.events]
+
+
+def test_a_long_prompt_asks_for_a_plan():
+    """`plan_first` from `min_prompt_length` characters on (5.8)."""
+    assert Alone(Planning).hears(LONG).prompt == DIRECTIVE
+    assert Alone(Planning).hears(p.BeforePrompt(text="x" * 19)).prompt is None
+    assert Alone(Planning, plan_first=False).hears(LONG).prompt is None
+    assert (
+        Alone(Planning, directive="Plan!", min_prompt_length=0).hears(p.BeforePrompt(text="")).prompt
+        == "Plan!"
+    )
+
+
+def test_a_model_that_does_not_plan_is_asked_again_but_not_for_ever():
+    """At most `max_plan_attempts` times in all; then it may work without (5.8)."""
+    planning = Alone(Planning, max_plan_attempts=3)
+    planning.hears(LONG)
+    assert [planning.hears(says("I begin.")).prompt for _ in range(4)] == [AGAIN, AGAIN, None, None]
+    unasked = Alone(Planning, plan_first=False)
+    unasked.hears(LONG)
+    assert unasked.hears(says("I begin.")).prompt is None
+
+
+def test_a_plan_is_published_and_followed():
+    """Its steps are published when they are done, and its end once."""
+    planning = Alone(Planning)
+    planning.hears(LONG)
+    steps = (PlanStep(index=0, content="look"), PlanStep(index=1, content="write it down"))
+    first = planning.hears(says("My plan:\n- [ ] look\n- [ ] write it down\n"))
+    assert first.events == (PlanGenerated(plan=Plan(steps=steps)),)
+    assert planning.state.plan == steps
+    assert planning.hears(says("Working.")).events == ()
+    second = planning.hears(says("- [x] look\n- [ ] write it down"))
+    assert second.events == (PlanStepCompleted(step=PlanStep(index=0, content="look", done=True)),)
+    third = planning.hears(says("- [x] look\n- [X] write it down"))
+    assert kinds(third) == [PlanStepCompleted, PlanCompleted]
+    assert planning.hears(says("- [x] look\n- [x] write it down")).events == ()
+
+
+def test_another_prompt_begins_another_plan():
+    """The steps of the last prompt are forgotten; a plan that changes is published anew."""
+    planning = Alone(Planning)
+    planning.hears(says("- [x] old"))
+    planning.hears(LONG)
+    assert planning.state.plan == ()
+    assert kinds(planning.hears(says("- [ ] a"))) == [PlanGenerated]
+    assert kinds(planning.hears(says("- [ ] a\n- [ ] b"))) == [PlanGenerated]
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`, and options that cannot be are refused."""
+    check_plugin(Planning, options=[{}, {"plan_first": False}, {"max_plan_attempts": 1}])
+    for options in ({"directive": " "}, {"max_plan_attempts": 0}):
+        with pytest.raises(PluginError, match="directive needs words and max_plan_attempts 1 or more"):
+            load_stack([(Planning, options)])
+
+
+words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=8)
+bullets = st.sampled_from(("- ", "* ", "+ ", "1. ", "  - ", "2) "))
+
+
+@given(
+    steps=st.lists(st.tuples(bullets, st.booleans(), words), max_size=6), noise=st.lists(words, max_size=6)
+)
+def test_every_checkbox_is_read_and_nothing_else(steps, noise):
+    """Whatever stands between them, the plan is the checkboxes in their order."""
+    lines = [f"{bullet}[{'x' if done else ' '}] {content}" for bullet, done, content in steps]
+    text = "\n".join(line for pair in zip(lines, [*noise, *[""] * len(lines)], strict=False) for line in pair)
+    assert [(step.done, step.content) for step in read_plan(text)] == [
+        (done, content) for _, done, content in steps
+    ]
+    assert [step.index for step in read_plan(text)] == list(range(len(steps)))

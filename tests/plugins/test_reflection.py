@@ -1,0 +1,102 @@
+"""`Reflection`: answers are reviewed, but not for ever."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.pipeline import resume
+from agentrail.core.stack import load_stack
+from agentrail.errors import ErrorInfo, PluginError
+from agentrail.messages import AssistantMessage, SessionId, Text, UserMessage
+from agentrail.plugins.reflection import Reflection
+from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.rig import Alone, says
+
+MESSAGES = (
+    UserMessage(content=(Text(text="Why?"),)),
+    AssistantMessage(content=(Text(text="Because."),), model="demo:"),
+)
+
+
+def test_the_model_reviews_its_own_answer():
+    """Before it finishes it is asked; with the signal it is done (5.8)."""
+    plugin = Alone(Reflection, criteria=["It is short."])
+    plugin.hears(says("A long answer."), turn=1)
+    prompt = plugin.hears(p.BeforeFinish(), turn=1).prompt
+    assert "- It is short." in prompt
+    assert "say APPROVED and nothing else" in prompt
+    plugin.hears(says("APPROVED"), turn=2)
+    assert plugin.hears(p.BeforeFinish(), turn=2).prompt is None
+
+
+def test_the_signal_counts_only_as_an_answer_to_a_review():
+    """A first answer that happens to say it is reviewed; a better answer is reviewed again."""
+    plugin = Alone(Reflection)
+    plugin.hears(says("It was APPROVED."), turn=1)
+    assert plugin.hears(p.BeforeFinish()).prompt is not None
+    plugin.hears(says("A better answer."), turn=2)
+    assert plugin.hears(p.BeforeFinish()).prompt is not None
+
+
+def test_each_cycle_begins_anew():
+    """The first turn of the next cycle forgets what became of the last."""
+    plugin = Alone(Reflection, max_reviews=1)
+    for _ in range(2):
+        plugin.hears(says("An answer."), turn=1)
+        assert plugin.hears(p.BeforeFinish()).prompt is not None
+        plugin.hears(says("Another."), turn=2)
+        assert plugin.hears(p.BeforeFinish()).prompt is None
+
+
+def reviewed(result):
+    """What a reviewer's answer leads to, and the plugin."""
+    plugin = Alone(Reflection, reviewer_model="demo:judge", criteria=["It is true."])
+    waits = plugin.hears(p.BeforeFinish(), messages=MESSAGES)
+    errand = waits.waiting.errand
+    assert (errand.tag, errand.effect.model) == ("review", "demo:judge")
+    assert errand.effect.prompt == "Criteria:\n- It is true.\n\nAnswer:\nBecause."
+    ctx = p.Context(session_id=SessionId("s"))
+    return resume(plugin.stack, waits, result, waits.states, ctx)
+
+
+def test_another_model_may_review():
+    """With `reviewer_model` the finish waits for its answer, and the model hears what is wrong (5.8)."""
+    back = reviewed(p.ModelAnswer(text="It gives no reason."))
+    assert back.prompt == "A reviewer says of your answer:\nIt gives no reason.\nWrite a better one."
+    assert back.states["Reflection"].reviews == 1
+    assert reviewed(p.ModelAnswer(text="APPROVED")).prompt is None
+    failed = reviewed(p.RequestFailed(error=ErrorInfo(code="overloaded", message="busy")))
+    assert (failed.prompt, failed.events[0].name) == (None, "reflection_failed")
+
+
+def test_without_an_answer_there_is_still_a_review():
+    """A conversation without an answer is reviewed as an empty one."""
+    plugin = Alone(Reflection, reviewer_model="demo:judge")
+    assert plugin.hears(p.BeforeFinish()).waiting.errand.effect.prompt.endswith("Answer:\n")
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`, and options that cannot be are refused."""
+    check_plugin(Reflection, options=[{}, {"reviewer_model": "demo:judge"}, {"max_reviews": 0}])
+    for options in ({"criteria": []}, {"pass_signal": ""}, {"max_reviews": -1}):
+        with pytest.raises(
+            PluginError, match="criteria and pass_signal need words, and max_reviews is 0 or more"
+        ):
+            load_stack([(Reflection, options)])
+
+
+@given(answers=st.lists(st.sampled_from(("better", "APPROVED", "worse")), max_size=8), most=st.integers(0, 4))
+def test_a_cycle_is_sent_back_at_most_so_often(answers, most):
+    """Whatever the model says, its answer is sent back at most `max_reviews` times, and never once it passed."""
+    plugin = Alone(Reflection, max_reviews=most)
+    plugin.hears(says("first"), turn=1)
+    sent_back = 0
+    for turn, answer in enumerate(answers, start=2):
+        if plugin.hears(p.BeforeFinish()).prompt is None:
+            break
+        sent_back += 1
+        plugin.hears(says(answer), turn=turn)
+        if answer == "APPROVED":
+            assert plugin.hears(p.BeforeFinish()).prompt is None
+            break
+    assert sent_back <= most

@@ -1,0 +1,411 @@
+"""`SecurityGuard`: which command lines and which paths pass, harmless look-alikes included."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.pipeline import run
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from agentrail.messages import CallId, SessionId
+from agentrail.plugins.security_guard import SecurityGuard
+from agentrail.plugins.shell_lines import simple_commands
+from agentrail.testing.check_plugin import check_plugin
+
+CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
+
+
+def judged(name, arguments, **options):
+    """What the guard says of a call."""
+    stack, states = load_stack([(SecurityGuard, options)])
+    event = p.BeforeTool(name=name, arguments=arguments, call_id=CallId("c"))
+    return run(stack, event, states, CTX)
+
+
+def is_blocked(name, arguments, **options):
+    """Whether the call is refused by the guard's own answer, and not because it failed."""
+    outcome = judged(name, arguments, **options)
+    assert outcome.decision is None or not outcome.decision.failed, outcome.decision
+    return outcome.decision is not None
+
+
+REFUSED_LINES = [
+    "rm -rf build",
+    "rm -fr build",
+    "rm -r -f build",
+    "rm build -rf",
+    "rm -R --force build",
+    "rm --recursive --force build",
+    "rm --rec --for build",
+    "/bin/rm -rf /",
+    "r\\m -rf /",
+    "'rm' -rf /",
+    'r"m" -rf /',
+    "$'\\x72m' -rf /",
+    "ls; rm -rf /",
+    "ls && rm -rf /",
+    "false || rm -rf /",
+    "ls | rm -rf x",
+    "sleep 1 & rm -rf /",
+    "ls\nrm -rf /",
+    "ls \\\n; rm \\\n-rf /",
+    "(cd /tmp && rm -rf x)",
+    "{ rm -rf x; }",
+    "if true; then rm -rf x; fi",
+    "for f in *; do rm -rf $f; done",
+    "! rm -rf x",
+    "2>/dev/null rm -rf x",
+    "sudo rm -rf /",
+    "sudo -u root -E rm -rf /",
+    "sudo -- rm -rf /",
+    "env A=1 rm -rf x",
+    "env -i rm -rf x",
+    "env -S 'rm -rf x'",
+    "nohup nice -n 5 rm -rf x",
+    "timeout -k 1 5 rm -rf x",
+    "sh -c 'rm -rf x'",
+    "bash -lc 'ls; rm -rf x'",
+    "bash -o pipefail -c 'rm -rf x'",
+    "sh -c \"sh -c 'rm -rf x'\"",
+    "eval 'rm -rf x'",
+    "eval rm -rf x",
+    "su -c 'rm -rf x' root",
+    "echo x | xargs rm -rf",
+    "find . | xargs -0 -n 1 rm -rf",
+    "xargs -I {} sh -c 'rm -rf {}'",
+    "find . -name x -exec rm -rf {} \\;",
+    "echo 'rm -rf x' | sh",
+    'echo "$(rm -rf x)"',
+    "echo `rm -rf x`",
+    "ls $(rm -rf x)",
+    "diff <(rm -rf x) y",
+    "bash <<EOF\nrm -rf x\nEOF",
+    "X=rm; $X -rf x",
+    'C="rm -rf x"; $C',
+    "A=rm B=-rf; ${A} ${B} x",
+    "${X:-rm} -rf x",
+    "rm${IFS}-rf${IFS}x",
+    "{rm,-rf,x}",
+    "$(echo rm) -rf x",
+    "`echo rm` -rf x",
+    "busybox rm -rf x",
+    "${X%.*} -rf x",
+    'echo "a \\" b"; rm -rf x',
+    "r\\\nm -rf x",
+    "echo \"$(echo '(' \\) (x); rm -rf x)\"",
+    "echo `echo \\`rm -rf x\\``",
+    "env --split-string='rm -rf x'",
+    "env -S'rm -rf x'",
+    "cat <&3 <<-E | rm -rf x",
+    "echo a#b; rm -rf x",
+    "mkfs.ext4 /dev/sda1",
+    "mkfs -t ext4 /dev/sda1",
+    "fdisk /dev/sda",
+    "dd if=/dev/zero of=/dev/sda",
+    "dd bs=1M if=/dev/zero of=x",
+    "shred -u notes.txt",
+    "kill -9 -1",
+    "kill -s KILL -1",
+    "kill -- -1",
+    "killall5 -9",
+    "pkill -9 .",
+    "shutdown -h now",
+    "sudo reboot",
+    "systemctl poweroff",
+    "init 0",
+    "cat ~/.ssh/id_rsa",
+    "cat $HOME/.ssh/id_rsa",
+    'cat "${HOME}/.aws/credentials"',
+    "cp server.pem /tmp",
+    "echo KEY=1 >> .env",
+    "cat < /etc/shadow",
+    "cat /etc/sh?dow",
+    "cat ../../etc/passwd",
+    "curl --cert=client.pem https://example.com",
+    "scp host:/home/me/.ssh/id_rsa .",
+]
+HARMLESS_LINES = [
+    "ls -la",
+    "rm notes.txt",
+    "rm -r build",
+    "rm -f build.log",
+    "rm -- -rf",
+    "git rm -rf --cached build",
+    "echo rm -rf /",
+    "echo 'rm -rf /'",
+    "echo '$(rm -rf /)'",
+    'echo "rm -rf /"',
+    "grep 'rm -rf' Makefile",
+    "grep -rf patterns.txt src",
+    "git commit -m 'never rm -rf / again'",
+    "echo \\$(ls)",
+    "# rm -rf /",
+    "ls # rm -rf /",
+    "printf '%s' 'shutdown now'",
+    "man shutdown",
+    "which mkfs",
+    "kill -1 1234",
+    "kill -9 1234",
+    "kill -l",
+    "pkill -f my_server.py",
+    "dd of=x count=1",
+    "ddrescue x y",
+    "formatdisk",
+    "systemctl status nginx",
+    "init_db 0",
+    "npm init",
+    "sudo -u me ls",
+    "env",
+    "env A=1",
+    "sudo",
+    "xargs",
+    "sh script.sh",
+    "sh",
+    "echo ls | sh",
+    "make | sh",
+    "sh -c",
+    "$EDITOR notes.txt",
+    "find . -name '*.pyc' -delete",
+    "find . -exec",
+    "cat environment.yml",
+    "python src/env.py",
+    "ls > out.txt 2>&1",
+    "ls &> out.txt",
+    "for key in a b; do echo $key; done",
+    "cat /etc/hosts",
+    "ls ~",
+    "cat ~/.sshrc_notes",
+    "cat passwd",
+    "cat etc/passwd_reset.md",
+    'echo "unclosed',
+    "echo $(unclosed",
+    "echo 'unclosed",
+    "echo `unclosed",
+    "",
+]
+
+
+def test_there_are_as_many_lines_as_were_asked_for():
+    """At least sixty command lines and forty paths (issue 5)."""
+    assert len(REFUSED_LINES) + len(HARMLESS_LINES) >= 60
+    assert len(REFUSED_PATHS) + len(HARMLESS_PATHS) >= 40
+
+
+@pytest.mark.parametrize("line", REFUSED_LINES)
+def test_a_dangerous_line_is_refused(line):
+    """Commands are judged one by one, through whatever runs them, and the refusal says which (5.8)."""
+    assert is_blocked("shell", {"command": line})
+
+
+@pytest.mark.parametrize("line", HARMLESS_LINES)
+def test_a_harmless_line_passes(line):
+    """Not by substring: words in quotes, names that look alike and other options are fine (5.8)."""
+    assert not is_blocked("shell", {"command": line})
+
+
+REFUSED_PATHS = [
+    "server.key",
+    "certs/server.PEM",
+    "a/b.p12",
+    "a.pfx",
+    "a.crt",
+    "a.cer",
+    ".env",
+    ".env.local",
+    "app/.env",
+    ".envrc",
+    "~/.ssh/id_rsa",
+    "~/.ssh",
+    "/home/me/.ssh/config",
+    "/root/.ssh/authorized_keys",
+    "/Users/me/.ssh/id_ed25519",
+    "../.ssh/id_rsa",
+    "$HOME/.gnupg/secring.gpg",
+    "~/.aws/credentials",
+    "~/.config/gcloud/credentials.db",
+    "~/.azure/token",
+    "~/.kube/config",
+    "~/.docker/config.json",
+    "~/.netrc",
+    "~/Library/Keychains/login.keychain",
+    "~/.local/share/keyrings/x",
+    "/etc/passwd",
+    "/etc/shadow",
+    "//etc//./shadow",
+    "/etc/../etc/shadow",
+    "/usr/../etc/passwd",
+    "../../etc/passwd",
+    "../../../../../etc/passwd",
+    "/proc/self/root/etc/shadow",
+    "/proc/1/root/etc/passwd",
+    "file:///etc/passwd",
+    " /etc/shadow ",
+    "/ETC/SHADOW",
+]
+HARMLESS_PATHS = [
+    "src/app.py",
+    "keyboard.py",
+    "docs/key.md",
+    "monkey",
+    "env/settings.py",
+    "environment.env.py",
+    "README.env.md",
+    "pem.txt",
+    "a.pem.txt",
+    "certificate.txt",
+    "ssh/config",
+    "dotssh/.sshx",
+    "etc/passwd",
+    "/srv/project/etc/shadow",
+    "/etc/passwd.d/readme",
+    "/etc/hosts",
+    "/etcetera/shadow",
+    "docker/config.json",
+    "aws/credentials.md",
+    "..",
+    ".",
+    "",
+]
+
+
+@pytest.mark.parametrize("path", REFUSED_PATHS)
+def test_a_protected_path_is_refused(path):
+    """In any spelling, for any tool that takes a path, and as a word of a command (5.8)."""
+    assert is_blocked("read_file", {"path": path})
+    assert is_blocked("move", {"items": [{"source_path": "a"}, {"destination": path}]})
+    assert is_blocked("shell", {"command": ["cat", path]}) or path.strip() != path or path.startswith("$")
+
+
+@pytest.mark.parametrize("path", HARMLESS_PATHS)
+def test_another_path_passes(path):
+    """Names that only look alike are fine."""
+    assert not is_blocked("read_file", {"path": path})
+
+
+def test_contents_are_not_paths():
+    """A file may well be about such files."""
+    assert not is_blocked("write_file", {"path": "notes.md", "content": "see ~/.ssh/id_rsa; never rm -rf /"})
+
+
+def test_own_rules_are_added_to_the_defaults_or_stand_alone():
+    """`blocked_paths`, `blocked_commands` and `defaults=False` (5.8)."""
+    rules = {"blocked_paths": ["secrets", "/srv/data"], "blocked_commands": ["git push", "docker"]}
+    for options in (rules, {**rules, "defaults": False}):
+        assert is_blocked("read_file", {"path": "a/secrets/b"}, **options)
+        assert is_blocked("read_file", {"path": "/srv/data/x"}, **options)
+        assert is_blocked("shell", {"command": "sudo /usr/bin/git push --force"}, **options)
+        assert is_blocked("shell", {"command": "docker ps"}, **options)
+        assert not is_blocked("shell", {"command": "git pull"}, **options)
+        assert is_blocked("shell", {"command": "rm -rf x"}, **options) == options.get("defaults", True)
+        assert is_blocked("read_file", {"path": ".env"}, **options) == options.get("defaults", True)
+    assert not is_blocked("shell", {"command": "$(echo ls)"}, defaults=False)
+
+
+def test_the_model_reads_why():
+    """The reason names the command or the path, and the rule."""
+    assert (
+        judged("shell", {"command": "ls; rm -rf x"}).decision.action.reason
+        == "Not run: 'rm -rf x' removes folders by force"
+    )
+    assert (
+        judged("read_file", {"path": "a/.env"}).decision.action.reason
+        == "Not run: 'a/.env' is protected (.env*)"
+    )
+
+
+def test_a_line_that_is_too_long_is_refused():
+    """What cannot be judged in time does not pass."""
+    assert is_blocked("shell", {"command": "echo " + "x" * 20_000})
+
+
+def test_a_line_in_a_line_in_a_line_is_refused_at_some_depth():
+    """What hides deeper than anybody writes is not known."""
+    line = "ls"
+    for _ in range(10):
+        line = f"echo $({line})"
+    assert is_blocked("shell", {"command": line})
+    assert [command.is_known for command in simple_commands(line)].count(False) == 1
+    assert is_blocked("shell", {"command": "sudo " * 12 + "ls"})
+    assert not is_blocked("shell", {"command": "sudo " * 3 + "ls"})
+
+
+def test_audit_publishes_each_verdict():
+    """With `audit=True` each call leaves a record, refused or not; refusing goes on."""
+    for line, allowed in (("ls", True), ("rm -rf x", False)):
+        outcome = judged("shell", {"command": line}, audit=True)
+        (event,) = outcome.events
+        assert (event.name, event.payload["allowed"], event.payload["tool"]) == (
+            "security_audit",
+            allowed,
+            "shell",
+        )
+        assert (outcome.decision is None) == allowed
+    assert judged("shell", {"command": "ls"}).events == ()
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`, with and without options; an option that is none refuses the start."""
+    check_plugin(
+        SecurityGuard, options=[{}, {"blocked_paths": ["x"], "blocked_commands": ["a b"], "audit": True}]
+    )
+    with pytest.raises(PluginError, match="unexpected keyword argument 'paths'"):
+        load_stack([(SecurityGuard, {"paths": []})])
+
+
+WORDS = (
+    "rm",
+    "-rf",
+    "x",
+    "ls",
+    "sudo",
+    "sh",
+    "-c",
+    "'rm -rf x'",
+    "env",
+    "A=1",
+    "$A",
+    "echo",
+    "xargs",
+    "timeout",
+    "5",
+)
+GLUE = (
+    " ",
+    " ; ",
+    " | ",
+    " && ",
+    "\n",
+    " $( ",
+    " ) ",
+    " ` ",
+    ' " ',
+    " ' ",
+    " > ",
+    "\\",
+    "{",
+    "}",
+    "<<",
+    "&",
+    "${",
+    "$'",
+)
+
+
+@given(pieces=st.lists(st.sampled_from((*WORDS, *GLUE)) | st.text(max_size=3), max_size=20))
+def test_no_line_makes_the_guard_fail(pieces):
+    """Whatever a model writes, the guard gives a verdict of its own."""
+    is_blocked("shell", {"command": " ".join(pieces), "path": "".join(pieces)})
+
+
+@given(
+    before=st.lists(st.sampled_from(("ls", "echo 'x y'", "cd a", "A=1", "true")), max_size=3),
+    separator=st.sampled_from((" ; ", " && ", " || ", "\n", " | ", " & ")),
+    wrap=st.lists(
+        st.sampled_from(("sudo ", "env A=1 ", "nohup ", "timeout 5 ", "xargs ", "command ")), max_size=3
+    ),
+)
+def test_no_surroundings_hide_a_dangerous_command(before, separator, wrap):
+    """What is refused alone is refused behind anything, and through any wrappers."""
+    line = separator.join([*before, "".join(wrap) + "rm -rf x"])
+    assert is_blocked("shell", {"command": line})
+    assert any(command.program == "rm" for command in simple_commands(line))
