@@ -1,0 +1,179 @@
+"""`check_plugin`: the contract of a plugin, as a test that anybody's plugin can be put to.
+
+It walks a plugin through every hook, several times over, as a session would: each answer's state is the next question's.
+"""
+
+import builtins
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from unittest import mock
+
+from agentrail.core import hooks as h
+from agentrail.core.foreign import attempt
+from agentrail.core.frozen import frozen_json
+from agentrail.core.pipeline import deliver, resume, run
+from agentrail.core.plugin import Context, Plugin
+from agentrail.core.plugin_state import loses
+from agentrail.core.stack import Entry, Member, Stack, load_stack
+from agentrail.errors import ErrorInfo
+from agentrail.events import PluginFailed
+from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, Text, ToolResult, UserMessage
+
+ROUNDS: Final = 3
+
+_CALL: Final = CallId("call_1")
+_RESULT: Final = ToolResult(call_id=_CALL, name="shell", text="README.md")
+_SAID: Final = AssistantMessage(
+    content=(Text(text="I shall look.\n- [ ] look\n- [ ] answer"),), model="demo:"
+)
+_ASKED: Final = UserMessage(content=(Text(text="What is in here? Please tell me in one sentence."),))
+_ERROR: Final = ErrorInfo(code="crashed", message="it broke")
+
+SAMPLES: Final[tuple[h.Lifecycle, ...]] = (
+    h.SessionStarted(),
+    h.BeforePrompt(text="What is in here? Please tell me in one sentence.", content=_ASKED.content),
+    h.BeforeRequest(messages=(_ASKED,)),
+    h.AfterResponse(message=_SAID),
+    h.BeforeTool(name="shell", arguments=frozen_json({"command": "ls -l"}), call_id=_CALL),
+    h.BeforeTool(name="read_file", arguments=frozen_json({"path": "README.md"}), call_id=_CALL),
+    h.OnToolError(name="shell", call_id=_CALL, error=_ERROR, attempt=1),
+    h.AfterTool(name="shell", call_id=_CALL, result=_RESULT),
+    h.AfterToolBatch(results=(_RESULT,)),
+    h.BeforeSteering(text="Only the names, please."),
+    h.BeforeCompact(messages=(_ASKED, _SAID)),
+    h.BeforePluginOptsUpdate(plugin="another", options=frozen_json({"level": 1})),
+    h.BeforeFinish(),
+    h.AfterTurn(outcome="finished", messages_diff=(_ASKED, _SAID), ended_at_ms=1_000, duration_ms=1_000),
+    h.AfterTurn(outcome="aborted", abort_reason="enough"),
+    h.SessionStarted(recovered=True),
+    h.SessionEnding(),
+)
+"""At least one of each hook, in an order in which a session might meet them."""
+
+_IMPURE: Final[tuple[tuple[Any, str], ...]] = (
+    *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")),
+    *((random, name) for name in ("random", "randint", "choice", "shuffle", "getrandbits")),
+    *((os, name) for name in ("getenv", "listdir", "remove", "system", "urandom")),
+    (builtins, "open"),
+    (builtins, "print"),
+    (socket, "socket"),
+    (subprocess, "Popen"),
+)
+
+
+def check_plugin(
+    plugin: type[Plugin] | Plugin,
+    *,
+    options: Sequence[JsonObject] = ({},),
+    events: Sequence[h.Lifecycle] = SAMPLES,
+) -> None:
+    """Put a plugin to the contract.
+
+    Args:
+        plugin: The class, or an instance.
+        options: Sets of options, each of which must work.
+        events: What it is asked; by default at least one of each hook, with common contents.
+
+    Raises:
+        PluginError: Its author's: it cannot be loaded with these options.
+        AssertionError: Its author's: a rule is broken, and the message is the rule.
+    """
+    for given in options:
+        entry: Entry = (plugin, given)
+        stack, states = load_stack([entry])
+        (member,) = stack.members
+        state = states[member.name]
+        again, _ = load_stack([entry]) if isinstance(plugin, type) else (stack, states)
+        assert isinstance(member.plugin.describe(), str | dict | MappingProxyType), (
+            "describe() gives text or a mapping"
+        )
+        for moment in range(ROUNDS):
+            for event in events:
+                if type(event) in member.hooks:
+                    state = _asked(stack, again.members[0], event, state, moment)
+        ended = attempt(member.plugin.on_session_end, state, _context(ROUNDS))
+        assert ended == attempt(member.plugin.on_session_end, state, _context(ROUNDS)), (
+            f"{member.name}: on_session_end gives another answer the second time"
+        )
+
+
+def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: int) -> Any:
+    """Ask once through the pipeline, after the handler alone has given the same answer twice."""
+    (member,) = stack.members
+    what = f"{member.name}, on {type(event).__name__}"
+    shown = repr((event, state))
+    with _watched() as touched:
+        first = attempt(member.plugin.handle, event, state, _context(moment))
+        second = attempt(twin.plugin.handle, event, state, _context(moment))
+    assert not touched, f"{what}: a plugin is pure, and this one called {', '.join(touched)}"
+    assert first == second, (
+        f"{what}: the same question has another answer the second time: {first!r}, then {second!r}"
+    )
+    assert repr((event, state)) == shown, f"{what}: it changed what it was given"
+    states = MappingProxyType({member.name: state})
+    outcome = run(stack, event, states, _context(moment))
+    while outcome.waiting is not None:
+        _sound(outcome.events, what)
+        outcome = resume(stack, outcome, _no_answer(outcome.waiting.errand), outcome.states, _context(moment))
+    _sound(outcome.events, what)
+    for errand in outcome.errands:
+        done = h.RequestDone(tag=errand.tag, result=_no_answer(errand))
+        delivered = deliver(stack, member.name, done, outcome.states, _context(moment))
+        _sound(delivered.events, f"{member.name}, on RequestDone")
+        outcome = delivered
+    after = outcome.states[member.name]
+    lost = loses(after, member.state_type)
+    assert lost is None, f"{what}: {lost}"
+    return after
+
+
+def _sound(events: Sequence[object], what: str) -> None:
+    for event in events:
+        assert not isinstance(event, PluginFailed), f"{what}: {event.error.message}"
+
+
+def _no_answer(_errand: Any) -> h.RequestResult:
+    """Every request of a check fails: plugins must bear that, and a check has neither disk nor model."""
+    return h.RequestFailed(error=ErrorInfo(code="not_there", message="there is nothing behind a check"))
+
+
+def _context(moment: int) -> Context:
+    return Context(
+        session_id=SessionId("check"),
+        working_dir="/work",
+        model="demo:",
+        turn=1 + moment,
+        messages=(_ASKED, _SAID),
+        total_tokens=1_000 * moment,
+        cost_usd=0.01 * moment,
+        tools=("list_dir", "read_file", "shell"),
+        user_data=frozen_json({"tenant": "acme"}),
+        now_ms=1_700_000_000_000 + 60_000 * moment,
+    )
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[list[str]]:
+    """Note which functions of the outside world are called; they work as ever."""
+    touched: list[str] = []
+
+    def noting(module: Any, name: str) -> Callable[..., Any]:
+        really = getattr(module, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            touched.append(f"{module.__name__}.{name}")
+            return really(*args, **kwargs)
+
+        return call
+
+    with contextlib.ExitStack() as patches:
+        for module, name in _IMPURE:
+            patches.enter_context(mock.patch.object(module, name, noting(module, name)))
+        yield touched

@@ -1,0 +1,146 @@
+"""`check_plugin` lets good plugins through, and names the rule that a bad one breaks."""
+
+import time
+
+import attrs
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core.hooks import HOOKS
+from agentrail.errors import PluginError
+from agentrail.testing.check_plugin import SAMPLES, check_plugin
+
+
+@attrs.frozen
+class Seen:
+    """Which hooks were met."""
+
+    kinds: tuple[str, ...] = ()
+
+
+class Good(p.Plugin[Seen]):
+    """Keeps every rule, and uses most of what there is."""
+
+    def init(self, first=()):
+        """Begin."""
+        return Seen(tuple(first))
+
+    def handle(self, event, state, ctx):
+        """Answer in many ways."""
+        state = Seen((*state.kinds[-3:], type(event).__name__))
+        match event:
+            case p.BeforeTool():
+                return p.Request(p.ReadFile("rules"), "r", state, wait=True)
+            case p.AfterTurn():
+                return p.Request(p.Search(query="x"), "s", state)
+            case p.BeforeFinish() if ctx.random.random() < 0.5:
+                return p.Intervene("go on", state)
+            case _:
+                return p.Continue(state)
+
+
+class Bad(p.Plugin[int]):
+    """Breaks one rule, on one hook."""
+
+    def __init__(self, way, name="bad"):
+        """Take the way."""
+        super().__init__(name=name)
+        self.way = way
+        self.asked = 0
+
+    def init(self):
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def judge(self, event, state, ctx):
+        """Break it."""
+        self.asked += 1
+        return self.way(self, event, state)
+
+
+class Remembers(Bad):
+    """Says something else at the end each time."""
+
+    def on_session_end(self, state, ctx):
+        """Count."""
+        self.asked += 1
+        return ("asked", self.asked)
+
+
+class Mute(Bad):
+    """Describes itself with a number."""
+
+    def describe(self):
+        """Be wrong."""
+        return 3
+
+
+def fine(plugin, event, state):
+    """Nothing wrong."""
+    return p.Continue(state)
+
+
+WAYS = {
+    "its answer depends on how often it was asked": (
+        lambda plugin, event, state: p.Continue(plugin.asked),
+        "bad, on BeforeTool: the same question has another answer the second time",
+    ),
+    "it reads a clock": (
+        lambda plugin, event, state: p.Continue(int(time.time()) * 0),
+        "a plugin is pure, and this one called time.time",
+    ),
+    "it reads a file": (
+        lambda plugin, event, state: p.Continue(len(open(__file__).read()) * 0),  # noqa: SIM115, PTH123
+        "a plugin is pure, and this one called builtins.open",
+    ),
+    "it raises": (lambda plugin, event, state: event.arguments["x"], "bad, on BeforeTool: KeyError: 'x'"),
+    "it changes what it was given": (
+        lambda plugin, event, state: event.arguments.update(x=1),
+        "TypeError: FrozenDict cannot be changed",
+    ),
+    "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
+    "its state cannot be stored": (
+        lambda plugin, event, state: p.Continue(2**80),
+        "state is a number of more than 64 bits",
+    ),
+    "its request leads to a failure": (
+        lambda plugin, event, state: p.Request(p.ReadFile("x"), "t", state, wait=True),
+        None,
+    ),
+}
+
+
+def test_a_good_plugin_passes():
+    """With every set of options, and with requests that nobody answers well."""
+    check_plugin(Good, options=[{}, {"first": ["a"]}])
+    check_plugin(Good())
+    check_plugin(Bad(fine))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_broken_rule_is_named(way):
+    """The message is the rule, with the plugin and the hook."""
+    breaks, words = WAYS[way]
+    if words is None:
+        check_plugin(Bad(breaks))
+        return
+    with pytest.raises(AssertionError) as caught:
+        check_plugin(Bad(breaks))
+    assert words in str(caught.value)
+
+
+def test_the_other_members_are_checked_too():
+    """`describe` and `on_session_end` have their rules, and options that do not work are refused."""
+    with pytest.raises(AssertionError, match="on_session_end gives another answer the second time"):
+        check_plugin(Remembers(fine, name="remembers"))
+    with pytest.raises(AssertionError, match="gives text or a mapping"):
+        check_plugin(Mute(fine, name="mute"))
+    with pytest.raises(PluginError, match="volume"):
+        check_plugin(Good, options=[{"volume": 11}])
+
+
+def test_every_hook_is_asked():
+    """The samples have one of each hook."""
+    assert {type(event) for event in SAMPLES} == set(HOOKS)
