@@ -78,7 +78,7 @@ def _is_loopback(host: str) -> bool:
 _pages = Sybil(
     name="page",
     parsers=[PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md", "docs/*/*/*.md"],
 )
 _docstrings = Sybil(
     name="docstring", parsers=[DocTestParser(), PythonCodeBlockParser()], patterns=["agentrail/**/*.py"]

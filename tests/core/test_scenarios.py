@@ -30,7 +30,7 @@ EVENTS_OF_LATER_PARTS = {
         "sub-agents": "SubagentStart SubagentEnd SubagentEvent",
         "budgets": "BudgetWarning",
         "the pipeline of plugins": "PromptRejected ToolBlocked PluginEvent Intervention PluginOptsUpdated PluginFailed PluginSlow ActionIgnored",
-        "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated LargeResultOffloaded",
+        "the built-in plugins": "PlanGenerated PlanStepCompleted PlanCompleted MemoryFlushed ContentPolicyViolated",
         "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()
