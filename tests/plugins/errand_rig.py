@@ -33,7 +33,7 @@ class Alone:
         """Ask it."""
         return self._keep(run(self.stack, event, self.states, _context(**context)))
 
-    def gets(self, result: p.RequestDone | Any, **context: Any) -> Outcome:
+    def gets(self, result: Any, **context: Any) -> Outcome:
         """Answer the oldest thing that it asked for."""
         errand = self.asked.pop(0)
         done = p.RequestDone(tag=errand.tag, result=result)
