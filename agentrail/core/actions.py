@@ -34,13 +34,13 @@ from agentrail.core.hooks import (
     SessionEnding,
     SessionStarted,
 )
-from agentrail.events.plugins import PolicyEvent
+from agentrail.events.plugins import Announcement
 from agentrail.messages import JsonObject, ToolResult
 
 S_co = TypeVar("S_co", covariant=True)
 
-Emitted: TypeAlias = tuple[str, object] | PolicyEvent
-"""The name and the payload of a `PluginEvent`, the payload JSON; or one of the events of plans, memory and policy."""
+Emitted: TypeAlias = tuple[str, object] | Announcement
+"""The name and the payload of a `PluginEvent`, the payload JSON; or one of the events that plugins publish as they are."""
 
 
 # --- what may be asked for
@@ -288,7 +288,7 @@ class Emit(Generic[S_co]):
                 events: tuple[Any, ...] = ((name, payload),)
             case ((str(), _) as one, state):
                 events = (one,)
-            case (one, state) if isinstance(one, PolicyEvent):
+            case (one, state) if isinstance(one, Announcement):
                 events = (one,)
             case (list() | tuple() as pairs, state):
                 events = tuple(pairs)
@@ -415,7 +415,7 @@ def _fault_of_extras(action: Any) -> str | None:
         return f"emits is a tuple of pairs of name and payload; got {emits!r}"
     for pair in events_of(action):
         match pair:
-            case _ if isinstance(pair, PolicyEvent):
+            case _ if isinstance(pair, Announcement):
                 continue
             case (str(), payload):
                 fault = not_json(payload)

@@ -60,7 +60,7 @@ from agentrail.core.plugin_state import unstorable
 from agentrail.core.stack import Member, PluginStates, Stack, fault_of_state
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
-from agentrail.events.plugins import PolicyEvent
+from agentrail.events.plugins import Announcement
 from agentrail.messages import JsonObject, ToolResult
 
 MAX_ROUNDS: Final = 3
@@ -171,7 +171,7 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
         if isinstance(said, Raised):
             error = said.error
         else:
-            emit = Emit(said, None) if isinstance(said, list | tuple | PolicyEvent) else None
+            emit = Emit(said, None) if isinstance(said, list | tuple | Announcement) else None
             fault = f"returned {said!r}, expected a name and a payload" if emit is None else malformed(emit)
             if emit is not None and fault is None:
                 events += (published(one, ctx.user_data) for one in events_of(emit))

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
+from agentrail.events.tools import LargeResultOffloaded
 from agentrail.events.values import Amount, Plan, PlanStep, Todo
 from agentrail.messages import JsonValue
 
@@ -198,3 +199,6 @@ PolicyEvent: TypeAlias = (
 PluginsEvent: TypeAlias = (
     PluginEvent | Intervention | PluginOptsUpdated | PluginFailed | PluginSlow | ActionIgnored
 )
+
+Announcement: TypeAlias = PolicyEvent | LargeResultOffloaded
+"""The events that plugins publish as they are, and not as a `PluginEvent`."""

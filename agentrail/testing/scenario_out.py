@@ -89,7 +89,8 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
     match effect:
         case asked.StartStream(request=request):
             withheld = " tools=withheld" if request.tool_choice == "none" else ""
-            return f"StartStream {request.attempt} messages={len(request.messages)}{withheld}"
+            system = f" system={quote(request.system)}" if request.system else ""
+            return f"StartStream {request.attempt} messages={len(request.messages)}{system}{withheld}"
         case asked.CancelStream(effect_id=effect_id):
             return f"CancelStream {effect_id}"
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):

@@ -22,7 +22,7 @@ EVENTS_OF_LATER_PARTS = {
         "stalls and overflow": "StreamStalled",
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
-        "the built-in plugins": "MemoryFlushed LargeResultOffloaded",
+        "the built-in plugins": "MemoryFlushed",
         "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()

@@ -1,0 +1,107 @@
+"""Asking one plugin as a session would, and answering what it asks for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentrail import plugins as p
+from agentrail.core.outcome import Errand, Outcome
+from agentrail.core.pipeline import deliver, run
+from agentrail.core.stack import load_stack
+from agentrail.errors import ErrorInfo
+from agentrail.events import PluginFailed
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    JsonValue,
+    SessionId,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+
+
+class Alone:
+    """A plugin in a stack of its own, with its state and with what it asked for."""
+
+    def __init__(self, plugin: Any, **options: Any) -> None:
+        """Load it."""
+        self.stack, self.states = load_stack([(plugin, options)])
+        self.asked: list[Errand] = []
+
+    def hears(self, event: p.HookEvent, **context: Any) -> Outcome:
+        """Ask it."""
+        return self._keep(run(self.stack, event, self.states, _context(**context)))
+
+    def gets(self, result: Any, **context: Any) -> Outcome:
+        """Answer the oldest thing that it asked for."""
+        errand = self.asked.pop(0)
+        done = p.RequestDone(tag=errand.tag, result=result)
+        return self._keep(deliver(self.stack, errand.by, done, self.states, _context(**context)))
+
+    def runs(self, files: dict[str, str], **context: Any) -> list[Any]:
+        """Do all that it asks for on some files, and give what it publishes meanwhile."""
+        published: list[Any] = []
+        while self.asked:
+            published += self.gets(_done(self.asked[0].effect, files), **context).events
+        return published
+
+    @property
+    def wanted(self) -> list[Any]:
+        """What it asked for and has not got yet, oldest first."""
+        return [errand.effect for errand in self.asked]
+
+    @property
+    def state(self) -> Any:
+        """What it remembers."""
+        (state,) = self.states.values()
+        return state
+
+    def _keep(self, outcome: Outcome) -> Outcome:
+        failed = [event for event in outcome.events if isinstance(event, PluginFailed)]
+        assert not failed, failed
+        self.states = outcome.states
+        self.asked += outcome.errands
+        return outcome
+
+
+def _context(**fields: Any) -> p.Context:
+    return p.Context(**{"session_id": SessionId("s"), "tools": ("read_file", "shell"), **fields})
+
+
+def _done(wanted: Any, files: dict[str, str]) -> Any:
+    match wanted:
+        case p.ReadFile(path=path):
+            return p.FileText(path=path, text=files.get(path))
+        case p.WriteFile(path=path, text=text, append=append):
+            files[path] = files.get(path, "") * append + text
+            return p.FileWritten(path=path, written_bytes=len(text.encode("utf-8", "surrogatepass")))
+        case _:
+            return failed(f"nobody does {wanted!r} here")
+
+
+def failed(message: str) -> p.RequestFailed:
+    """An errand that could not be done."""
+    return p.RequestFailed(error=ErrorInfo(code="io_error", message=message))
+
+
+def result(
+    text: str, *, name: str = "shell", call_id: str = "c1", is_error: bool = False, details: JsonValue = None
+) -> p.AfterTool:
+    """A call that is done."""
+    made = ToolResult(call_id=CallId(call_id), name=name, text=text, is_error=is_error, details=details)
+    return p.AfterTool(name=name, call_id=CallId(call_id), result=made)
+
+
+def user(text: str) -> UserMessage:
+    """What the user says."""
+    return UserMessage(content=(Text(text=text),))
+
+
+def said(text: str, **calls: Mapping[str, Any]) -> AssistantMessage:
+    """What the model says, with the arguments of calls by their ids, all of the tool `shell`."""
+    asked = (
+        ToolCall(call_id=CallId(call_id), name="shell", arguments=arguments)
+        for call_id, arguments in calls.items()
+    )
+    return AssistantMessage(content=(*((Text(text=text),) if text else ()), *asked), model="demo:")

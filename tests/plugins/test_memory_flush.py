@@ -1,0 +1,145 @@
+"""`MemoryFlush`: what is worth keeping outlives a compaction."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.stack import load_stack
+from agentrail.errors import PluginError
+from agentrail.events import MemoryFlushed
+from agentrail.plugins.memory_flush import MAX_CHARACTERS, MemoryFlush
+from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.errand_rig import Alone, failed, said, user
+
+COMPACT = p.BeforeCompact(messages=(user("My name is Ada. We deploy on Fridays."), said("Noted.")))
+LIST = "Here they are:\n- The user is called Ada.\n* We deploy  on Fridays.\n2. Tabs are used.\nThat is all."
+
+
+def flushed(answer, files, **options):
+    """Compact once; what is published."""
+    plugin = Alone(MemoryFlush, **options)
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text=answer))
+    return plugin.runs(files)
+
+
+def test_the_model_is_shown_what_goes():
+    """The question holds the conversation, so the answer may come after the compaction (5.8)."""
+    plugin = Alone(MemoryFlush, max_facts=3)
+    plugin.hears(COMPACT)
+    (wanted,) = plugin.wanted
+    assert "My name is Ada." in wanted.prompt
+    assert "at most 3 lines" in wanted.system
+    assert wanted.model is None
+
+
+def test_facts_are_appended_and_announced():
+    """The items of the answer's list become lines of the file, behind what is there (5.8)."""
+    files = {"MEMORY.md": "# Memory"}
+    events = flushed(LIST, files)
+    facts = ("The user is called Ada.", "We deploy on Fridays.", "Tabs are used.")
+    assert events == [MemoryFlushed(facts=facts, count=3)]
+    assert files["MEMORY.md"] == "# Memory\n" + "".join(f"- {fact}\n" for fact in facts)
+
+
+def test_what_is_known_is_not_written_again():
+    """With `dedupe` a line that differs in case, white space or its last full stop is known; without, it is added (5.8)."""
+    known = "- the user is called ada\nWe deploy on Fridays.\n"
+    files = {"notes.md": known}
+    assert flushed(LIST, files, file="notes.md")[0].facts == ("Tabs are used.",)
+    assert flushed(LIST, files, file="notes.md") == []
+    files = {"MEMORY.md": known}
+    assert flushed("- a\n- a", files, dedupe=False)[0].facts == ("a", "a")
+
+
+def test_at_most_so_many_facts_are_kept():
+    """`max_facts` holds also for a model that does not count (5.8)."""
+    assert flushed("- a\n- b\n- c", {}, max_facts=2)[0].facts == ("a", "b")
+
+
+def test_where_there_is_nothing_to_keep_nothing_is_written():
+    """Neither a file nor an event comes of an answer without a list, nor of a compaction without messages."""
+    files = {}
+    assert flushed("NONE", files) == []
+    assert files == {}
+    plugin = Alone(MemoryFlush)
+    plugin.hears(p.BeforeCompact())
+    assert plugin.wanted == []
+
+
+@pytest.mark.parametrize("step", ["facts", "known", "written"])
+def test_a_step_that_fails_is_reported_with_what_was_lost(step):
+    """Nothing is kept silently undone: the event has the step, the reason and the facts; the next compaction works."""
+    plugin, files = Alone(MemoryFlush), {}
+    plugin.hears(COMPACT)
+    if step != "facts":
+        plugin.gets(p.ModelAnswer(text="- a"))
+    if step == "written":
+        plugin.gets(p.FileText(path="MEMORY.md", text=None))
+    (event,) = plugin.gets(failed("it broke")).events
+    assert event.name == "memory_flush_failed"
+    assert (event.payload["step"], event.payload["reason"]) == (step, "it broke")
+    assert event.payload["facts"] == ([] if step == "facts" else ["a"])
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- b"))
+    plugin.runs(files)
+    assert files == {"MEMORY.md": "- b\n"}
+
+
+def test_two_compactions_at_a_time_lose_nothing():
+    """Facts that come while others are being written are written after them."""
+    plugin, files = Alone(MemoryFlush), {}
+    plugin.hears(COMPACT)
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- a"))  # reads
+    plugin.asked.reverse()
+    plugin.gets(p.FileText(path="MEMORY.md", text=None))  # writes
+    plugin.gets(p.ModelAnswer(text="- b"))  # reads
+    plugin.asked.reverse()
+    plugin.gets(p.FileText(path="MEMORY.md", text=None))  # while the first is being written
+    assert [event.facts for event in plugin.runs(files)] == [("a",), ("b",)]
+    assert files == {"MEMORY.md": "- a\n- b\n"}
+
+
+def test_what_a_crash_forgot_is_written_with_the_next_flush():
+    """The answer to a write is lost: the next compaction looks whether the fact is there."""
+    plugin, files = Alone(MemoryFlush), {}
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- a"))
+    plugin.gets(p.FileText(path="MEMORY.md", text=None))
+    plugin.asked.clear()
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- b"))
+    assert plugin.runs(files) == [MemoryFlushed(facts=("a", "b"), count=2)]
+
+
+def test_a_long_conversation_is_shown_from_its_end():
+    """What was decided last replaces what was said first."""
+    plugin = Alone(MemoryFlush)
+    plugin.hears(p.BeforeCompact(messages=(user("first"), user("x" * MAX_CHARACTERS), user("last"))))
+    (wanted,) = plugin.wanted
+    assert len(wanted.prompt) == MAX_CHARACTERS
+    assert "last" in wanted.prompt
+    assert "first" not in wanted.prompt
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`; less than one fact refuses the start."""
+    check_plugin(MemoryFlush, options=[{}, {"file": "a.md", "max_facts": 1, "dedupe": False}])
+    with pytest.raises(PluginError, match="1 or more; got 0"):
+        load_stack([(MemoryFlush, {"max_facts": 0})])
+
+
+@given(
+    answers=st.lists(
+        st.text()
+        | st.lists(st.sampled_from("abcB ")).map(lambda facts: "\n".join(f"- {fact}" for fact in facts))
+    )
+)
+def test_the_file_only_grows_by_lines_that_were_announced_and_has_none_twice(answers):
+    """Whatever models answer: what is published is what was appended, each fact in one line, and none twice."""
+    files = {"MEMORY.md": "- a\n"}
+    announced = [fact for answer in answers for event in flushed(answer, files) for fact in event.facts]
+    assert files["MEMORY.md"] == "- a\n" + "".join(f"- {fact}\n" for fact in announced)
+    keys = [" ".join(fact.casefold().split()).rstrip(".") for fact in ("a", *announced)]
+    assert len(set(keys)) == len(keys)
