@@ -21,6 +21,7 @@ from agentrail.events import (
     AgentResumed,
     AgentStart,
     AskUser,
+    PromptQueued,
     PromptReceived,
     SteeringApplied,
     SteeringReceived,
@@ -337,3 +338,23 @@ async def test_prompts_at_the_same_time_are_all_answered_in_their_order(supervis
     said = [message.content[0].text for message in await session.messages()]
     assert sorted(got) == sorted(said[::2])
     assert [got[question] for question in said[::2]] == said[1::2]
+
+
+@pytest.mark.at(101)
+async def test_every_message_that_was_accepted_is_acknowledged_with_its_number(supervisor):
+    """Sent at the same time, each receipt has the number of the event that tells of it, and all are in the history."""
+    session = await supervisor.start_session(model=saying(*"abcde"))
+    receipts = []
+
+    async def send(number: int) -> None:
+        receipts.append(await session.prompt(f"question {number}"))
+
+    async with session.subscribe(kinds=[PromptReceived, PromptQueued, AgentEnd]) as events:
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(send, number)
+        seen = [event for _ in range(5) for event in await until(events, AgentEnd)]
+    numbers = {event.ref: event.meta.seq for event in seen if not isinstance(event, AgentEnd)}
+    assert {receipt.ref: receipt.seq for receipt in receipts} == numbers
+    refs = {getattr(message, "ref", None) for message in await session.messages()}
+    assert numbers.keys() <= refs
