@@ -233,7 +233,9 @@ def decode_signal(text: bytes | str) -> Signal:
 
 
 _signal_forms: Final = Forms(
-    {**TAGS, **{signal: ("kind", kind) for signal, kind in SIGNAL_KINDS.items()}}, module=__name__
+    {**TAGS, **{signal: ("kind", kind) for signal, kind in SIGNAL_KINDS.items()}},
+    module=__name__,
+    loops={Event: Shape("WireEvent", _twin_of, _event_of)},
 )
 _SIGNAL_FORMS: Final[Mapping[type[Signal], Form]] = {
     signal: _signal_forms.form_of(signal) for signal in SIGNAL_KINDS
