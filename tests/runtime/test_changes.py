@@ -230,7 +230,7 @@ async def test_a_pure_tool_that_raises_is_run_again_and_its_sibling_is_not(super
         outcome = next(outcomes)
         if isinstance(outcome, OSError):
             raise outcome
-        return outcome
+        return str(outcome)
 
     flaky = RecordingTool(name="flaky", effect_class="pure", answer=answer)
     other = RecordingTool()

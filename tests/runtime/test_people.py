@@ -291,10 +291,11 @@ async def test_an_abort_answers_what_waits_for_a_person(supervisor):
 
         @nursery.start_soon
         async def _abort() -> None:
-            ref = (await until(events, AskUser))[-1].ref
+            asked = (await until(events, AskUser))[-1]
+            assert isinstance(asked, AskUser)
             await session.abort("no")
             with pytest.raises(AlreadyResolved, match="aborted, by abort"):
-                await session.respond(ref, "left")
+                await session.respond(asked.ref, "left")
 
         with pytest.raises(CycleAborted, match="no"):
             await session.ask("Go")
