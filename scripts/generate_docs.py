@@ -161,6 +161,7 @@ SEQUENCES: Final = (
     ("Another model when the first is given up", "fallback_model"),
     ("A steer while tools run", "steer_while_tools_run"),
     ("A question to the user", "question_answered"),
+    ("A call that waits for approval", "approval_approved"),
     ("A crash, and the session comes back", "restart_in_a_batch"),
 )
 """What the page of events shows in a row: a title, and the scenario that is played for it."""

@@ -232,18 +232,10 @@ def decode_signal(text: bytes | str) -> Signal:
     return signal
 
 
-def _raw_of(event: Event) -> msgspec.Raw:
-    return msgspec.Raw(encode_event(event))
-
-
-def _event_in(raw: msgspec.Raw) -> Event | UnknownEvent:
-    return decode_event(bytes(raw))
-
-
 _signal_forms: Final = Forms(
     {**TAGS, **{signal: ("kind", kind) for signal, kind in SIGNAL_KINDS.items()}},
     module=__name__,
-    loops={Event: Shape(msgspec.Raw, _raw_of, _event_in)},  # a child's event stands there as it does by itself
+    loops={Event: Shape("WireEvent", _twin_of, _event_of)},
 )
 _SIGNAL_FORMS: Final[Mapping[type[Signal], Form]] = {
     signal: _signal_forms.form_of(signal) for signal in SIGNAL_KINDS

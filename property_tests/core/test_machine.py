@@ -198,6 +198,7 @@ TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(report_multiple_bugs=False)
 
 
+@pytest.mark.at(99)
 @given(data=st.data(), start=STARTS)
 def test_every_promise_holds_in_long_scripts(data, start):
     """A list of signals of any kind, up to forty, and all the promises after each of them."""

@@ -186,6 +186,7 @@ def _steps(file: Path) -> Iterator[Met]:
         state = after
 
 
+@pytest.mark.at(99)
 @pytest.mark.parametrize(("call", "phase"), CELLS, ids=lambda value: getattr(value, "name", value))
 def test_a_cell_is_shown_by_its_scenario(call, phase):
     """The file has the signal of this call in this phase, and what the cell says comes out (3.3)."""

@@ -31,7 +31,37 @@ EVENTS_OF_LATER_PARTS = {
 """Which part brings the event. Whoever writes its first scenario deletes its name here; the list never grows."""
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+GUARANTEES = {
+    "abort_in_a_retry_pause": [pytest.mark.at(30)],
+    "abort_in_a_tool_pause": [pytest.mark.at(30)],
+    "abort_kills_immune_tools": [pytest.mark.at(17)],
+    "abort_spares_all_tools": [pytest.mark.at(17)],
+    "abort_spares_immune_tools": [pytest.mark.at(17)],
+    "approval_aborted": [pytest.mark.at(30), pytest.mark.at(70), pytest.mark.at(74)],
+    "approval_always": [pytest.mark.at(73), pytest.mark.at(74)],
+    "approval_edited": [pytest.mark.at(58)],
+    "approval_five_ways": [pytest.mark.at(60)],
+    "approval_in_a_batch": [pytest.mark.at(53)],
+    "approval_superseded": [pytest.mark.at(74)],
+    "approval_survives_a_restart": [pytest.mark.at(68), pytest.mark.at(69)],
+    "approval_times_out": [pytest.mark.at(74)],
+    "approve_twice": [pytest.mark.at(54), pytest.mark.at(69), pytest.mark.at(71)],
+    "client_ids": [pytest.mark.at(11)],
+    "decided_once": [pytest.mark.at(67)],
+    "late_timers": [pytest.mark.at(43)],
+    "prompt_during_teardown": [pytest.mark.at(34)],
+    "question_survives_a_restart": [pytest.mark.at(68)],
+    "steer_waits_for_stopped_tools": [pytest.mark.at(50)],
+    "steer_while_tools_run": [pytest.mark.at(10), pytest.mark.at(47)],
+    "tool_retries_end": [pytest.mark.at(119)],
+    "two_questions": [pytest.mark.at(53)],
+}
+"""The rows of the acceptance list that a scenario shows."""
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.stem, marks=GUARANTEES.get(file.stem, ())) for file in FILES]
+)
 def test_scenario(file):
     """The sentence at the head of the file (STYLE, "Scenarios are text")."""
     run_scenario(file)
@@ -42,6 +72,11 @@ def test_scenario_begins_with_the_sentence_that_it_proves(file):
     """The first line names the file and says what it proves."""
     first = file.read_text().splitlines()[0]
     assert re.fullmatch(rf"# tests/scenarios/{file.stem}\.txt: .{{20,}}\.", first)
+
+
+def test_guarantees_are_shown_by_scenarios_that_are_there():
+    """Nobody renames a scenario and forgets what it was the proof of."""
+    assert GUARANTEES.keys() <= {file.stem for file in FILES}
 
 
 def events_in_the_scenarios() -> set[str]:

@@ -14,6 +14,8 @@ from agentrail.core.signals import (
     Approve,
     ChangePlugins,
     ChangeTools,
+    ChildPublished,
+    ChildStarted,
     ChunksArrived,
     Compact,
     ErrandFinished,
@@ -46,7 +48,7 @@ from agentrail.core.signals import (
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, AgentStart
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -165,6 +167,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
     for errand_id in (*(errand.effect_id for errand in state.data.errands[:1]), EffectId("e0")):
         yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
+    yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
+    yield ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)

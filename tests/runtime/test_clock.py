@@ -1,0 +1,149 @@
+"""The clocks of the shell: virtual dates, and timers that fire in the order of their times, between the messages."""
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail.actors.mailbox import Mailbox
+from agentrail.core.request import EffectId
+from agentrail.core.signals import TimerFired
+from agentrail.runtime.clock import Timers, now_ms
+from tests.runtime.rig import on_virtual_time
+
+W1, W2, W3 = map(EffectId, ("w1", "w2", "w3"))
+
+
+@pytest.fixture
+def timers() -> Timers:
+    """A session's timers."""
+    return Timers()
+
+
+@pytest.fixture
+def mailbox() -> Mailbox[str]:
+    """A session's mailbox, with texts for messages."""
+    return Mailbox()
+
+
+async def letters(timers: Timers, mailbox: Mailbox[str], count: int) -> list[str]:
+    """Take so many letters; a timer is shown by its id."""
+    taken = []
+    for _ in range(count):
+        letter = await timers.next_letter(mailbox)
+        taken.append(letter.effect_id if isinstance(letter, TimerFired) else letter)
+    return taken
+
+
+@on_virtual_time
+async def test_dates_are_those_of_the_clock_that_everything_waits_by():
+    """A day of virtual time is a day on the clock of signals, to the millisecond, and it never goes back."""
+    before = now_ms()
+    await trio.sleep(86_400)
+    assert now_ms() - before == 86_400_000
+
+
+@on_virtual_time
+async def test_a_timer_fires_at_its_time(timers, mailbox):
+    """Not before, with the date of that moment, and with a random number for whoever wants to spread retries."""
+    began = now_ms()
+    timers.set(W1, began + 120_000)
+    fired = await timers.next_letter(mailbox)
+    assert isinstance(fired, TimerFired)
+    assert (fired.effect_id, fired.at_ms) == (W1, began + 120_000)
+    assert 0 <= fired.jitter < 1
+
+
+@on_virtual_time
+async def test_a_timer_fires_once(timers, mailbox):
+    """When it has fired it is over: what comes next is the next message."""
+    timers.set(W1, now_ms() + 10)
+    assert await letters(timers, mailbox, 1) == [W1]
+    mailbox.put_nowait("later")
+    assert await letters(timers, mailbox, 1) == ["later"]
+
+
+@on_virtual_time
+async def test_many_timers_fire_in_the_order_of_their_times(timers, mailbox):
+    """However they were set."""
+    began = now_ms()
+    for effect_id, delay_ms in ((W2, 2_000), (W3, 3_000), (W1, 1_000)):
+        timers.set(effect_id, began + delay_ms)
+    assert await letters(timers, mailbox, 3) == [W1, W2, W3]
+    assert now_ms() == began + 3_000
+
+
+@on_virtual_time
+async def test_a_cancelled_timer_never_fires(timers, mailbox):
+    """The others do; cancelling one that has fired, or never was, is fine."""
+    began = now_ms()
+    timers.set(W1, began + 1_000)
+    timers.set(W2, began + 2_000)
+    timers.cancel(W1)
+    assert await letters(timers, mailbox, 1) == [W2]
+    timers.cancel(W2)
+    timers.cancel(W3)
+    assert now_ms() == began + 2_000
+
+
+@on_virtual_time
+async def test_a_message_does_not_wait_for_a_timer(timers, mailbox):
+    """What is sent before a timer's time is taken before it, and the timer still fires at its own time."""
+    began = now_ms()
+    timers.set(W1, began + 10_000)
+    mailbox.put_nowait("now")
+    assert await letters(timers, mailbox, 1) == ["now"]
+    assert now_ms() == began
+    assert await letters(timers, mailbox, 1) == [W1]
+    assert now_ms() == began + 10_000
+
+
+@on_virtual_time
+async def test_a_message_wakes_a_loop_that_waits_for_a_timer(timers, mailbox, nursery):
+    """A loop that sleeps until a timer hears what is sent meanwhile, at once."""
+    began = now_ms()
+    timers.set(W1, began + 10_000)
+
+    async def send_later() -> None:
+        await trio.sleep(4)
+        mailbox.put_nowait("in between")
+
+    nursery.start_soon(send_later)
+    assert await letters(timers, mailbox, 1) == ["in between"]
+    assert now_ms() == began + 4_000
+
+
+@on_virtual_time
+async def test_timers_that_are_due_come_before_what_waits(timers, mailbox):
+    """Whoever sent after a timer's time came later, so the timer is heard first; messages keep their order."""
+    began = now_ms()
+    timers.set(W1, began + 1_000)
+    timers.set(W2, began + 2_000)
+    await trio.sleep(5)
+    mailbox.put_nowait("one")
+    mailbox.put_nowait("two")
+    assert await letters(timers, mailbox, 4) == [W1, W2, "one", "two"]
+
+
+@on_virtual_time
+async def test_a_timer_whose_time_has_passed_fires_at_once(timers, mailbox):
+    """As after a restart, when a question had expired while the session was down."""
+    began = now_ms()
+    timers.set(W1, began - 60_000)
+    assert await letters(timers, mailbox, 1) == [W1]
+    assert now_ms() == began
+
+
+@on_virtual_time
+async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox):
+    """The timer stays set and the message where it is."""
+    timers.set(W1, now_ms() + 10_000)
+    with trio.move_on_after(1) as waited:
+        await timers.next_letter(mailbox)
+    assert waited.cancelled_caught
+    assert await letters(timers, mailbox, 1) == [W1]
+    timers.set(W2, now_ms())
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await timers.next_letter(mailbox)
+    assert scope.cancelled_caught
+    assert await letters(timers, mailbox, 1) == [W2]
