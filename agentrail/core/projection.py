@@ -216,6 +216,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
     prompt cache begins with it.
     """
     messages: Sequence[Message] = data.history.messages
+    wanted = data.config.response_format
     if last_turn:
         messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))
     return ModelRequest(
@@ -226,6 +227,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
         tools=data.tools,
         tool_choice="none" if last_turn else "auto",
         max_output_tokens=data.config.max_output_tokens,
+        response_format=None if wanted is None else wanted.schema,
     )
 
 

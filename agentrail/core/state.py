@@ -19,6 +19,7 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.structured import ResponseFormat
 from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
@@ -78,6 +79,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         user_data: The application's own data; plugins see it.
         group_id: The group that the session belongs to, or None.
         inline_tags: Whether tags are taken out of what the model says.
+        response_format: What the last answer of a cycle is judged by, or None.
     """
 
     session_id: SessionId
@@ -99,6 +101,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user_data: JsonObject = MappingProxyType({})
     group_id: str | None = None
     inline_tags: bool = True
+    response_format: ResponseFormat | None = None
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -138,6 +141,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
         askers: Whoever waits for its text.
+        repaired: Whether the model had its turn to put an answer right that is not of the response format.
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
     """
@@ -149,6 +153,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: TokenUsage = TokenUsage()
     attempts: Attempts = Attempts()
     askers: tuple[SignalId, ...] = ()
+    repaired: bool = False
     loops: LoopWatch = LoopWatch()
     resume: bool = True
 

@@ -38,6 +38,7 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.stack import Entry, load_stack
 from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import JsonValue, SessionId
@@ -245,6 +246,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = GROUPS
             case Pair("show", groups) if GROUPS.issuperset(groups.split(",")):
                 show = frozenset(map(Group, groups.split(",")))
+            case Pair("response_format", dict() as schema):
+                options["response_format"] = ResponseFormat(schema)
             case Pair("inline_tags", "no"):
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
@@ -260,6 +263,7 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                         "immune_tools",
                         "fallbacks",
                         "inline_tags=no",
+                        "response_format",
                         f"show={'|'.join(sorted(GROUPS))}|all",
                     )
                 )
@@ -278,6 +282,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
         words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
     if not config.inline_tags:
         words.append("inline_tags=no")
+    if config.response_format is not None:
+        words.append(f"response_format={json.dumps(config.response_format.schema)}")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

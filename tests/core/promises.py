@@ -48,11 +48,13 @@ from agentrail.core.signals import (
     ToolFinished,
 )
 from agentrail.core.state import CallState, Phase, SessionState
+from agentrail.core.structured import Accepted
 from agentrail.core.tags import TagReader
 from agentrail.events import (
     EPHEMERAL,
     TERMINAL,
     AgentAbort,
+    AgentEnd,
     AgentStart,
     Event,
     LoopDetected,
@@ -181,6 +183,20 @@ def loops_are_told_or_ended(seen: Seen) -> None:
 
 
 _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
+
+
+def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
+    """No cycle finishes with an answer of another shape; the model has one turn at most to put one right."""
+    data, was = seen.after.data, seen.before.data.cycle
+    wanted = data.config.response_format
+    if data.cycle is not None and data.cycle.repaired:
+        assert wanted is not None
+    if was is not None and was.repaired and data.cycle is not None and data.cycle.ref == was.ref:
+        assert data.cycle.repaired
+    for end in (event for event in seen.events if isinstance(event, AgentEnd)):
+        if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
+            assert data.last is not None
+            assert isinstance(wanted.judge(data.last.text, repaired=True), Accepted)
 
 
 # --- the conversation
@@ -490,6 +506,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     calls_are_as_written,
     cycle_is_as_written,
     loops_are_told_or_ended,
+    answers_have_the_shape_that_was_asked_for,
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,
