@@ -15,6 +15,7 @@ from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRe
 from agentrail.core.outcome import Outcome
 from agentrail.core.projection import LAST_TURN_NOTE, digest_of, request_of
 from agentrail.core.signals import SignalId
+from agentrail.core.spending import reserve_request
 from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
 from agentrail.core.structured import Rejected, Repair
 from agentrail.core.work import Work
@@ -137,6 +138,10 @@ def send_request(work: Work) -> Phase:
     attempt = work.mint("r")
     work.change(stream=Stream(effect_id=attempt, last_turn=last_turn))
     request = request_of(work.data, attempt, last_turn=last_turn)
+    refusal = reserve_request(work, request)
+    if refusal is not None:
+        work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
+        return fail(work, refusal)
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     work.publish(
         RequestStart(

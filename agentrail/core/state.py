@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
+from agentrail.core.budget import Budget, Ledger
+from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
@@ -79,6 +81,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         user_data: The application's own data; plugins see it.
         group_id: The group that the session belongs to, or None.
         inline_tags: Whether tags are taken out of what the model says.
+        budget: What it may spend, or None.
         response_format: What the last answer of a cycle is judged by, or None.
     """
 
@@ -101,6 +104,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user_data: JsonObject = MappingProxyType({})
     group_id: str | None = None
     inline_tags: bool = True
+    budget: Budget | None = None
     response_format: ResponseFormat | None = None
 
 
@@ -372,6 +376,8 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
+    ledger: Ledger | None = None  # None without a budget; one reservation while a request is out, else none
+    tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
     call_ids: GrowingSet[CallId] = GrowingSet()  # all of the session so far, those of the history among them

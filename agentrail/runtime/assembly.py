@@ -109,6 +109,7 @@ def _config_of(
         fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
         max_retries=options.max_retries,
         inline_tags=options.inline_tags,
+        budget=options.budget,
         response_format=None if wanted is None else ResponseFormat(dict(wanted)),
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,

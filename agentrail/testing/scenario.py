@@ -33,6 +33,7 @@ import msgspec
 from attrs import frozen
 
 from agentrail.core import machine
+from agentrail.core.budget import Budget
 from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
@@ -248,6 +249,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = frozenset(map(Group, groups.split(",")))
             case Pair("response_format", dict() as schema):
                 options["response_format"] = ResponseFormat(schema)
+            case Pair("budget", tokens):  # in tokens; the model of a scenario has no price
+                options["budget"] = Budget(max_total_tokens=int(tokens))
             case Pair("inline_tags", "no"):
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
@@ -264,6 +267,7 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                         "fallbacks",
                         "inline_tags=no",
                         "response_format",
+                        "budget",
                         f"show={'|'.join(sorted(GROUPS))}|all",
                     )
                 )
@@ -284,6 +288,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
         words.append("inline_tags=no")
     if config.response_format is not None:
         words.append(f"response_format={json.dumps(config.response_format.schema)}")
+    if config.budget is not None:
+        words.append(f"budget={config.budget.max_total_tokens}")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

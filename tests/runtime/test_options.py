@@ -50,6 +50,7 @@ async def test_all_faults_are_named_at_once(supervisor):
         ("max_prompt_queue", -1, "max_prompt_queue is -1: expected a whole number from 0"),
         ("event_buffer_size", -1, "event_buffer_size is -1: expected a whole number from 0"),
         ("max_output_tokens", 0, "max_output_tokens is 0: expected a whole number from 1"),
+        ("budget", 5, "budget is 5: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"),
         ("inline_tags", 1, "inline_tags is 1: expected True or False"),
         ("response_format", [], "response_format is []: expected a JSON Schema as a dict, or None"),
         ("tool_timeout_seconds", 0, "tool_timeout_seconds is 0: expected a finite number above 0"),
