@@ -4,18 +4,20 @@ Each function takes the step in progress, writes down what it decides, and retur
 between two turns stands in `response` and `batch`, how a cycle is broken off in `teardown`.
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import msgspec
 
+from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.effects import StartStream
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
-from agentrail.core.listening import visible_since
 from agentrail.core.outcome import Outcome
 from agentrail.core.projection import LAST_TURN_NOTE, digest_of, request_of
 from agentrail.core.signals import SignalId
+from agentrail.core.spending import reserve_request
 from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
+from agentrail.core.structured import Rejected, Repair
 from agentrail.core.work import Work
 from agentrail.errors import (
     AgentrailError,
@@ -136,6 +138,10 @@ def send_request(work: Work) -> Phase:
     attempt = work.mint("r")
     work.change(stream=Stream(effect_id=attempt, last_turn=last_turn))
     request = request_of(work.data, attempt, last_turn=last_turn)
+    refusal = reserve_request(work, request)
+    if refusal is not None:
+        work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
+        return fail(work, refusal)
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     work.publish(
         RequestStart(
@@ -162,6 +168,20 @@ def finish(work: Work, stop_reason: EndReason) -> Phase:
             return Phase.RUNNING
         if turns_left and work.data.interventions:
             return begin_turn(work)
+    match judge_answer(work, stop_reason):
+        case Repair() as repair:
+            ask_for_repair(work, repair)
+            return begin_turn(work)
+        case Rejected(error):
+            return fail(work, error)
+        case None:
+            return _finish_well(work, stop_reason)
+        case _ as never:
+            assert_never(never)
+
+
+def _finish_well(work: Work, stop_reason: EndReason) -> Phase:
+    cycle = work.cycle
     messages = work.data.history.since(cycle.first_message)
     ended = close(work, "finished")
     work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))
@@ -191,8 +211,7 @@ def close(
 ) -> Ended:
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
     after_turn(work, outcome, reason=reason if error is None else error.message)
-    text = visible_since(work.data.history, work.cycle.first_message, work.data.config)
-    ended = Ended(outcome=outcome, text=text, reason=reason, error=error)
+    ended = Ended(outcome=outcome, text=answer_of(work), reason=reason, error=error)
     work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)
     return ended
 

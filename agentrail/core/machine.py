@@ -11,6 +11,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 from typing import Any, Final, TypeAlias, assert_never, cast
 
 from agentrail.core import batch, children, cycle, decisions, prompts, response, settings, teardown
+from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, SessionStarted
@@ -92,7 +93,12 @@ def new_session(
 ) -> SessionState:
     """Make the state of a session that has not begun; its first signal is `Started`."""
     data = SessionData(
-        config=config, model=config.model, tools=tools, stack=stack, plugin_states=plugin_states
+        config=config,
+        model=config.model,
+        tools=tools,
+        stack=stack,
+        plugin_states=plugin_states,
+        ledger=Ledger(budget=config.budget) if config.budget is not None else None,
     )
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)

@@ -6,6 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
+from agentrail.core.budget import BudgetLeft, budget_left
 from agentrail.core.listening import visible_so_far
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.state import Phase, SessionData
@@ -64,7 +65,8 @@ class Status:
         suspended: Whether the cycle waits for people and for nothing else.
         tearing_down: Whether what an abort stopped is not gone yet.
         messages: How many the history holds.
-        usage: Of the whole session.
+        usage: Of the whole session; its `cost_usd` is None as soon as one price is unknown.
+        budget_left: What is neither spent nor promised; None without a budget.
         last_seq: The number of the last committed event.
         uptime_ms: Since it first came up.
         restarts: How often it crashed and came back.
@@ -85,6 +87,7 @@ class Status:
     tearing_down: bool
     messages: int
     usage: TokenUsage
+    budget_left: BudgetLeft | None
     last_seq: int
     uptime_ms: int
     restarts: int
@@ -143,6 +146,7 @@ def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
         tearing_down=data.teardown is not None,
         messages=len(data.history),
         usage=data.usage,
+        budget_left=budget_left(data.ledger) if data.ledger is not None else None,
         last_seq=data.seq,
         uptime_ms=at_ms - data.started_at_ms,
         restarts=data.incarnation - 1,
@@ -216,6 +220,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
     prompt cache begins with it.
     """
     messages: Sequence[Message] = data.history.messages
+    wanted = data.config.response_format
     if last_turn:
         messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))
     return ModelRequest(
@@ -226,6 +231,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
         tools=data.tools,
         tool_choice="none" if last_turn else "auto",
         max_output_tokens=data.config.max_output_tokens,
+        response_format=None if wanted is None else wanted.schema,
     )
 
 

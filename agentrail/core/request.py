@@ -9,6 +9,7 @@ from typing import Literal, NewType, TypeAlias
 
 import msgspec
 
+from agentrail.core.budget import Price
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
 
@@ -24,12 +25,14 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         context_window: Tokens.
         window_is_assumed: Whether nobody knows the window, and this is a guess.
         max_output_tokens: The most that one answer may have; None when nobody knows.
+        price: The most that its tokens cost; None when nobody knows.
     """
 
     model: str
     context_window: int = 128_000
     window_is_assumed: bool = True
     max_output_tokens: int | None = None
+    price: Price | None = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

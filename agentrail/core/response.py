@@ -15,6 +15,7 @@ from agentrail.core.projection import models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
 from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed
+from agentrail.core.spending import learn_from, spend, spend_on_failure
 from agentrail.core.state import Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -68,7 +69,7 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     """Put the response into the history, then run its calls or end the cycle."""
     if not signal.message.content:
         return _try_again(work, phase, EMPTY, usage=signal.usage, jitter=signal.jitter)
-    _count(work, signal.usage)
+    spend(work, signal.usage)
     stream = work.stream
     if stream.text:
         hear_rest(work)
@@ -76,6 +77,7 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
         hear_at_once(work, signal.message)
     message = _with_own_ids(work, signal.message)
     work.change(history=work.data.history.with_response(message), stream=None)
+    learn_from(work, signal.usage)
     work.publish(
         ResponseComplete(
             message=message,
@@ -100,7 +102,7 @@ def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
 
 def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float) -> Phase:
     """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
-    _count(work, usage)
+    spend_on_failure(work, phase, usage)
     cycle = work.cycle
     if phase is Phase.STREAMING:
         work.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
@@ -127,11 +129,6 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
             return fail(work, final)
         case _ as never:
             assert_never(never)
-
-
-def _count(work: Work, usage: TokenUsage) -> None:
-    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.change(cycle=cycle, usage=work.data.usage + usage)
 
 
 def _publish_thinking(work: Work, text: str) -> None:

@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
+from agentrail.core.budget import Budget, Ledger
+from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
@@ -19,6 +21,7 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.structured import ResponseFormat
 from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
@@ -78,6 +81,8 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         user_data: The application's own data; plugins see it.
         group_id: The group that the session belongs to, or None.
         inline_tags: Whether tags are taken out of what the model says.
+        budget: What it may spend, or None.
+        response_format: What the last answer of a cycle is judged by, or None.
     """
 
     session_id: SessionId
@@ -99,6 +104,8 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user_data: JsonObject = MappingProxyType({})
     group_id: str | None = None
     inline_tags: bool = True
+    budget: Budget | None = None
+    response_format: ResponseFormat | None = None
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -138,6 +145,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
         askers: Whoever waits for its text.
+        repaired: Whether the model had its turn to put an answer right that is not of the response format.
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
     """
@@ -149,6 +157,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: TokenUsage = TokenUsage()
     attempts: Attempts = Attempts()
     askers: tuple[SignalId, ...] = ()
+    repaired: bool = False
     loops: LoopWatch = LoopWatch()
     resume: bool = True
 
@@ -367,6 +376,8 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
+    ledger: Ledger | None = None  # None without a budget; one reservation while a request is out, else none
+    tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
     call_ids: GrowingSet[CallId] = GrowingSet()  # all of the session so far, those of the history among them

@@ -70,7 +70,7 @@ class ResponseFormat:
 
         Args:
             text: All of it. JSON, or one fenced block of JSON with prose around it.
-            repaired: Whether the model had its turn to put it right.
+            repaired: Whether the model had its turn to put it right, or cannot have one.
         """
         try:
             value = _read(text)
@@ -83,7 +83,7 @@ class ResponseFormat:
         said = "; ".join(faults)
         if not repaired:
             return Repair(REPAIR_NOTE.format(faults=said))
-        message = f"the answer is not of the response_format, and was not when it was asked for again: {said}"
+        message = f"the answer is not of the response_format, and no turn is left to put it right: {said}"
         return Rejected(ErrorInfo(code="response_format", message=message))
 
     def __eq__(self, other: object) -> bool:

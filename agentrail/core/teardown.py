@@ -27,6 +27,7 @@ from agentrail.core.signals import (
     Stop,
     TeardownFinished,
 )
+from agentrail.core.spending import spend_on_abort, spend_on_crash
 from agentrail.core.state import CallState, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, SessionDown
@@ -165,6 +166,7 @@ def parked(work: Work, signal: Parked) -> Phase:
 
 def _forget_what_ran(work: Work) -> None:
     """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
+    spend_on_crash(work)
     for state in work.data.survivors:
         calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
@@ -220,6 +222,7 @@ def _stop_stream(work: Work) -> tuple[EffectId, ...]:
         work.ask(CancelTimer(effect_id=stream.effect_id))
         return ()
     work.ask(CancelStream(effect_id=stream.effect_id))
+    spend_on_abort(work)
     hear_rest(work)
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
     text = "".join(stream.text)

@@ -10,6 +10,7 @@ from agentrail.abc import Provider, ResolveProvider
 from agentrail.core.machine import new_session
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
+from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
 from agentrail.runtime.interpreter import Ports, RunChild
@@ -91,6 +92,7 @@ def _config_of(
     providers: dict[str, Provider],
     working_dir: str,
 ) -> SessionConfig:
+    wanted = options.response_format
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
@@ -107,6 +109,8 @@ def _config_of(
         fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
         max_retries=options.max_retries,
         inline_tags=options.inline_tags,
+        budget=options.budget,
+        response_format=None if wanted is None else ResponseFormat(dict(wanted)),
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,
         user_data=dict(options.user_data),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from agentrail.abc import Provider, ResolveProvider
 from agentrail.core.request import ModelFacts
 
@@ -23,11 +25,7 @@ def find_provider(
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     """Say what is known of a model when a session has to decide by it."""
     known = provider.capabilities(model.partition(":")[2])
+    facts = ModelFacts(model=model, max_output_tokens=known.max_output_tokens, price=known.price)
     if known.context_window is None:
-        return ModelFacts(model=model, max_output_tokens=known.max_output_tokens)
-    return ModelFacts(
-        model=model,
-        context_window=known.context_window,
-        window_is_assumed=False,
-        max_output_tokens=known.max_output_tokens,
-    )
+        return facts
+    return msgspec.structs.replace(facts, context_window=known.context_window, window_is_assumed=False)

@@ -10,8 +10,10 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import Provider, Sandbox, Tool
+from agentrail.core.budget import Budget
 from agentrail.core.stack import Entry
 from agentrail.core.state import PromptMode
+from agentrail.core.structured import fault_of_format
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
 from agentrail.otp.child_specs import Restart
@@ -49,6 +51,9 @@ class SessionOptions:
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
         restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
+        budget: What the session may spend, or None. A request that could pass it ends its cycle with an error.
+        response_format: JSON Schema of the last answer of a cycle. The model gets one turn to put a wrong one right, then
+            the cycle ends with an error; replies are that answer alone.
         inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.
     """
 
@@ -76,6 +81,8 @@ class SessionOptions:
     event_buffer_size: int = 1000
     group_id: str | None = None
     restart: Restart = "transient"
+    budget: Budget | None = None
+    response_format: Mapping[str, JsonValue] | None = None
     inline_tags: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -190,6 +197,13 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults += _whole(name, values[name], least=0)
     if values["max_output_tokens"] is not None:
         faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
+    if not isinstance(values["budget"], Budget | None):
+        faults.append(
+            f"budget is {values['budget']!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"
+        )
+    wanted = values["response_format"]
+    fault = None if wanted is None else fault_of_format(wanted)
+    faults += [] if fault is None else [fault]
     if not isinstance(values["inline_tags"], bool):
         faults.append(f"inline_tags is {values['inline_tags']!r}: expected True or False")
     faults += _seconds("tool_timeout_seconds", values["tool_timeout_seconds"], zero=False)

@@ -33,11 +33,13 @@ import msgspec
 from attrs import frozen
 
 from agentrail.core import machine
+from agentrail.core.budget import Budget
 from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.stack import Entry, load_stack
 from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import JsonValue, SessionId
@@ -245,6 +247,10 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = GROUPS
             case Pair("show", groups) if GROUPS.issuperset(groups.split(",")):
                 show = frozenset(map(Group, groups.split(",")))
+            case Pair("response_format", dict() as schema):
+                options["response_format"] = ResponseFormat(schema)
+            case Pair("budget", tokens):  # in tokens; the model of a scenario has no price
+                options["budget"] = Budget(max_total_tokens=int(tokens))
             case Pair("inline_tags", "no"):
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
@@ -260,6 +266,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                         "immune_tools",
                         "fallbacks",
                         "inline_tags=no",
+                        "response_format",
+                        "budget",
                         f"show={'|'.join(sorted(GROUPS))}|all",
                     )
                 )
@@ -278,6 +286,10 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
         words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
     if not config.inline_tags:
         words.append("inline_tags=no")
+    if config.response_format is not None:
+        words.append(f"response_format={json.dumps(config.response_format.schema)}")
+    if config.budget is not None:
+        words.append(f"budget={config.budget.max_total_tokens}")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

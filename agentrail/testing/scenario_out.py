@@ -166,6 +166,8 @@ def _status_words(status: Status) -> str:
         f"{status.phase} turn={status.turn} queued={','.join(status.queued)} dropped={status.dropped_signals}"
     ]
     words += unless(not status.suspended, "suspended")
+    if status.budget_left is not None:
+        words.append(f"left={status.budget_left.tokens}")
     words += unless(not status.steers, f"steers={','.join(status.steers)}")
     waiting = [*(one.id for one in status.approvals), *(one.ref for one in status.questions)]
     words += unless(not waiting, f"waiting={','.join(waiting)}")

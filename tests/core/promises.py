@@ -48,11 +48,14 @@ from agentrail.core.signals import (
     ToolFinished,
 )
 from agentrail.core.state import CallState, Phase, SessionState
+from agentrail.core.structured import Accepted
 from agentrail.core.tags import TagReader
 from agentrail.events import (
     EPHEMERAL,
     TERMINAL,
     AgentAbort,
+    AgentEnd,
+    AgentError,
     AgentStart,
     Event,
     LoopDetected,
@@ -183,6 +186,35 @@ def loops_are_told_or_ended(seen: Seen) -> None:
 _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
 
 
+def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
+    """No cycle finishes with an answer of another shape; the model has one turn at most to put one right."""
+    data, was = seen.after.data, seen.before.data.cycle
+    wanted = data.config.response_format
+    if data.cycle is not None and data.cycle.repaired:
+        assert wanted is not None
+    if was is not None and was.repaired and data.cycle is not None and data.cycle.ref == was.ref:
+        assert data.cycle.repaired
+    for end in (event for event in seen.events if isinstance(event, AgentEnd)):
+        if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
+            assert data.last is not None
+            assert isinstance(wanted.judge(data.last.text, repaired=True), Accepted)
+
+
+def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
+    """What is out has one reservation, and no request goes out that could pass a limit; what is booked stays booked."""
+    ledger, was, data = seen.after.data.ledger, seen.before.data.ledger, seen.after.data
+    assert (ledger is None) == (data.config.budget is None)
+    if ledger is None or was is None:
+        return
+    out = data.stream is not None and not data.stream.pausing
+    assert len(ledger.open) == out
+    assert ledger.spent_tokens >= was.spent_tokens
+    assert ledger.spent_nano_usd >= was.spent_nano_usd
+    limit = ledger.budget.max_total_tokens
+    if seen.of(StartStream) and limit is not None and out:
+        assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit
+
+
 # --- the conversation
 
 
@@ -260,7 +292,12 @@ def cycles_have_one_terminal_event(seen: Seen) -> None:
             assert running is not None or (idle and isinstance(event, AgentAbort))
             running = None
     assert running == (seen.after.data.cycle.ref if seen.after.data.cycle else None)
-    assert sum(type(event) in TERMINAL for event in seen.events) <= 1
+    refused = [
+        event
+        for event in seen.events
+        if isinstance(event, AgentError) and event.error.code == "budget_exceeded"
+    ]
+    assert sum(type(event) in TERMINAL for event in seen.events) <= 1 + len(refused)
 
 
 def tool_events_come_in_pairs(seen: Seen) -> None:
@@ -490,6 +527,8 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     calls_are_as_written,
     cycle_is_as_written,
     loops_are_told_or_ended,
+    a_budget_is_never_passed_by_a_promise,
+    answers_have_the_shape_that_was_asked_for,
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,

@@ -54,6 +54,7 @@ def test_status_of_a_session_that_works():
         tearing_down=False,
         messages=2,
         usage=TokenUsage(input=1, output=1),
+        budget_left=None,
         last_seq=state.data.seq,
         uptime_ms=100,
         restarts=0,

@@ -1,0 +1,104 @@
+"""What a session spends: each request is reserved before it goes out, and settled by whatever way it ends.
+
+What may be spent, and how sums are kept, stands in `budget`. A session without a budget keeps no ledger and estimates nothing.
+"""
+
+import msgspec
+from attrs import evolve
+
+from agentrail.core.budget import Refusal, ReservationId, bound_of, reserve, settle
+from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
+from agentrail.core.projection import model_of
+from agentrail.core.request import EffectId, ModelRequest
+from agentrail.core.state import Phase, SessionData
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo
+from agentrail.messages import TokenUsage
+
+
+def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
+    """Promise a request what it may use at most.
+
+    Returns:
+        None when it may go out; else the error that ends the cycle.
+    """
+    ledger = work.data.ledger
+    if ledger is None:
+        return None
+    facts = model_of(work.data)
+    limit = request.max_output_tokens or facts.max_output_tokens
+    bound = bound_of(_count(work, request), limit, facts.price)
+    decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
+    if isinstance(decided, Refusal):
+        return decided.error
+    work.change(ledger=decided)
+    return None
+
+
+def spend(work: Work, usage: TokenUsage) -> None:
+    """Book what the request that is out has used: it is over."""
+    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
+    work.change(cycle=cycle, usage=work.data.usage + usage)
+    ledger = work.data.ledger
+    if ledger is not None:
+        reservation = _reservation_of(work.data, work.stream.effect_id)
+        work.change(ledger=settle(ledger, reservation, usage))
+
+
+def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
+    """Book a request that failed.
+
+    One that was refused before its first chunk has used nothing, unless the server says so; of one that broke off nobody
+    knows, so it is estimated.
+    """
+    is_lost = phase is Phase.STREAMING and not usage.total
+    spend(work, _estimated(work) if is_lost else usage)
+
+
+def spend_on_abort(work: Work) -> None:
+    """Book a request that is out and whose end nobody waits for."""
+    spend(work, _estimated(work))
+
+
+def spend_on_crash(work: Work) -> None:
+    """Book all that was reserved for requests that died with the actor: what they used nobody will ever know."""
+    ledger = work.data.ledger
+    if ledger is not None:
+        for reservation, _ in ledger.open:
+            ledger = settle(ledger, reservation, None)
+        work.change(ledger=ledger)
+
+
+def learn_from(work: Work, usage: TokenUsage) -> None:
+    """Take the vendor's word for the length of the conversation, with its response in the history."""
+    data = work.data
+    if data.ledger is not None:
+        work.change(tokens=data.tokens.reported(usage, len(data.history)))
+
+
+def _count(work: Work, request: ModelRequest) -> int:
+    """Estimate a request; what was counted once is not counted again."""
+    history = work.data.history
+    fixed = fixed_tokens_of(request.system, request.tools)
+    known = work.data.tokens
+    if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
+        known = TokenCount(fixed=fixed)
+    known = known.grown(history.messages)
+    work.change(tokens=known)
+    return known.tokens + tokens_of(request.messages[len(history) :])
+
+
+def _estimated(work: Work) -> TokenUsage:
+    """Estimate what a request has used that ends in the middle: all of its input, and the text that came."""
+    if work.data.ledger is None:
+        return TokenUsage()
+    said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
+    usage = TokenUsage(
+        input=work.data.tokens.tokens, output=-(-said // BYTES_PER_TOKEN), cost_usd=None, estimated=True
+    )
+    price = model_of(work.data).price
+    return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+
+
+def _reservation_of(data: SessionData, attempt: EffectId) -> ReservationId:
+    return ReservationId(f"{data.config.session_id}/{attempt}")

@@ -1,0 +1,91 @@
+"""What a session reserves and books, over whole cycles; sums and limits are judged in test_budget."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from agentrail.core.budget import Budget, Price
+from agentrail.core.estimates import fixed_tokens_of
+from agentrail.core.machine import new_session as make_session
+from agentrail.core.projection import status_of
+from agentrail.core.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.signals import Abort, ChunksArrived, Prompt, SignalId, StreamFailed, StreamStarted
+from agentrail.errors import ErrorInfo
+from agentrail.events import AgentError
+from agentrail.messages import PromptRef, Text, TokenUsage
+from agentrail.testing import strategies
+from tests.core.promises import PROMISES
+from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
+
+PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
+INPUT = fixed_tokens_of(None, TOOLS) + 2  # "Hello" has two
+SMALL: dict[str, Any] = {
+    "budget": Budget(max_total_tokens=400),
+    "max_output_tokens": 40,
+    "max_prompt_queue": 3,
+}
+DOLLARS = msgspec.structs.replace(
+    config(budget=Budget(max_cost_usd=1.0), max_output_tokens=1000),
+    model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
+)
+
+
+@settings(max_examples=60)
+@given(script=strategies.scripts(new_session(**SMALL)))
+def test_a_budget_holds_in_long_scripts(script):
+    """Whatever happens to requests, each is reserved while it is out, none could pass the limit, and all other promises hold."""
+    for seen in walk(script, new_session(**SMALL)):
+        for promise in PROMISES:
+            promise(seen)
+
+
+@pytest.mark.parametrize(
+    ("ends", "spent_nano_usd"),
+    [
+        ([completed("r1", Text(text="Hi."))], 0),  # the shell says that it was free
+        ([Abort(at_ms=2, signal_id=SignalId("a1"))], 1_000 * INPUT + 10_000),
+        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"))],
+         1_000 * INPUT + 10_000),
+        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"),
+                       usage=TokenUsage(input=5, output=1, cost_usd=0.25))], 250_000_000),
+    ],
+)  # fmt: skip
+def test_an_end_that_nobody_reports_is_estimated(ends, spent_nano_usd):
+    """A response that breaks off costs its input and what came of it; one that the server reports costs what it says."""
+    begun = [
+        PROMPT,
+        StreamStarted(at_ms=1, effect_id="r1"),
+        ChunksArrived(at_ms=1, effect_id="r1", chunks=(TextDelta("Hi."),)),
+    ]
+    state = run([*begun, *ends], make_session(DOLLARS, TOOLS))
+    assert state.data.ledger.open == ()
+    assert state.data.ledger.spent_nano_usd == spent_nano_usd
+    left = status_of(state.phase, state.data, at_ms=3).budget_left
+    assert left.cost_usd == pytest.approx(1.0 - spent_nano_usd / 1e9)
+
+
+def test_an_unknown_price_is_booked_and_told_as_unknown():
+    """Where unknown prices are allowed, an aborted response makes the cost of the session unknown, and never 0."""
+    budget = Budget(max_cost_usd=1.0, allow_unknown_prices=True)
+    state = run([PROMPT, Abort(at_ms=2, signal_id=SignalId("a1"))], new_session(budget=budget))
+    assert state.data.usage.cost_usd is None
+    assert state.data.usage.estimated
+    assert not state.data.ledger.is_cost_known
+
+
+def test_a_report_of_the_vendor_replaces_the_estimate():
+    """What the vendor counted is the base of the next estimate; other tools make it start over."""
+    first = run([PROMPT, completed("r1", Text(text="Hi."))], new_session(**SMALL))
+    assert (first.data.tokens.tokens, first.data.tokens.messages) == (2, 2)
+    second = run([PROMPT], first)
+    assert second.data.tokens.tokens == 2 + 2  # "Hello" alone was estimated
+
+
+def test_without_a_budget_nothing_is_counted():
+    """Sessions without a budget pay nothing for it: no ledger, no estimate, and no request is refused."""
+    *_, seen = walk([PROMPT, Abort(at_ms=2, signal_id=SignalId("a1"))])
+    assert seen.after.data.ledger is None
+    assert seen.after.data.usage == TokenUsage()
+    assert not any(isinstance(event, AgentError) for event in seen.events)
