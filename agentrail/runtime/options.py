@@ -141,11 +141,15 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
 
 
 def make_options(given: Mapping[str, Any]) -> SessionOptions:
-    """Make options from keywords.
+    """Make options from keywords; those of a `blueprint` stand behind them, and explicit ones win.
 
     Raises:
-        OptionError: Your move: an unknown option (with the nearest known one), a missing model, or a wrong value.
+        OptionError: Your move: an unknown option (with the nearest known one), a missing model, a wrong value, or a
+            blueprint without options.
     """
+    if given.get("blueprint") is not None:
+        given = {**_options_of(given["blueprint"]), **given}
+    given = {name: value for name, value in given.items() if name != "blueprint"}
     faults = [_unknown(name) for name in given if name not in _NAMES]
     if "model" not in given:
         faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
@@ -157,6 +161,18 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
             faults += error.faults
         raise OptionError(faults)
     return SessionOptions(**given)
+
+
+def _options_of(blueprint: object) -> Mapping[str, Any]:
+    options = getattr(blueprint, "options", None)
+    found = options() if callable(options) and not isinstance(blueprint, type) else None
+    if not isinstance(found, Mapping):
+        raise OptionError(
+            [
+                f"blueprint is {blueprint!r}: expected an object with .options(), which gives a mapping of options"
+            ]
+        )
+    return found
 
 
 def faults_of(values: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import RecordingTool
@@ -108,3 +108,32 @@ async def test_an_unknown_model_starts_nothing(supervisor):
 def test_a_scripted_model_is_a_provider():
     """Objects are taken where strings are: any `Provider` will do."""
     assert SessionOptions(model=ScriptedModel([])).tools == ()
+
+
+class Careful:
+    """A blueprint: the options that several sessions share."""
+
+    def options(self):
+        """Give them."""
+        return {"model": "demo:", "max_turns": 3, "system_prompt": "Be careful."}
+
+
+def test_a_blueprint_gives_options_and_explicit_ones_win():
+    """What several sessions share stands in one place."""
+    made = make_options({"blueprint": Careful(), "max_turns": 9})
+    assert (made.model, made.max_turns, made.system_prompt) == ("demo:", 9, "Be careful.")
+    assert make_options({"blueprint": None, "model": "demo:"}).max_turns == 100
+
+
+@pytest.mark.parametrize("blueprint", [Careful, object(), type("B", (), {"options": lambda _: 3})()])
+def test_a_blueprint_without_options_is_refused(blueprint):
+    """The message says what a blueprint is."""
+    with pytest.raises(OptionError, match=r"expected an object with \.options\(\)"):
+        make_options({"blueprint": blueprint})
+
+
+def test_options_of_a_blueprint_are_checked_like_others():
+    """A wrong name in it is found, with the nearest that there is."""
+    wrong = type("B", (), {"options": lambda _: {"model": "demo:", "max_turn": 3}})()
+    with pytest.raises(OptionError, match="did you mean 'max_turns'"):
+        make_options({"blueprint": wrong})
