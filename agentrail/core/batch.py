@@ -26,7 +26,9 @@ from agentrail.core.state import CallState, Phase, Stage
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, UnknownCall
 from agentrail.events import (
+    AgentResumed,
     Event,
+    ResumeTrigger,
     ToolBlocked,
     ToolCalls,
     ToolCallUnknown,
@@ -204,6 +206,23 @@ def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
     killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason)
     calls.drain(work, stop(work, state, text, killed))
     work.reply(signal.signal_id, None)
+    return decided(work, phase, "tool_rejected", resume=work.cycle.resume)
+
+
+def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Phase:
+    """Go on as far as a decision about one call allows; say so when the cycle was suspended.
+
+    Args:
+        work: The step.
+        phase: In which the decision met the session.
+        trigger: What it was.
+        resume: Whether the model gets another turn when all calls are answered.
+    """
+    work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
+    stages = {state.stage for state in work.data.batch}
+    goes_on = stages & GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or work.data.steers))
+    if phase is Phase.IDLE and goes_on:
+        work.publish(AgentResumed(trigger=trigger))
     return go_on(work)
 
 

@@ -13,7 +13,7 @@ from agentrail.core.effects import StartStream
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.outcome import Outcome
-from agentrail.core.projection import LAST_TURN_NOTE, digest_of, request_of
+from agentrail.core.projection import LAST_TURN_NOTE, digest_of, model_of, request_of
 from agentrail.core.signals import SignalId
 from agentrail.core.spending import reserve_request
 from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
@@ -136,7 +136,8 @@ def send_request(work: Work) -> Phase:
     data, cycle = work.data, work.cycle
     last_turn = cycle.turn >= data.config.max_turns
     attempt = work.mint("r")
-    work.change(stream=Stream(effect_id=attempt, last_turn=last_turn))
+    model = model_of(data).model
+    work.change(stream=Stream(effect_id=attempt, model=model, last_turn=last_turn))
     request = request_of(work.data, attempt, last_turn=last_turn)
     refusal = reserve_request(work, request)
     if refusal is not None:

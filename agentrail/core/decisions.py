@@ -16,10 +16,8 @@ from agentrail.core.state import CallState, Interaction, Phase, Rule
 from agentrail.core.work import Work
 from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse
 from agentrail.events import (
-    AgentResumed,
     Approval,
     Question,
-    ResumeTrigger,
     ToolApprovedAlways,
     UserResponded,
 )
@@ -48,7 +46,7 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     work.reply(signal.signal_id, None)
     if work.abort is not None:
         return phase
-    return _continue(work, phase, "tool_approved", resume=signal.auto_resume)
+    return batch.decided(work, phase, "tool_approved", resume=signal.auto_resume)
 
 
 def resolve(work: Work, phase: Phase, action: ResolveApproval[Any]) -> Phase:
@@ -59,13 +57,13 @@ def resolve(work: Work, phase: Phase, action: ResolveApproval[Any]) -> Phase:
     if action.decision == "reject":
         interactions.close(work, interaction, "rejected", "user")
         _answer(work, interaction, "Rejected by the user.")
-        return _continue(work, phase, "tool_rejected", resume=True)
+        return batch.decided(work, phase, "tool_rejected", resume=True)
     interactions.close(work, interaction, "approved", "user")
     state = msgspec.structs.replace(_call_of(work, interaction), stage="waiting")
     calls.put(work, state)
     if action.decision == "always":
         _always(work, state)
-    return _continue(work, phase, "tool_approved", resume=True)
+    return batch.decided(work, phase, "tool_approved", resume=True)
 
 
 def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
@@ -78,7 +76,7 @@ def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
     text = f"Rejected by the user: {signal.reason}" if signal.reason else "Rejected by the user."
     _answer(work, interaction, text)
     work.reply(signal.signal_id, None)
-    return _continue(work, phase, "tool_rejected", resume=signal.auto_resume)
+    return batch.decided(work, phase, "tool_rejected", resume=signal.auto_resume)
 
 
 def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
@@ -93,7 +91,7 @@ def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
     responded = UserResponded(ref=signal.ref, response=response)
     _answer(work, interaction, response, responded, is_error=False)
     work.reply(signal.signal_id, None)
-    return _continue(work, phase, "user_respond", resume=True)
+    return batch.decided(work, phase, "user_respond", resume=True)
 
 
 def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
@@ -108,7 +106,7 @@ def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
         _answer(work, interaction, text, is_error=False)
     else:
         _answer(work, interaction, f"Not run: nobody approved this call within {seconds}.")
-    return _continue(work, phase, "tool_approval_timeout", resume=True)
+    return batch.decided(work, phase, "tool_approval_timeout", resume=True)
 
 
 def supersede(work: Work) -> None:
@@ -123,7 +121,7 @@ def supersede(work: Work) -> None:
 def hear_steer(work: Work, phase: Phase) -> Phase:
     """Stop what a steer stops, so that the model hears of it soon."""
     batch.skip_for_steering(work)
-    return _continue(work, phase, "steering", resume=True)
+    return batch.decided(work, phase, "steering", resume=True)
 
 
 def _approval(work: Work, wanted: str) -> Interaction:
@@ -192,16 +190,6 @@ def _always(work: Work, approved: CallState) -> None:
         ):
             interactions.close(work, interaction, "approved", "rule")
             calls.put(work, msgspec.structs.replace(_call_of(work, interaction), stage="waiting"))
-
-
-def _continue(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Phase:
-    """Go on as far as the decision allows; say so when the cycle was suspended."""
-    work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
-    stages = {state.stage for state in work.data.batch}
-    goes_on = stages & batch.GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or work.data.steers))
-    if phase is Phase.IDLE and goes_on:
-        work.publish(AgentResumed(trigger=trigger))
-    return batch.go_on(work)
 
 
 def _refuse(work: Work, phase: Phase, signal: Asked, error: AgentrailError) -> Phase:

@@ -11,9 +11,17 @@ from agentrail.core.gates import settle_call_ids
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
-from agentrail.core.projection import models_of
+from agentrail.core.projection import model_of, models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
-from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
+from agentrail.core.retries import (
+    Attempts,
+    CompactFirst,
+    GiveUp,
+    NextModel,
+    RetryAfter,
+    RetryOptions,
+    decide_retry,
+)
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed
 from agentrail.core.spending import learn_from, spend, spend_on_failure
 from agentrail.core.state import Phase, Stream
@@ -106,6 +114,10 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
     cycle = work.cycle
     if phase is Phase.STREAMING:
         work.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
+    if work.stream.model != model_of(work.data).model:  # another was chosen meanwhile: it has not failed yet
+        number = cycle.attempts.number + 1
+        work.change(cycle=msgspec.structs.replace(cycle, attempts=Attempts(number=number)))
+        return send_request(work)
     names = tuple(facts.model for facts in models_of(work.data))
     options = RetryOptions(models=names, max_retries=work.data.config.max_retries)
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
@@ -114,8 +126,10 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
         case RetryAfter(delay_ms):
             work.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
             timer = work.mint("w")
-            last_turn = work.stream.last_turn
-            work.change(stream=Stream(effect_id=timer, pausing=True, last_turn=last_turn))
+            stream = work.stream
+            work.change(
+                stream=Stream(effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn)
+            )
             work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms))
             return Phase.RUNNING
         case NextModel(model):

@@ -167,6 +167,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: Its id; what carries another is late. During a pause that of the timer.
+        model: The model string that it was asked for; the session may have another by now.
         pausing: Whether nothing is out, because the next attempt waits for its time.
         text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
         reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
@@ -175,6 +176,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     effect_id: EffectId
+    model: str
     pausing: bool = False
     text: Log[str] = Log()
     reader: TagReader = TagReader()

@@ -11,7 +11,7 @@ import msgspec
 
 from agentrail.core import calls, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
-from agentrail.core.cycle import close, drop_queue, fail, requeue_steers
+from agentrail.core.cycle import MAX_ASKERS, close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding
@@ -30,7 +30,7 @@ from agentrail.core.signals import (
 from agentrail.core.spending import spend_on_abort, spend_on_crash
 from agentrail.core.state import CallState, Phase, TeardownState
 from agentrail.core.work import Work
-from agentrail.errors import CycleAborted, ErrorInfo, SessionDown
+from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,
     AbortSettled,
@@ -60,6 +60,8 @@ def abort(work: Work, signal: Abort) -> Phase:
         work.reply(signal.signal_id, AbortReceipt(settled=False, survivors=survivors))
     elif work.data.teardown is None:
         work.reply(signal.signal_id, AbortReceipt(survivors=survivors))
+    elif len(work.data.teardown.waiting) >= MAX_ASKERS:
+        work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
     else:
         _wait_for_teardown(work, signal.signal_id)
     return Phase.IDLE
@@ -90,6 +92,9 @@ def refuse_session(work: Work) -> Phase:
 def stop(work: Work, signal: Stop) -> Phase:
     """Abort what runs, survivors too, and end the session when all of it is gone."""
     data = work.data
+    if len(data.stoppers) >= MAX_ASKERS:
+        work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
+        return Phase.IDLE
     work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
     if work.data.cycle is not None:
         _break_off(work, signal.reason, "all")

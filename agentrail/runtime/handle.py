@@ -47,7 +47,7 @@ from agentrail.messages import (
 )
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
-from agentrail.runtime.models import facts_of, find_provider
+from agentrail.runtime.models import facts_of, find_provider, name_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
 
@@ -367,7 +367,8 @@ class Session:
         Cancellation: The switch stands.
         """
         ports = self._cell.ports
-        name, provider = find_provider(model, provider_opts or {}, ports.find_provider)
+        found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
+        name = name_of(found, provider, ports.providers)
         ports.providers[name] = provider
         signal = SwitchModel(
             at_ms=now_ms(),

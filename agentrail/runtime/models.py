@@ -22,6 +22,18 @@ def find_provider(
     return f"{model.name}:object", model
 
 
+def name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:
+    """Name a provider that comes to a session: objects of one name are told apart, strings are what they say."""
+    if not model.endswith(":object"):
+        return model
+    number = 1
+    name = model
+    while known.get(name, provider) is not provider:
+        number += 1
+        name = f"{model}{number}"
+    return name
+
+
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     """Say what is known of a model when a session has to decide by it."""
     known = provider.capabilities(model.partition(":")[2])
