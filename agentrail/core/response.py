@@ -11,11 +11,12 @@ from agentrail.core.gates import settle_call_ids
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
-from agentrail.core.projection import models_of
+from agentrail.core.projection import model_of, models_of
 from agentrail.core.request import TextDelta, ThinkingDelta
 from agentrail.core.retries import CompactFirst, GiveUp, NextModel, RetryAfter, RetryOptions, decide_retry
-from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed
-from agentrail.core.spending import learn_from, spend, spend_on_failure
+from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, TimerFired
+from agentrail.core.silence import look, note_chunk
+from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
 from agentrail.core.state import Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -39,6 +40,7 @@ EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty
 
 def started(work: Work) -> Phase:
     """The first chunk is here."""
+    note_chunk(work)
     work.publish(MessageStart(attempt=work.cycle.attempts.number))
     return Phase.STREAMING
 
@@ -48,6 +50,7 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
     """
+    note_chunk(work)
     said: list[str] = []
     thought: list[str] = []
     for chunk in signal.chunks:
@@ -100,6 +103,14 @@ def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
     return _try_again(work, phase, signal.error, usage=signal.usage, jitter=signal.jitter)
 
 
+def look_at_silence(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+    """See whether the stream has been silent for too long; then the attempt has failed."""
+    error = look(work)
+    if error is None:
+        return phase
+    return _try_again(work, phase, error, usage=lost_usage(work), jitter=signal.jitter)
+
+
 def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float) -> Phase:
     """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
     spend_on_failure(work, phase, usage)
@@ -107,7 +118,11 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
     if phase is Phase.STREAMING:
         work.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
     names = tuple(facts.model for facts in models_of(work.data))
-    options = RetryOptions(models=names, max_retries=work.data.config.max_retries)
+    options = RetryOptions(
+        models=names,
+        max_retries=work.data.config.max_retries,
+        stall_policy=model_of(work.data).stalls.stall_policy,
+    )
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
     work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     match remedy:
