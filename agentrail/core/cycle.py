@@ -9,12 +9,12 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
-from agentrail.core.effects import StartStream
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.outcome import Outcome
 from agentrail.core.projection import LAST_TURN_NOTE, digest_of, model_of, request_of
 from agentrail.core.signals import SignalId
+from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
 from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
 from agentrail.core.structured import Rejected, Repair
@@ -153,7 +153,7 @@ def send_request(work: Work) -> Phase:
             attempt=cycle.attempts.number,
         )
     )
-    work.ask(StartStream(request=request))
+    start_stream(work, request)
     return Phase.RUNNING
 
 

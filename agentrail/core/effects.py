@@ -22,11 +22,21 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Owes, whatever happens: any number of `StreamStarted` (at most one) and `ChunksArrived`, then exactly one
     `ResponseCompleted` or `StreamFailed` with the id `request.attempt`.
 
+    With it comes a timer, `look_of` its id, which is gone when the stream has ended or was cancelled; until then it may be
+    set anew.
+
     Attributes:
         request: The whole request.
+        look_at_ms: When the timer fires first.
     """
 
     request: ModelRequest
+    look_at_ms: int
+
+
+def look_of(attempt: EffectId) -> EffectId:
+    """Name the timer of a stream."""
+    return EffectId(f"s{attempt[1:]}")
 
 
 class CancelStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):

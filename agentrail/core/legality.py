@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.core.effects import look_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
@@ -49,7 +50,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.state import CallState, Phase, SessionData, Stage
+from agentrail.core.state import CallState, Phase, SessionData, Stage, Stream
 
 
 class Verdict(enum.Enum):
@@ -103,7 +104,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     ChildStarted:      _row(T,    T,       T,         T),  # as ToolFinished: the call of a child may survive its cycle
     ChildPublished:    _row(T,    T,       T,         T),
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
-    TimerFired:        _row(T,    T,       D,         T),  # a response that streams waits for no time
+    TimerFired:        _row(T,    T,       T,         T),  # STREAMING too: whoever streams may fall silent
     ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
     TeardownFinished:  _row(T,    T,       T,         T),  # behind an abort in idle; of calls that were stopped, anywhere
 })
@@ -136,12 +137,16 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
             return any(errand.effect_id == open_id for errand in data.errands)
         case TimerFired():
             return (
-                (data.stream is not None and data.stream.pausing and data.stream.effect_id == open_id)
+                (data.stream is not None and _timer_of(data.stream) == open_id)
                 or any(interaction.timer == open_id for interaction in data.interactions)
                 or _is_in(data.batch, open_id, _PAUSING)
             )
         case _:
             return data.stream is not None and not data.stream.pausing and data.stream.effect_id == open_id
+
+
+def _timer_of(stream: Stream) -> EffectId:
+    return stream.effect_id if stream.pausing else look_of(stream.effect_id)
 
 
 _RUNNING: Final[frozenset[Stage]] = frozenset({"running"})

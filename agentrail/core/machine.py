@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 
 from agentrail.core import batch, children, cycle, decisions, prompts, response, settings, teardown
 from agentrail.core.budget import Ledger
-from agentrail.core.effects import Effect, End, Refuse
+from agentrail.core.effects import Effect, End, Refuse, look_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, SessionStarted
 from agentrail.core.legality import Verdict, verdict
@@ -259,10 +259,12 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
 
 
 def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
-    """Wake whoever set the timer: a request between two attempts, a call between two attempts, or what waits for people."""
+    """Wake whoever set the timer: a request that is out or between two attempts, a call between two attempts, or what waits for people."""
     stream = work.data.stream
     if stream is not None and stream.effect_id == signal.effect_id:
         return cycle.send_request(work)
+    if stream is not None and look_of(stream.effect_id) == signal.effect_id:
+        return response.look_at_silence(work, phase, signal)
     if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
         return decisions.time_is_up(work, phase, signal)
     return batch.pause_is_over(work, signal)

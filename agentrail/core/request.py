@@ -10,6 +10,7 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 
 from agentrail.core.budget import Price
+from agentrail.core.stalls import StallOptions
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
 
@@ -26,6 +27,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         window_is_assumed: Whether nobody knows the window, and this is a guess.
         max_output_tokens: The most that one answer may have; None when nobody knows.
         price: The most that its tokens cost; None when nobody knows.
+        stalls: How patient to be with it.
     """
 
     model: str
@@ -33,6 +35,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     window_is_assumed: bool = True
     max_output_tokens: int | None = None
     price: Price | None = None
+    stalls: StallOptions = StallOptions()
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

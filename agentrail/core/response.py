@@ -22,8 +22,9 @@ from agentrail.core.retries import (
     RetryOptions,
     decide_retry,
 )
-from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed
-from agentrail.core.spending import learn_from, spend, spend_on_failure
+from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, TimerFired
+from agentrail.core.silence import look, note_chunk
+from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
 from agentrail.core.state import Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -47,6 +48,7 @@ EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty
 
 def started(work: Work) -> Phase:
     """The first chunk is here."""
+    note_chunk(work)
     work.publish(MessageStart(attempt=work.cycle.attempts.number))
     return Phase.STREAMING
 
@@ -56,6 +58,7 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
     """
+    note_chunk(work)
     said: list[str] = []
     thought: list[str] = []
     for chunk in signal.chunks:
@@ -108,6 +111,14 @@ def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
     return _try_again(work, phase, signal.error, usage=signal.usage, jitter=signal.jitter)
 
 
+def look_at_silence(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+    """See whether the stream has been silent for too long; then the attempt has failed."""
+    error = look(work)
+    if error is None:
+        return phase
+    return _try_again(work, phase, error, usage=lost_usage(work), jitter=signal.jitter)
+
+
 def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float) -> Phase:
     """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
     spend_on_failure(work, phase, usage)
@@ -119,7 +130,11 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
         work.change(cycle=msgspec.structs.replace(cycle, attempts=Attempts(number=number)))
         return send_request(work)
     names = tuple(facts.model for facts in models_of(work.data))
-    options = RetryOptions(models=names, max_retries=work.data.config.max_retries)
+    options = RetryOptions(
+        models=names,
+        max_retries=work.data.config.max_retries,
+        stall_policy=model_of(work.data).stalls.stall_policy,
+    )
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
     work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     match remedy:

@@ -52,12 +52,12 @@ def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
     knows, so it is estimated.
     """
     is_lost = phase is Phase.STREAMING and not usage.total
-    spend(work, _estimated(work) if is_lost else usage)
+    spend(work, lost_usage(work) if is_lost else usage)
 
 
 def spend_on_abort(work: Work) -> None:
     """Book a request that is out and whose end nobody waits for."""
-    spend(work, _estimated(work))
+    spend(work, lost_usage(work))
 
 
 def spend_on_crash(work: Work) -> None:
@@ -88,7 +88,7 @@ def _count(work: Work, request: ModelRequest) -> int:
     return known.tokens + tokens_of(request.messages[len(history) :])
 
 
-def _estimated(work: Work) -> TokenUsage:
+def lost_usage(work: Work) -> TokenUsage:
     """Estimate what a request has used that ends in the middle: all of its input, and the text that came."""
     if work.data.ledger is None:
         return TokenUsage()

@@ -21,6 +21,7 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
@@ -171,6 +172,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         pausing: Whether nothing is out, because the next attempt waits for its time.
         text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
         reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
+        clock: What was heard of it, and when; of no meaning in a pause.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
     """
@@ -180,6 +182,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pausing: bool = False
     text: Log[str] = Log()
     reader: TagReader = TagReader()
+    clock: StallClock = StallClock(heard_at_ms=0)
     thinking: bool = False
     last_turn: bool = False
 

@@ -56,13 +56,14 @@ class Timers:
 
         Cancellation: Nothing is lost: the message stays where it is, and the timer set.
         """
-        if not self._deadlines:
-            return cast("L", await mailbox.get())
-        effect_id, deadline = min(self._deadlines.items(), key=lambda timer: timer[1])
-        if deadline > trio.current_time():
-            with trio.CancelScope(deadline=deadline):
-                return cast("L", await mailbox.get())
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        del self._deadlines[effect_id]
-        return TimerFired(at_ms=now_ms(), effect_id=effect_id, jitter=jitter())
+        while self._deadlines:
+            effect_id, deadline = min(self._deadlines.items(), key=lambda timer: timer[1])
+            if deadline > trio.current_time():
+                with trio.CancelScope(deadline=deadline):
+                    return cast("L", await mailbox.get())
+            else:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            # The stream that it belonged to may have ended, and taken it along, while this waited.
+            if self._deadlines.pop(effect_id, None) is not None:
+                return TimerFired(at_ms=now_ms(), effect_id=effect_id, jitter=jitter())
+        return cast("L", await mailbox.get())

@@ -28,6 +28,7 @@ from agentrail.core.effects import (
     SpawnChild,
     StartStream,
     Teardown,
+    look_of,
 )
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
 from agentrail.core.response import HEARD
@@ -56,25 +57,43 @@ from agentrail.runtime.tool_runner import Attempt, decide_what_travels, describe
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
 
+SIGN_OF_LIFE_SECONDS: Final = 1.0
+"""How often a session hears of chunks that say nothing by themselves; well below any `stall_seconds` that makes sense."""
+
 
 class ChunkBuffer:
     """The chunks that wait together: one message in the mailbox, however many came before it is read."""
 
-    __slots__ = ("_chunks", "effect_id")
+    __slots__ = ("_chunks", "_lies_there", "_taken_at", "effect_id")
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
         self.effect_id = effect_id
         self._chunks: list[Chunk] = []
+        self._lies_there = False
+        self._taken_at = trio.current_time()
 
     def add(self, chunk: Chunk) -> bool:
         """Add a chunk, and say whether it is the first since the last `take`."""
         self._chunks.append(chunk)
-        return len(self._chunks) == 1
+        return self._put()
+
+    def touch(self) -> bool:
+        """Note that something came which means nothing yet, such as half of a call; say whether the session must hear.
+
+        It need not hear of each: only that the stream is alive.
+        """
+        is_time = trio.current_time() - self._taken_at >= SIGN_OF_LIFE_SECONDS
+        return is_time and self._put()
+
+    def _put(self) -> bool:
+        lay_there, self._lies_there = self._lies_there, True
+        return not lay_there
 
     def take(self) -> ChunksArrived:
         """Make one signal of all that waits."""
         chunks, self._chunks = self._chunks, []
+        self._lies_there, self._taken_at = False, trio.current_time()
         return ChunksArrived(at_ms=now_ms(), effect_id=self.effect_id, chunks=tuple(chunks))
 
 
@@ -164,7 +183,8 @@ class Interpreter:
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._crew.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
-            case StartStream(request=request):
+            case StartStream(request=request, look_at_ms=look_at_ms):
+                self.timers.set(look_of(request.attempt), look_at_ms)
                 opened = self._opened(request.attempt, request.model)
                 self._crew.start_soon(
                     self._run_stream, request, opened, scope=opened.scope, name=request.model
@@ -196,6 +216,7 @@ class Interpreter:
 
     async def _run_stream(self, request: ModelRequest, opened: _Open) -> None:
         outcome = await self._stream(request, opened.scope)
+        self.timers.cancel(look_of(request.attempt))
         self._closed(request.attempt, opened)
         self._deliver(outcome)
 
@@ -231,7 +252,7 @@ class Interpreter:
                 self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
-            elif type(chunk) in HEARD and completed is None and buffer.add(chunk):
+            elif completed is None and (buffer.add(chunk) if type(chunk) in HEARD else buffer.touch()):
                 self._deliver(buffer)
         return completed
 

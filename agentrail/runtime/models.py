@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from agentrail.abc import Provider, ResolveProvider
+from agentrail.abc import Provider, ResolveProvider, model_policy_of
 from agentrail.core.request import ModelFacts
+from agentrail.core.stalls import StallOptions
 
 
 def find_provider(
@@ -37,7 +38,17 @@ def name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> st
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     """Say what is known of a model when a session has to decide by it."""
     known = provider.capabilities(model.partition(":")[2])
-    facts = ModelFacts(model=model, max_output_tokens=known.max_output_tokens, price=known.price)
+    policy = model_policy_of(provider)
+    facts = ModelFacts(
+        model=model,
+        max_output_tokens=known.max_output_tokens,
+        price=known.price,
+        stalls=StallOptions(
+            stall_policy=policy.stall_policy,
+            stall_ms=round(policy.stall_seconds * 1000),
+            timeout_ms=round(policy.timeout_seconds * 1000),
+        ),
+    )
     if known.context_window is None:
         return facts
     return msgspec.structs.replace(facts, context_window=known.context_window, window_is_assumed=False)

@@ -38,6 +38,7 @@ from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.stack import Entry, load_stack
+from agentrail.core.stalls import StallOptions
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
@@ -235,7 +236,7 @@ _NUMBERS: Final = (
 def _config_of(options: dict[str, Any]) -> SessionConfig:
     session_id = SessionId("scenario")
     model = ModelFacts(model=SCRIPTED_MODEL)
-    return SessionConfig(session_id=session_id, path=(session_id,), model=model, **options)
+    return SessionConfig(**{"session_id": session_id, "path": (session_id,), "model": model, **options})
 
 
 def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
@@ -251,6 +252,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 options["response_format"] = ResponseFormat(schema)
             case Pair("budget", tokens):  # in tokens; the model of a scenario has no price
                 options["budget"] = Budget(max_total_tokens=int(tokens))
+            case Pair("stall_policy", "report" | "retry" | "abort" as policy):
+                options["model"] = ModelFacts(model=SCRIPTED_MODEL, stalls=StallOptions(stall_policy=policy))
             case Pair("inline_tags", "no"):
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
@@ -267,6 +270,7 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                         "fallbacks",
                         "inline_tags=no",
                         "response_format",
+                        "stall_policy",
                         "budget",
                         f"show={'|'.join(sorted(GROUPS))}|all",
                     )
@@ -290,6 +294,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
         words.append(f"response_format={json.dumps(config.response_format.schema)}")
     if config.budget is not None:
         words.append(f"budget={config.budget.max_total_tokens}")
+    if config.model.stalls.stall_policy != plain.model.stalls.stall_policy:
+        words.append(f"stall_policy={config.model.stalls.stall_policy}")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from agentrail.core.budget import Price
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, ToolExecutionEnd
 from agentrail.messages import SessionId
 
@@ -82,4 +83,7 @@ def _values(hint: Any) -> SearchStrategy[Any]:
         return st.one_of(*map(_values, inner))
     if origin is tuple:
         return st.lists(_values(inner[0]), max_size=3).map(tuple)
+    if hint is Price:  # it refuses what is no price
+        amounts = st.floats(0, 1e6)
+        return st.builds(Price, input=amounts, output=amounts, cache_read=st.none() | amounts)
     return _SCALARS[hint] if hint in _SCALARS else values_of(hint)

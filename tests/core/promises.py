@@ -27,6 +27,7 @@ from agentrail.core.effects import (
     SetTimer,
     StartStream,
     Teardown,
+    look_of,
 )
 from agentrail.core.interactions import MAX_RESOLVED
 from agentrail.core.legality import LEGALITY, Verdict
@@ -397,7 +398,7 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
 def late_outcomes_change_nothing(seen: Seen) -> None:
     """An outcome of an effect that is not open moves the counter, and nothing else."""
     if isinstance(seen.signal, Outcome) and not seen.before.ended:
-        if seen.signal.effect_id in _open(seen.before):
+        if seen.signal.effect_id in _open(seen.before) | _looks(seen.before):
             return
         was = seen.before.data
         assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
@@ -576,11 +577,19 @@ def _open(state: SessionState) -> set[EffectId]:
     return ids | set(data.drains)
 
 
+def _looks(state: SessionState) -> set[EffectId]:
+    """The timer of the stream that is out."""
+    stream = state.data.stream
+    return {look_of(stream.effect_id)} if stream is not None and not stream.pausing else set()
+
+
 def _started(seen: Seen) -> Iterator[EffectId]:
     for effect in seen.effects:
         match effect:
             case StartStream(request=request):
                 yield request.attempt
+            case SetTimer(effect_id=effect_id) if effect_id.startswith("s"):
+                pass  # of a stream that is out: set anew under the same id, and gone with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
             case RunErrand(effect_id=effect_id):

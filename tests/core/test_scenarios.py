@@ -19,7 +19,6 @@ FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
-        "stalls and overflow": "StreamStalled",
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
         "the built-in plugins": "MemoryFlushed",

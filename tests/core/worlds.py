@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from agentrail.core import machine
+from agentrail.core.effects import look_of
 from agentrail.core.hooks import FileText
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
@@ -175,6 +176,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
         yield ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
         )
+    for at_ms in (1, 20_000, LATER_MS):
+        yield TimerFired(at_ms=at_ms, effect_id=look_of(stream_of(state)))
     for effect_id in (*timers_of(state), EffectId("w0")):
         yield TimerFired(at_ms=1, effect_id=effect_id)
     for effect_id in (*teardowns_of(state), EffectId("d0")):
@@ -186,6 +189,11 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield Parked(at_ms=1, reason="crash")
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
     yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=SignalId(f"s{next(numbers)}"))
+
+
+def stream_of(state: SessionState) -> EffectId:
+    """The request that is out; without one, an id that no request has."""
+    return state.data.stream.effect_id if state.data.stream else EffectId("r0")
 
 
 def teardowns_of(state: SessionState) -> list[EffectId]:

@@ -1,0 +1,47 @@
+"""The silence of the request that is out: chunks note their time, and a look at the clock comes when the timer says so.
+
+What a silence means stands in `stalls`. The timer begins with the stream and ends with it, so a request that answers in time
+costs no effect of its own.
+"""
+
+import msgspec
+
+from agentrail.core.effects import CancelStream, SetTimer, StartStream, look_of
+from agentrail.core.projection import model_of
+from agentrail.core.request import ModelRequest
+from agentrail.core.stalls import StallClock, decide_stall
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo
+from agentrail.events import StreamStalled
+
+
+def start_stream(work: Work, request: ModelRequest) -> None:
+    """Send a request, and say when to look at it first."""
+    clock = StallClock(heard_at_ms=work.at_ms)
+    _, silence = decide_stall(clock, work.at_ms, model_of(work.data).stalls)
+    work.change(stream=msgspec.structs.replace(work.stream, clock=clock))
+    work.ask(StartStream(request=request, look_at_ms=silence.look_again_at_ms or work.at_ms))
+
+
+def note_chunk(work: Work) -> None:
+    """Note that something came."""
+    stream = work.stream
+    work.change(stream=msgspec.structs.replace(stream, clock=stream.clock.heard(work.at_ms)))
+
+
+def look(work: Work) -> ErrorInfo | None:
+    """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long.
+
+    Returns:
+        Why the request is over, or None when it goes on.
+    """
+    stream = work.stream
+    clock, silence = decide_stall(stream.clock, work.at_ms, model_of(work.data).stalls)
+    work.change(stream=msgspec.structs.replace(stream, clock=clock))
+    if silence.reported_seconds is not None:
+        work.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))
+    if silence.look_again_at_ms is not None:
+        work.ask(SetTimer(effect_id=look_of(stream.effect_id), at_ms=silence.look_again_at_ms))
+    else:
+        work.ask(CancelStream(effect_id=stream.effect_id))
+    return silence.error
