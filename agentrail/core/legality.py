@@ -43,6 +43,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -98,6 +99,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     ResponseCompleted: _row(D,    T,       T,         D),  # RUNNING too: a response may come in one piece
     StreamFailed:      _row(D,    T,       T,         D),
     ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
+    ToolEmitted:       _row(D,    D,       D,         T),  # as ToolProgressed
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
     TimerFired:        _row(T,    T,       D,         T),  # a response that streams waits for no time
     ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
@@ -118,7 +120,7 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     """Say whether the effect that this came from is still open."""
     open_id = outcome.effect_id
     match outcome:
-        case ToolProgressed():
+        case ToolProgressed() | ToolEmitted():
             return _is_in(data.batch, open_id, _RUNNING)
         case ToolFinished():
             return _is_in(data.batch, open_id, _NOT_ENDED) or _is_in(data.survivors, open_id, _RUNNING)

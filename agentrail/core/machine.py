@@ -48,6 +48,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -180,6 +181,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return prompts.admit(work, phase, signal)
         case ToolProgressed():
             batch.tool_progressed(work, signal)
+        case ToolEmitted():
+            batch.tool_emitted(work, signal)
         case StreamFailed():
             return response.failed(work, phase, signal)
         case Steer():

@@ -25,6 +25,7 @@ from agentrail.messages import (
     ApprovalId,
     CallId,
     JsonObject,
+    JsonValue,
     PromptRef,
     QuestionRef,
     SessionId,
@@ -355,6 +356,8 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stoppers: tuple[SignalId, ...] = ()  # whoever waits for the end; empty unless stopping
     last: Ended | None = None  # how the last cycle ended; None before the first
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
+    memory: JsonValue = None  # what tools keep between their calls; no model sees it
+    compaction_asked: str | None = None  # why a tool wants the history shortened before the next request
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     seq: int = 0  # the number of the last committed event; rises by one with each

@@ -4,28 +4,30 @@ import os
 from functools import partial
 from pathlib import Path
 
-from agentrail.abc import Provider, ResolveProvider
+from agentrail.abc import Provider, ResolveProvider, ToolListing
 from agentrail.core.machine import new_session
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
 from agentrail.runtime.interpreter import Ports
-from agentrail.runtime.models import facts_of, find_provider
+from agentrail.runtime.models import facts_of, find_provider, name_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 
-def assemble(
+def assemble(  # noqa: PLR0913 - what a session is made of, each by its name
     session_id: SessionId,
     options: SessionOptions,
     *,
     resolve_provider: ResolveProvider,
     make_sandbox: MakeSandbox,
     specs: ToolSpecs,
+    threads: ToolThreads,
 ) -> tuple[SessionCell, Workspace]:
     """Make a session of its options. Nothing runs yet, and nothing is connected.
 
@@ -35,6 +37,7 @@ def assemble(
         resolve_provider: Turns a model string into a provider.
         make_sandbox: Makes the place where its files are, when the first tool wants one.
         specs: What tools say of themselves.
+        threads: Where tools that are plain functions run.
 
     Returns:
         The session, and the place to close when it is gone.
@@ -42,15 +45,21 @@ def assemble(
     Raises:
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
-    # Before the model is looked at: two tools of one name are found first.
-    toolbox = Toolbox(specs.of(tool) for tool in options.tools)
+    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
+    listing = ToolListing(
+        session_id=session_id,
+        model=name_of(options.model),
+        working_dir=str(working_dir),
+        user_data=options.user_data,
+    )
+    # Before the model is looked for: two tools of one name are found first.
+    toolbox = Toolbox(specs.of(tool, listing) for tool in options.tools)
     watch = PluginWatch()
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
     model, provider = find_provider(options.model, options.provider_opts, resolve_provider)
     providers = {model: provider}
     for name in options.fallback_models:
         providers.setdefault(name, resolve_provider(name, {}))
-    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
     config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
     given = None if isinstance(options.sandbox, str) else options.sandbox
@@ -67,6 +76,7 @@ def assemble(
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,
+        threads=threads,
     )
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states), ports)
     watch.report_to(cell.mailbox.put_notice)

@@ -6,8 +6,8 @@ from typing import Any, Literal, cast
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, Tool
-from agentrail.core.projection import Snapshot, Status
+from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.core.projection import Snapshot, Status, model_of
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.core.signals import (
     Abort,
@@ -517,7 +517,14 @@ class Session:
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
-        specs = tuple(self._cell.ports.spec_of(tool) for tool in tools)
+        ports = self._cell.ports
+        listing = ToolListing(
+            session_id=ports.session_id,
+            model=model_of(self._cell.state.data).model,
+            working_dir=ports.working_dir,
+            user_data=ports.user_data,
+        )
+        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),

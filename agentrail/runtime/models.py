@@ -7,6 +7,11 @@ from agentrail.abc import Provider, ResolveProvider
 from agentrail.core.request import ModelFacts
 
 
+def name_of(model: str | Provider) -> str:
+    """Give the string that a session knows a model by."""
+    return model if isinstance(model, str) else f"{model.name}:object"
+
+
 def find_provider(
     model: str | Provider, provider_opts: Mapping[str, Any], resolve: ResolveProvider
 ) -> tuple[str, Provider]:
@@ -15,9 +20,8 @@ def find_provider(
     Raises:
         ModelNotFound, Authentication, OptionError: Your move; what `resolve` says of a model string.
     """
-    if isinstance(model, str):
-        return model, resolve(model, provider_opts)
-    return f"{model.name}:object", model
+    found = resolve(model, provider_opts) if isinstance(model, str) else model
+    return name_of(model), found
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:

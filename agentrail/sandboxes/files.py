@@ -17,7 +17,7 @@ from typing import Final, Literal, Self, TypeAlias, TypeVar
 
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
-from agentrail.sandboxes.editing import decide_edit
+from agentrail.sandboxes.editing import Edited, decide_edit
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
@@ -175,11 +175,15 @@ class Files:
         parent = self._make_parent(names)
         try:
             replaced = self._look_at_target(parent, names)
+            before = None if replaced is None else _sha256_of(parent, names[-1])
             _put(parent, names[-1], data, replaced)
         finally:
             os.close(parent)
         return WriteResult(
-            is_new=replaced is None, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+            is_new=replaced is None,
+            size_bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            sha256_before=before,
         )
 
     def write_text(self, names: Names, content: str) -> WriteResult:
@@ -191,6 +195,7 @@ class Files:
             total_lines=count_lines(content),
             size_bytes=written.size_bytes,
             sha256=written.sha256,
+            sha256_before=written.sha256_before,
         )
 
     def edit(self, names: Names, old: str, new: str, *, replace_all: bool) -> EditResult:
@@ -206,15 +211,20 @@ class Files:
             if _identity(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != _identity(before):
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
                 raise Refused(code="changed", message=message)
-            data, replacements, diff = edited
+            old_data, data, found = edited
             _put(parent, names[-1], data, before)
         finally:
             os.close(parent)
-        return EditResult(replacements=replacements, diff=diff, sha256=hashlib.sha256(data).hexdigest())
+        return EditResult(
+            replacements=found.replacements,
+            diff=found.diff,
+            sha256=hashlib.sha256(data).hexdigest(),
+            sha256_before=hashlib.sha256(old_data).hexdigest(),
+        )
 
     def _edited(
         self, parent: int, names: Names, old: str, new: str, *, replace_all: bool
-    ) -> tuple[bytes, int, str]:
+    ) -> tuple[bytes, bytes, Edited]:
         descriptor = os.open(names[-1], os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
         try:
             status = os.fstat(descriptor)
@@ -228,7 +238,7 @@ class Files:
         edited = decide_edit(decoded.text, old, new, replace_all=replace_all, path=show_names(names))
         if isinstance(edited, Refusal):
             raise Refused(code=edited.code, message=edited.message)
-        return decoded.encode(edited.text), edited.replacements, edited.diff
+        return data, decoded.encode(edited.text), edited
 
     def create_output(self, name: str) -> int:
         """Make a file for the output of a command, in agentrail's own directory, where no tool writes."""
@@ -371,6 +381,19 @@ def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[b
         received += len(piece)
         check_read_size(received, show_names(names))
         yield piece
+
+
+def _sha256_of(parent: int, name: str) -> str | None:
+    """Hash what is about to be replaced, piece by piece; None where it may be replaced, but not read."""
+    hashed = hashlib.sha256()
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
+    except OSError:
+        return None
+    with _Held(descriptor):
+        while piece := os.read(descriptor, PIECE_BYTES):
+            hashed.update(piece)
+    return hashed.hexdigest()
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

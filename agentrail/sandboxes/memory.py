@@ -113,13 +113,14 @@ class MemorySandbox:
             self._refuse_protected(names)
             data = encode_text(content, show_names(names))
             check_written_size(len(data), show_names(names))
-            is_new = names not in self._files
+            before = self._files.get(names)
             self._put(names, data)
             return WriteResult(
-                is_new=is_new,
+                is_new=before is None,
                 total_lines=count_lines(content),
                 size_bytes=len(data),
                 sha256=hashlib.sha256(data).hexdigest(),
+                sha256_before=None if before is None else hashlib.sha256(before).hexdigest(),
             )
 
         found = await _settle(work)
@@ -133,12 +134,16 @@ class MemorySandbox:
             self._refuse_protected(names)
             shown = show_names(names)
             encode_text(new, shown)
-            decoded = _accept(decode_text(self._get(names), shown))
+            before = self._get(names)
+            decoded = _accept(decode_text(before, shown))
             edited = _accept(decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown))
             data = decoded.encode(edited.text)
             self._files[names] = data
             return EditResult(
-                replacements=edited.replacements, diff=edited.diff, sha256=hashlib.sha256(data).hexdigest()
+                replacements=edited.replacements,
+                diff=edited.diff,
+                sha256=hashlib.sha256(data).hexdigest(),
+                sha256_before=hashlib.sha256(before).hexdigest(),
             )
 
         found = await _settle(work)

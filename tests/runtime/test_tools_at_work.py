@@ -5,10 +5,10 @@ import threading
 import pytest
 import trio
 
-from agentrail.abc import Error, Ok
+from agentrail.abc import MAX_RESULT_BYTES, Error, Ok
 from agentrail.core.effects import RunTool
 from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
-from agentrail.runtime.tool_runner import MAX_RESULT_BYTES, clean_text, decide_arguments
+from agentrail.runtime.tool_runner import clean_text, decide_arguments
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
