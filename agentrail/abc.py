@@ -4,17 +4,25 @@ A provider turns a request into a stream of chunks. A tool turns arguments into 
 read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
 """
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
+import trio
 from attrs import field, frozen
 
 from agentrail.core.budget import Price
+from agentrail.core.changes import Change
 from agentrail.core.model_policy import ModelPolicy
 from agentrail.core.request import Chunk, ModelRequest
 from agentrail.core.toolbox import EffectClass
+from agentrail.errors import ToolContractError
+from agentrail.events import Todo
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
+
+T = TypeVar("T")
 
 # --- providers
 
@@ -144,7 +152,101 @@ class Error:
     details: JsonValue = None
 
 
-ToolOutcome: TypeAlias = Ok | Error
+@frozen(init=False)
+class Effect:
+    """A result that changes something in the session: `Effect(UpdateTodos(todos=…), text="Three left.")`.
+
+    The session applies the changes in the very step that records the result, and not at all when the call was stopped.
+
+    Attributes:
+        changes: At least one of `agentrail.core.changes`, in the order in which they are applied.
+        text: What the model reads.
+        details: JSON for events and user interfaces, never for the model.
+    """
+
+    changes: tuple[Change, ...]
+    text: str
+    details: JsonValue
+
+    def __init__(self, *changes: Change, text: str = "[effect applied]", details: JsonValue = None) -> None:
+        """Take the changes.
+
+        Raises:
+            ToolContractError: Your move: there is none, or one that is none.
+        """
+        known = get_args(Change)
+        wrong = next((change for change in changes if not isinstance(change, known)), None)
+        if not changes or wrong is not None:
+            names = ", ".join(one.__name__ for one in known)
+            came = "none" if not changes else f"a value of type {type(wrong).__name__}"
+            message = (
+                f"Effect takes changes, one or more of {names}; got {came}: return Ok where nothing changes"
+            )
+            raise ToolContractError(message)
+        self.__attrs_init__(changes=changes, text=text, details=details)
+
+
+ToolOutcome: TypeAlias = Ok | Error | Effect
+
+MAX_PAYLOAD_BYTES: Final = 64 << 10
+MAX_RESULT_BYTES: Final = 1 << 20
+
+
+def _nobody_hears(name: str, payload: JsonValue) -> None:
+    """Take an event for nobody, in a context that was made by hand."""
+
+
+@frozen
+class Done:
+    """What `reconcile` found: the operation took effect.
+
+    Attributes:
+        result: What the call is answered with.
+    """
+
+    result: ToolOutcome
+
+
+@frozen
+class NotDone:
+    """What `reconcile` found: nothing of the operation took effect, so it may be run again."""
+
+
+@frozen
+class Unknown:
+    """What `reconcile` found: nothing that would tell."""
+
+
+Reconciled: TypeAlias = Done | NotDone | Unknown
+
+
+class RunInThread(Protocol):
+    """Runs a plain function in a worker thread."""
+
+    async def __call__(self, function: Callable[[], T], *, abandonable: bool) -> T:
+        """Run it, and give what it returns; a cancellation leaves an abandonable one behind."""
+        ...
+
+
+@frozen(kw_only=True)
+class ToolListing:
+    """To whom a tool describes itself, where its description is a function.
+
+    Attributes:
+        session_id: The session whose list of tools is made.
+        model: The model string that it begins with.
+        working_dir: The root of the file tools.
+        user_data: The application's own data.
+    """
+
+    session_id: SessionId
+    model: str
+    working_dir: str
+    user_data: Mapping[str, JsonValue]
+
+
+async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) -> T:
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=abandonable)
 
 
 @frozen(kw_only=True)
@@ -153,29 +255,52 @@ class ToolContext:
 
     Attributes:
         session_id: The session that the call belongs to.
+        group_id: The group of the session, or None.
+        path: The chain of sessions from the root to this one.
         call_id: The call.
         operation_id: The idempotency key: the same for all attempts at one call.
         attempt: 1 for the first.
+        arguments: What the call was made with; for `reconcile`, which is given nothing but the id.
         working_dir: The root of the file tools.
         open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
         model: The model string of the request.
         turn: Which turn of the cycle, from 1.
+        total_tokens: What the session used so far.
+        cost_usd: What that cost; None when a price is unknown.
+        todos: The list that the model keeps of its work.
+        memory: What the tools of the session keep between their calls, set by `UpdateContext(key="memory", …)`.
         user_data: The application's own data.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
+        event: Where `emit` goes; publishes `PluginEvent`.
+        run_in_thread: Runs a plain function in one of the threads for tools.
     """
 
     session_id: SessionId
+    group_id: str | None = None
+    path: tuple[SessionId, ...] = ()
     call_id: CallId
     operation_id: str
     attempt: int = 1
+    arguments: JsonObject = MappingProxyType({})
     working_dir: str
     open_sandbox: "Callable[[], Sandbox]"
     model: str
     turn: int
+    total_tokens: int = 0
+    cost_usd: float | None = None
+    todos: tuple[Todo, ...] = ()
+    memory: JsonValue = None
     user_data: Mapping[str, JsonValue]
     deadline: float
     progress: Callable[[str], None]
+    event: Callable[[str, JsonValue], None] = _nobody_hears
+    run_in_thread: RunInThread = _run_in_any_thread
+
+    @property
+    def depth(self) -> int:
+        """How many sessions stand above this one; 0 for one that nobody else started."""
+        return max(len(self.path) - 1, 0)
 
     @property
     def sandbox(self) -> "Sandbox":
@@ -190,10 +315,58 @@ class ToolContext:
         """Tell subscribers how far the call is; after the call ended it does nothing. Callable from a worker thread."""
         self.progress(text)
 
+    def emit(self, name: str, payload: JsonValue = None) -> None:
+        """Publish a `PluginEvent`; after the call ended it does nothing. Callable from a worker thread.
+
+        Args:
+            name: Your own name for it.
+            payload: JSON, of at most 64 KiB.
+
+        Raises:
+            ToolContractError: Your move: it is no JSON, or too much of it.
+        """
+        try:
+            text = json.dumps(payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            message = f"the payload of {name!r} is not JSON: {error}"
+            raise ToolContractError(message) from None
+        if len(text.encode()) > MAX_PAYLOAD_BYTES:
+            message = f"the payload of {name!r} has {len(text.encode()):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are taken"
+            raise ToolContractError(message)
+        self.event(name, json.loads(text))
+
+    def seconds_left(self) -> float:
+        """Say how long the call may still take; 0 when its time is up, infinite without a timeout."""
+        if trio.lowlevel.in_trio_run():
+            now = trio.current_time()
+        else:  # a tool in a worker thread
+            now = trio.from_thread.run_sync(trio.current_time)
+        return max(self.deadline - now, 0.0)
+
+    def check_cancelled(self) -> None:
+        """Raise when the call was stopped: for functions in worker threads, which nobody can stop from outside.
+
+        Raises:
+            trio.Cancelled: It was. Let it travel.
+        """
+        trio.from_thread.check_cancelled()
+
 
 @runtime_checkable
 class Tool(Protocol):
-    """A function that the model may call. `@agentrail.tool` makes one; a class with these members is one."""
+    """A function that the model may call. `@agentrail.tool` makes one; a class with these members is one.
+
+    Members that it may have besides, each with what holds without it:
+
+    - `max_retries: int | None` (None): how often a call that raised is made again; None for what its effect class and the
+      session say. For a `once` tool a number says that raising means that nothing happened.
+    - `reconcile(operation_id, ctx)`, `async`: required of `reconcilable`; says `Done(result)`, `NotDone()` or `Unknown()`.
+    - `polling: bool` (False): repeats are its nature, so nobody looks for loops.
+    - `max_result_bytes: int` (1 MiB): of a longer text the middle is left out.
+    - `label(arguments)` (the name): short text for people.
+    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions; it is never executed.
+    - `threaded: bool` (False): whether it works in a thread; none begins where too many are left behind.
+    """
 
     @property
     def name(self) -> str:
@@ -201,8 +374,8 @@ class Tool(Protocol):
         ...
 
     @property
-    def description(self) -> str:
-        """What the model reads."""
+    def description(self) -> str | Callable[[ToolListing], str]:
+        """What the model reads; or a function that writes it, called when the tool is given to a session."""
         ...
 
     @property

@@ -4,7 +4,7 @@ from typing import Final, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
-from agentrail.events import AbortReceipt, Amount, Event
+from agentrail.events import AbortReceipt, Amount, Event, LeftBehind
 
 _STOPS: Final = {
     "max_tokens": "the answer was cut off: it reached the model's output limit",
@@ -126,10 +126,19 @@ def show_receipt(receipt: AbortReceipt) -> str:
     ended = f"{count} {'task was' if count == 1 else 'tasks were'} stopped"
     parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
     if receipt.stuck:
-        parts.append(f"would not stop: {', '.join(receipt.stuck)}")
+        parts.append(f"would not stop: {_show_left_behind(receipt.stuck)}")
+    if receipt.abandoned:
+        parts.append(f"left behind, still at work: {_show_left_behind(receipt.abandoned)}")
+    if receipt.unknown:
+        count = len(receipt.unknown)
+        parts.append(f"{count} {'call' if count == 1 else 'calls'} may have taken effect")
     if receipt.survivors:
         parts.append(f"still running: {len(receipt.survivors)}")
     return "; ".join(parts)
+
+
+def _show_left_behind(left: tuple[LeftBehind, ...]) -> str:
+    return ", ".join(f"{one.name} ({show_milliseconds(one.age_ms)})" for one in left)
 
 
 def show_milliseconds(milliseconds: int) -> str:

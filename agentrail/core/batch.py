@@ -11,6 +11,7 @@ import msgspec
 
 from agentrail.core import calls, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
+from agentrail.core.applying import apply_changes
 from agentrail.core.cycle import begin_turn, finish
 from agentrail.core.effects import CancelTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
@@ -19,9 +20,10 @@ from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolEr
 from agentrail.core.looping import look_for_loops, tell
 from agentrail.core.outcome import Unfit
 from agentrail.core.pipeline import Fit
+from agentrail.core.plugin_events import plugin_event
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
-from agentrail.core.signals import AbortTool, TimerFired, ToolFinished, ToolProgressed
+from agentrail.core.signals import AbortTool, TimerFired, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.state import CallState, Phase, Stage
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, UnknownCall
@@ -136,8 +138,15 @@ def tool_progressed(work: Work, signal: ToolProgressed) -> None:
     work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
+def tool_emitted(work: Work, signal: ToolEmitted) -> None:
+    """Publish what a running tool lets the world know."""
+    work.publish(plugin_event(signal.name, signal.payload, work.data.config.user_data))
+
+
 def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
+    if signal.late:
+        work.change(dropped=work.data.dropped + 1)
     state = _waits_for(work, signal.effect_id)
     if state is None:
         _survivor_finished(work, signal)
@@ -151,6 +160,7 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     if signal.crashed and _pause(work, state, signal):
         _fill_slots(work)  # its slot is free meanwhile
         return phase
+    apply_changes(work, signal.changes)
     result = _after_tool(work, calls.finished_result(state, signal))
     calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
@@ -355,6 +365,11 @@ def _run(work: Work, state: CallState) -> CallState:
             attempt=state.attempt,
             turn=work.cycle.turn,
             model=work.data.model.model,
+            path=config.path,
+            total_tokens=work.data.usage.total,
+            cost_usd=work.data.usage.cost_usd,
+            todos=work.data.todos,
+            memory=work.data.memory,
         )
     )
     return msgspec.structs.replace(
@@ -394,6 +409,7 @@ def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
 
 def _survivor_finished(work: Work, signal: ToolFinished) -> None:
     state = next(call for call in work.data.survivors if call.effect_id == signal.effect_id)
+    apply_changes(work, signal.changes)
     result = calls.finished_result(state, signal)
     calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)

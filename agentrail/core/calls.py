@@ -105,6 +105,11 @@ def is_immune(work: Work, state: CallState) -> bool:
     return name in work.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
 
 
+def is_doubtful(state: CallState) -> bool:
+    """Say whether a call that was stopped at work may have taken effect, for good or by half."""
+    return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
+
+
 def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
     """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
     if effect_ids:

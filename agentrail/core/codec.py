@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
 from agentrail.core.request import (
     ArgumentsDelta,
@@ -65,6 +66,9 @@ TAGS: Final[Mapping[type, Tag]] = MappingProxyType(
         ModelAnswer: ("kind", "model_answer"),
         Found: ("kind", "found"),
         RequestFailed: ("kind", "request_failed"),
+        UpdateTodos: ("kind", "update_todos"),
+        UpdateContext: ("kind", "update_context"),
+        RequestCompaction: ("kind", "request_compaction"),
     }
 )
 """How the members of unions are told apart: the name and the value of a member of the object."""

@@ -12,8 +12,8 @@ from agentrail.core.actions import Wanted
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.signals import SignalId
 from agentrail.errors import AgentrailError
-from agentrail.events import Event
-from agentrail.messages import CallId, JsonObject
+from agentrail.events import Event, Todo
+from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 
 
 class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -65,6 +65,11 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         attempt: 1 for the first.
         turn: Which turn of the cycle, from 1.
         model: The model string of the request.
+        path: The chain of sessions from the root to this one.
+        total_tokens: What the session used so far.
+        cost_usd: What that cost; None when a price is unknown.
+        todos: The list that the model keeps of its work.
+        memory: What the session's tools keep between their calls.
     """
 
     effect_id: EffectId
@@ -77,6 +82,11 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     turn: int
     model: str
+    path: tuple[SessionId, ...]
+    total_tokens: int = 0
+    cost_usd: float | None = None
+    todos: tuple[Todo, ...] = ()
+    memory: JsonValue = None
 
 
 class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -155,11 +165,13 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This teardown.
         stopped: The streams and tools that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
+        unknown: Those of the calls that may have taken effect, for the receipt.
     """
 
     effect_id: EffectId
     stopped: tuple[EffectId, ...]
     survivors: tuple[CallId, ...] = ()
+    unknown: tuple[CallId, ...] = ()
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):

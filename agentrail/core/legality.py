@@ -46,6 +46,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -103,6 +104,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
     ChildStarted:      _row(T,    T,       T,         T),  # as ToolFinished: the call of a child may survive its cycle
     ChildPublished:    _row(T,    T,       T,         T),
+    ToolEmitted:       _row(D,    D,       D,         T),  # as ToolProgressed
     ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
     TimerFired:        _row(T,    T,       T,         T),  # STREAMING too: whoever streams may fall silent
     ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
@@ -123,7 +125,7 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     """Say whether the effect that this came from is still open."""
     open_id = outcome.effect_id
     match outcome:
-        case ToolProgressed():
+        case ToolProgressed() | ToolEmitted():
             return _is_in(data.batch, open_id, _RUNNING)
         case ChildStarted() | ChildPublished():
             return _is_in(data.batch, open_id, _RUNNING) or _is_in(data.survivors, open_id, _RUNNING)

@@ -51,6 +51,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -192,6 +193,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             children.published(work, signal)
         case ChildStarted():
             children.started(work, signal)
+        case ToolEmitted():
+            batch.tool_emitted(work, signal)
         case StreamFailed():
             return response.failed(work, phase, signal)
         case Steer():

@@ -12,6 +12,7 @@ from typing import Any, Literal, NewType, TypeAlias
 
 import msgspec
 
+from agentrail.core.changes import Change
 from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts
 from agentrail.core.toolbox import ToolSpec
@@ -399,6 +400,18 @@ class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
     event: Event
 
 
+class ToolEmitted(Outcome, frozen=True, kw_only=True, gc=False):
+    """A running tool lets the world know something.
+
+    Attributes:
+        name: Its own name for it.
+        payload: JSON, of at most 64 KiB.
+    """
+
+    name: str
+    payload: JsonValue = None
+
+
 class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     """A tool is done, well or badly, or was stopped.
 
@@ -409,6 +422,8 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
         started_at_ms: When this attempt began.
         crashed: Whether it raised, and the same attempt may be made once more.
         jitter: A random number from 0 to below 1, for the pause before that.
+        changes: What the tool wants changed in its session.
+        late: Whether the tool gave a value although it had been stopped; that value is not in here.
     """
 
     text: str
@@ -417,6 +432,8 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     started_at_ms: int
     crashed: bool = False
     jitter: float = 0.0
+    changes: tuple[Change, ...] = ()
+    late: bool = False
 
 
 class TimerFired(Final, frozen=True, kw_only=True, gc=False):
@@ -479,6 +496,7 @@ Signal: TypeAlias = (
     | ToolProgressed
     | ChildStarted
     | ChildPublished
+    | ToolEmitted
     | ToolFinished
     | TimerFired
     | ErrandFinished

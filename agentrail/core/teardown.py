@@ -5,7 +5,7 @@ once. What was told to stop ends behind it, bounded in time; until then prompts 
 never work at the same time.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -40,7 +40,10 @@ from agentrail.events import (
     SessionRestarted,
     ToolKilled,
 )
-from agentrail.messages import AssistantMessage, Text
+from agentrail.messages import AssistantMessage, CallId, Text
+
+Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
+"""The effects that were told to stop, and the calls among them that may have taken effect."""
 
 STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
 UNKNOWN: Final = "[Outcome unknown: the session crashed while this ran]"
@@ -207,10 +210,11 @@ def _fail_cycle(work: Work, error: ErrorInfo) -> None:
 def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
     stopped: tuple[EffectId, ...] = ()
+    unknown: tuple[CallId, ...] = ()
     if work.data.stream is not None:
         stopped = _stop_stream(work)
     elif work.data.batch:
-        stopped = _stop_batch(work, reason, kill)
+        stopped, unknown = _stop_batch(work, reason, kill)
     askers = work.data.cycle.askers if work.data.cycle is not None else ()
     if work.data.cycle is not None:
         close(work, "aborted", reason=reason)
@@ -218,7 +222,7 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     for asker in askers:
         work.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, stopped)
+        _begin_teardown(work, stopped, unknown)
 
 
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:
@@ -237,7 +241,7 @@ def _stop_stream(work: Work) -> tuple[EffectId, ...]:
     return (stream.effect_id,)
 
 
-def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> tuple[EffectId, ...]:
+def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
     """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
     text = f"[Stopped: {reason}]" if reason else STOPPED
     killed: list[EffectId] = []
@@ -254,12 +258,19 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> tuple[Effec
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
         killed += stop_call(work, state, text, *(happened if state.stage == "running" else ()))
-    stopping = [state.effect_id for state in work.data.batch if state.stage == "stopping"]
+    stopping = tuple(state for state in work.data.batch if state.stage == "stopping")
     if killed:
         work.ask(KillTools(effect_ids=tuple(killed)))
     work.change(survivors=(*work.data.survivors, *spared))
     into_history(work)
-    return tuple(effect_id for effect_id in stopping if effect_id is not None)
+    return _told_to_stop(stopping)
+
+
+def _told_to_stop(states: tuple[CallState, ...]) -> Stopped:
+    return (
+        tuple(state.effect_id for state in states if state.effect_id is not None),
+        tuple(state.call.call_id for state in states if calls.is_doubtful(state)),
+    )
 
 
 def _is_spared(work: Work, state: CallState, kill: KillPolicy) -> bool:
@@ -270,21 +281,21 @@ def _stop_survivors(work: Work) -> None:
     survivors = work.data.survivors
     if not survivors:
         return
-    ids = tuple(state.effect_id for state in survivors if state.effect_id is not None)
+    ids, unknown = _told_to_stop(survivors)
     for state in survivors:
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
     work.change(survivors=())
     work.ask(KillTools(effect_ids=ids))
-    _begin_teardown(work, ids)
+    _begin_teardown(work, ids, unknown)
 
 
-def _begin_teardown(work: Work, stopped: tuple[EffectId, ...]) -> None:
+def _begin_teardown(work: Work, stopped: tuple[EffectId, ...], unknown: tuple[CallId, ...]) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
     survivors = tuple(state.call.call_id for state in work.data.survivors)
-    work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors))
+    work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown))
 
 
 def _wait_for_teardown(work: Work, caller: SignalId) -> None:

@@ -111,6 +111,7 @@ from agentrail.events.values import (
     Approval as Approval,
     ApprovalStatus as ApprovalStatus,
     DecidedBy as DecidedBy,
+    LeftBehind as LeftBehind,
     Plan as Plan,
     PlanStep as PlanStep,
     Question as Question,

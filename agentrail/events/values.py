@@ -8,20 +8,37 @@ from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef, Sess
 
 
 @frozen(kw_only=True)
+class LeftBehind:
+    """Something that was stopped and is still there.
+
+    Attributes:
+        name: The tool, or the model of a stream.
+        age_ms: Since it began.
+    """
+
+    name: str
+    age_ms: int
+
+
+@frozen(kw_only=True)
 class AbortReceipt:
     """What an abort found and what became of it.
 
     Attributes:
         settled: False when the caller did not want to wait: the rest then says nothing yet.
         tasks_ended: How many streams and tool calls were stopped and are gone.
-        stuck: Tools that had not ended when the time for teardown was over.
+        stuck: What had not ended when the time for teardown was over.
+        abandoned: Tools whose call has ended and whose thread works on, because they allow that.
+        unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
     """
 
     settled: bool = True
     tasks_ended: int = 0
-    stuck: tuple[str, ...] = ()
+    stuck: tuple[LeftBehind, ...] = ()
+    abandoned: tuple[LeftBehind, ...] = ()
+    unknown: tuple[CallId, ...] = ()
     survivors: tuple[CallId, ...] = ()
     milliseconds: int = 0
 

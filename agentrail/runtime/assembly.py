@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from agentrail.abc import Provider, ResolveProvider
+from agentrail.abc import Provider, ResolveProvider, ToolListing
 from agentrail.core.machine import new_session
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
@@ -14,11 +14,12 @@ from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
 from agentrail.runtime.interpreter import Ports, RunChild
-from agentrail.runtime.models import facts_of, find_provider
+from agentrail.runtime.models import facts_of, find_provider, name_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 
@@ -30,12 +31,14 @@ class Means:
         resolve_provider: Turns a model string into a provider.
         make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
         specs: What tools say of themselves.
+        threads: Where tools that are plain functions run.
         run_child: Lets a session of its own work for a call.
     """
 
     resolve_provider: ResolveProvider
     make_sandbox: MakeSandbox
     specs: ToolSpecs
+    threads: ToolThreads
     run_child: RunChild
 
 
@@ -53,15 +56,21 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     Raises:
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
-    # Before the model is looked at: two tools of one name are found first.
-    toolbox = Toolbox(means.specs.of(tool) for tool in options.tools)
+    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
+    listing = ToolListing(
+        session_id=session_id,
+        model=name_of(options.model),
+        working_dir=str(working_dir),
+        user_data=options.user_data,
+    )
+    # Before the model is looked for: two tools of one name are found first.
+    toolbox = Toolbox(means.specs.of(tool, listing) for tool in options.tools)
     watch = PluginWatch()
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
     providers = {model: provider}
     for name in options.fallback_models:
         providers.setdefault(name, means.resolve_provider(name, {}))
-    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
     config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
     given = None if isinstance(options.sandbox, str) else options.sandbox
@@ -79,6 +88,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,
+        threads=means.threads,
     )
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states), ports)
     watch.report_to(cell.mailbox.put_notice)

@@ -7,8 +7,8 @@ import msgspec
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, Tool
-from agentrail.core.projection import Snapshot, Status
+from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.core.projection import Snapshot, Status, model_of
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.core.signals import (
     Abort,
@@ -47,7 +47,7 @@ from agentrail.messages import (
 )
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
-from agentrail.runtime.models import facts_of, find_provider, name_of
+from agentrail.runtime.models import facts_of, find_provider, fresh_name_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
 
@@ -368,7 +368,7 @@ class Session:
         """
         ports = self._cell.ports
         found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
-        name = name_of(found, provider, ports.providers)
+        name = fresh_name_of(found, provider, ports.providers)
         ports.providers[name] = provider
         signal = SwitchModel(
             at_ms=now_ms(),
@@ -519,7 +519,14 @@ class Session:
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
-        specs = tuple(self._cell.ports.spec_of(tool) for tool in tools)
+        ports = self._cell.ports
+        listing = ToolListing(
+            session_id=ports.session_id,
+            model=model_of(self._cell.state.data).model,
+            working_dir=ports.working_dir,
+            user_data=ports.user_data,
+        )
+        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),

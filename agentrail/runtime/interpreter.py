@@ -4,14 +4,13 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 import trio
 from attrs import define, field, frozen
 
-from agentrail.abc import Error, Provider, ResolveProvider, Sandbox, Tool, ToolContext, ToolOutcome
+from agentrail.abc import Error, Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
 from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
     CancelStream,
@@ -41,18 +40,19 @@ from agentrail.core.signals import (
     StreamStarted,
     TeardownFinished,
     ToolFinished,
-    ToolProgressed,
 )
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo, ProviderError
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import JsonValue, SessionId
 from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.slots import Slots
-from agentrail.runtime.tool_runner import Attempt, decide_what_travels, describe_crash, run_tool
+from agentrail.runtime.tool_calls import ToolCalls
+from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
+from agentrail.runtime.tool_threads import ToolThreads
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
@@ -110,7 +110,7 @@ class Ports:
         providers: By model string.
         tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
         find_provider: Turns a model string and provider options into a provider.
-        spec_of: Says what a tool tells of itself, checked.
+        spec_of: Says what a tool tells of itself to whom, checked.
         run_child: Lets a session of its own work for a call.
         open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
@@ -118,13 +118,14 @@ class Ports:
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
         group_id: The group that it belongs to, or None; its children belong to it too.
+        threads: Where tools that are plain functions run.
     """
 
     session_id: SessionId
     providers: dict[str, Provider]
     tools: dict[tuple[str, int], Tool]
     find_provider: ResolveProvider
-    spec_of: Callable[[Tool], ToolSpec]
+    spec_of: Callable[[Tool, ToolListing], ToolSpec]
     run_child: "RunChild"
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
@@ -132,6 +133,7 @@ class Ports:
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
+    threads: ToolThreads
 
 
 RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Letter], None]], Awaitable[ToolOutcome]]
@@ -144,12 +146,16 @@ class _Open:
 
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
+    began_at: float = field(factory=trio.current_time)
     ended: trio.Event | None = None  # made for the few that somebody waits for
 
     def expect_end(self) -> trio.Event:
         if self.ended is None:
             self.ended = trio.Event()
         return self.ended
+
+    def left_behind(self, now: float) -> LeftBehind:
+        return LeftBehind(name=self.name, age_ms=round((now - self.began_at) * 1000))
 
 
 class Interpreter:
@@ -170,6 +176,7 @@ class Interpreter:
         self._slots = slots
         self._deliver = deliver
         self._open: dict[EffectId, _Open] = {}
+        self._calls = ToolCalls(ports, slots, crew, deliver)
         self.timers = Timers()
         """What the actor's loop looks at while it waits."""
 
@@ -207,8 +214,7 @@ class Interpreter:
                 scope, kind = trio.CancelScope(), type(wanted).__name__
                 self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
             case Teardown():
-                scope = trio.CancelScope()
-                self._crew.start_soon(self._tear_down, effect, scope, scope=scope, name="teardown")
+                self._begin_teardown(effect)
             case End():
                 pass  # the actor looks at the state
 
@@ -259,51 +265,9 @@ class Interpreter:
     # --- tools
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
-        started_at_ms = now_ms()
-        outcome, crashed = await self._tool_outcome(effect, opened.scope)
+        finished = await self._calls.run(effect, opened.scope)
         self._closed(effect.effect_id, opened)
-        self._deliver(
-            ToolFinished(
-                at_ms=now_ms(),
-                effect_id=effect.effect_id,
-                text=outcome.text,
-                is_error=isinstance(outcome, Error),
-                details=outcome.details,
-                started_at_ms=started_at_ms,
-                crashed=crashed,
-                jitter=jitter() if crashed else 0.0,
-            )
-        )
-
-    async def _tool_outcome(self, effect: RunTool, scope: trio.CancelScope) -> tuple[ToolOutcome, bool]:
-        tool = self._ports.tools[effect.name, effect.generation]
-        timeout_seconds = tool.timeout_seconds or self._ports.tool_timeout_seconds
-        scope.deadline = trio.current_time() + timeout_seconds
-        context = ToolContext(
-            session_id=self._ports.session_id,
-            call_id=effect.call_id,
-            operation_id=effect.operation_id,
-            attempt=effect.attempt,
-            working_dir=self._ports.working_dir,
-            open_sandbox=self._ports.open_sandbox,
-            model=effect.model,
-            turn=effect.turn,
-            user_data=self._ports.user_data,
-            deadline=scope.deadline,
-            progress=partial(self._progressed, effect.effect_id, trio.lowlevel.current_trio_token()),
-        )
-        with self._slots.inside():
-            return await run_tool(
-                effect, Attempt(tool=tool, context=context, timeout_seconds=timeout_seconds), scope
-            )
-
-    def _progressed(self, effect_id: EffectId, token: trio.lowlevel.TrioToken, text: str) -> None:
-        if effect_id not in self._open:
-            return
-        if trio.lowlevel.in_trio_run():
-            self._deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
-        else:  # a tool in a worker thread
-            token.run_sync_soon(self._progressed, effect_id, token, text)
+        self._deliver(finished)
 
     # --- children
 
@@ -341,24 +305,36 @@ class Interpreter:
 
     # --- stopping
 
-    async def _tear_down(self, effect: Teardown, scope: trio.CancelScope) -> None:
+    def _begin_teardown(self, effect: Teardown) -> None:
+        # Looked up at once: what has ended by the time the task begins would be known to nobody.
+        stopped = {one: self._open[one] for one in effect.stopped if one in self._open}
+        scope = trio.CancelScope()
+        self._crew.start_soon(self._tear_down, effect, stopped, scope, scope=scope, name="teardown")
+
+    async def _tear_down(
+        self, effect: Teardown, stopped: Mapping[EffectId, _Open], scope: trio.CancelScope
+    ) -> None:
         """Wait for what was stopped, but not for ever; then say what is gone and what is not."""
         begun_at = trio.current_time()
         scope.deadline = begun_at + TEARDOWN_SECONDS
-        waiting = {
-            effect_id: self._open[effect_id] for effect_id in effect.stopped if effect_id in self._open
-        }
         # All events first: what ends while another is waited for must have one to set.
-        ends = [opened.expect_end() for opened in waiting.values()]
+        ends = [opened.expect_end() for one, opened in stopped.items() if one in self._open]
         with scope:
             for end in ends:
                 await end.wait()
-        stuck = tuple(opened.name for effect_id, opened in waiting.items() if effect_id in self._open)
+        now = trio.current_time()
+        stuck = tuple(opened.left_behind(now) for one, opened in stopped.items() if one in self._open)
         receipt = AbortReceipt(
             tasks_ended=len(effect.stopped) - len(stuck),
             stuck=stuck,
+            abandoned=tuple(
+                opened.left_behind(now)
+                for opened in stopped.values()
+                if self._ports.threads.is_abandoned(opened.scope)
+            ),
+            unknown=effect.unknown,
             survivors=effect.survivors,
-            milliseconds=round((trio.current_time() - begun_at) * 1000),
+            milliseconds=round((now - begun_at) * 1000),
         )
         self._deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
 

@@ -10,6 +10,11 @@ from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
 
 
+def name_of(model: str | Provider) -> str:
+    """Give the string that a session knows a model by."""
+    return model if isinstance(model, str) else f"{model.name}:object"
+
+
 def find_provider(
     model: str | Provider, provider_opts: Mapping[str, Any], resolve: ResolveProvider
 ) -> tuple[str, Provider]:
@@ -18,12 +23,11 @@ def find_provider(
     Raises:
         ModelNotFound, Authentication, OptionError: Your move; what `resolve` says of a model string.
     """
-    if isinstance(model, str):
-        return model, resolve(model, provider_opts)
-    return f"{model.name}:object", model
+    found = resolve(model, provider_opts) if isinstance(model, str) else model
+    return name_of(model), found
 
 
-def name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:
+def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:
     """Name a provider that comes to a session: objects of one name are told apart, strings are what they say."""
     if not model.endswith(":object"):
         return model

@@ -51,6 +51,7 @@ from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
 from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 MAX_RESTARTS: Final = 2
@@ -105,6 +106,8 @@ class SupervisorStatistics:
         ended: Those that have ended, the parked ones among them.
         parked: Those that crashed too often.
         restarts: How often one was brought back.
+        tool_threads: How many worker threads are at work for tools.
+        left_behind: The tools of those that work on although their calls were stopped.
     """
 
     live: int
@@ -112,6 +115,8 @@ class SupervisorStatistics:
     ended: int
     parked: int
     restarts: int
+    tool_threads: int = 0
+    left_behind: tuple[str, ...] = ()
 
 
 class SessionSupervisor:
@@ -134,6 +139,7 @@ class SessionSupervisor:
             resolve_provider=resolve_provider,
             make_sandbox=make_sandbox,
             specs=ToolSpecs(),
+            threads=ToolThreads(),
             run_child=self._run_child,
         )
         self._entries: dict[str, _Entry] = {}
@@ -278,12 +284,15 @@ class SessionSupervisor:
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
+        threads = self._means.threads.statistics()
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._entries.values()),
             started=self._started,
             ended=self._ended,
             parked=self._parked,
             restarts=self._restarts,
+            tool_threads=threads.running,
+            left_behind=threads.left_behind,
         )
 
     async def start_behind(self, session_id: str, spec: Spec) -> Started:

@@ -4,6 +4,7 @@ What an outcome says is decided by plain functions; `run_tool` awaits and asks t
 """
 
 import hashlib
+import json
 import re
 from typing import Final
 
@@ -11,15 +12,27 @@ import msgspec
 import trio
 from attrs import frozen
 
-from agentrail.abc import Error, Ok, Tool, ToolContext, ToolOutcome
+from agentrail.abc import (
+    MAX_RESULT_BYTES,
+    Done,
+    Effect,
+    Error,
+    NotDone,
+    Ok,
+    Tool,
+    ToolContext,
+    ToolOutcome,
+    Unknown,
+)
+from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
 from agentrail.errors import ToolContractError
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.exits import leaves
 
-MAX_RESULT_BYTES: Final = 1 << 20
 MAX_CRASH_CHARACTERS: Final = 1000
 CHANGED: Final = "Not run: the arguments changed after they were checked."
+UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -40,8 +53,29 @@ class Attempt:
     timeout_seconds: float
 
 
-async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> tuple[ToolOutcome, bool]:
-    """Run one attempt and return its outcome, whatever the tool does, and whether it raised: that may be tried again.
+@frozen(kw_only=True)
+class Ended:
+    """How an attempt ended.
+
+    Attributes:
+        text: What the model may read.
+        is_error: Whether it failed.
+        details: JSON for people.
+        changes: What it wants changed in the session.
+        crashed: Whether it raised, so that it may be made once more.
+        late: Whether the tool gave a value although it had been stopped; nobody sees that value.
+    """
+
+    text: str
+    is_error: bool = False
+    details: JsonValue = None
+    changes: tuple[Change, ...] = ()
+    crashed: bool = False
+    late: bool = False
+
+
+async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> Ended:
+    """Run one attempt and say how it ended, whatever the tool does.
 
     Args:
         effect: The call.
@@ -53,15 +87,47 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     """
     arguments = decide_arguments(effect)
     if arguments is None:
-        return Error(text=CHANGED), False
+        return Ended(text=CHANGED, is_error=True)
+    late = False
     try:
         with scope:
-            return decide_outcome(attempt.tool, await attempt.tool.execute(arguments, attempt.context)), False
+            ended = decide_outcome(attempt.tool, await _execute(effect, attempt, arguments))
+            late = scope.cancel_called
+            if not late:
+                return ended
     except Exception as error:  # noqa: BLE001 - the edge of a tool: its crash is a result, and no sibling notices
-        return decide_crash(attempt.tool, error), not isinstance(error, ToolContractError)
+        return decide_crash(attempt.tool, error)
     except BaseExceptionGroup as group:
         raise decide_what_travels(group) from None
-    return decide_timeout(attempt), False
+    return decide_timeout(attempt, late=late)
+
+
+async def _execute(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
+    reconcile = getattr(attempt.tool, "reconcile", None)
+    if effect.attempt > 1 and attempt.tool.effect_class == "reconcilable" and reconcile is not None:
+        found = decide_reconciled(attempt.tool, await reconcile(effect.operation_id, attempt.context))
+        if found is not None:
+            return found
+    return await attempt.tool.execute(arguments, attempt.context)
+
+
+def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
+    """Say what follows from what a tool found out about its earlier attempt; None: it runs again.
+
+    Raises:
+        ToolContractError: The tool author's move: that is no answer.
+    """
+    match found:
+        case Done(result=result):
+            return result
+        case NotDone():
+            return None
+        case Unknown():
+            return Error(text=UNKNOWN)
+        case _:
+            kind = type(found).__name__
+            message = f"reconcile of tool {tool.name!r} returned {kind}, expected Done(result), NotDone() or Unknown()"
+            raise ToolContractError(message)
 
 
 def decide_arguments(effect: RunTool) -> JsonObject | None:
@@ -76,43 +142,60 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
     return copied
 
 
-def decide_outcome(tool: Tool, returned: object) -> ToolOutcome:
-    """Take what a tool returned, if it may return that."""
-    match returned:
-        case Ok(text=text, details=details):
-            return Ok(text=clean_text(text) or "[no output]", details=details)
-        case Error(text=text, details=details):
-            return Error(text=clean_text(text) or "[no output]", details=details)
-        case _:
-            kind = type(returned).__name__
-            return Error(text=f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok or Error.')
+def decide_outcome(tool: Tool, returned: object) -> Ended:
+    """Take what a tool returned, if it may return that.
 
-
-def decide_crash(tool: Tool, error: Exception) -> ToolOutcome:
-    """Say what was raised: type and message for the model, no traceback."""
-    return Error(
-        text=clean_text(f'Tool "{tool.name}" crashed: {describe_crash(error)}'[:MAX_CRASH_CHARACTERS])
+    Raises:
+        ToolContractError: The tool author's move: its details are no JSON.
+    """
+    if not isinstance(returned, Ok | Error | Effect):
+        kind = type(returned).__name__
+        text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
+        return Ended(text=text, is_error=True)
+    max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
+    return Ended(
+        text=clean_text(returned.text, max_bytes=max_bytes) or "[no output]",
+        is_error=isinstance(returned, Error),
+        details=_plain(tool, returned.details),
+        changes=returned.changes if isinstance(returned, Effect) else (),
     )
 
 
-def decide_timeout(attempt: Attempt) -> ToolOutcome:
+def _plain(tool: Tool, details: object) -> JsonValue:
+    """Copy details, so that what was published cannot change any more."""
+    if details is None:
+        return None
+    try:
+        plain: JsonValue = json.loads(json.dumps(details, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"tool {tool.name!r} returned details that are not JSON: {error}"
+        raise ToolContractError(message) from None
+    return plain
+
+
+def decide_crash(tool: Tool, error: Exception) -> Ended:
+    """Say what was raised: type and message for the model, no traceback."""
+    text = f'Tool "{tool.name}" crashed: {describe_crash(error)}'[:MAX_CRASH_CHARACTERS]
+    return Ended(text=clean_text(text), is_error=True, crashed=not isinstance(error, ToolContractError))
+
+
+def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
     """Say that the time was up, and whether something may have happened all the same."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
-    if attempt.tool.effect_class in {"pure", "idempotent"}:
-        return Error(text=text)
-    return Error(text=f"{text} It may have taken effect; check before repeating.")
+    if attempt.tool.effect_class not in {"pure", "idempotent"}:
+        text = f"{text} It may have taken effect; check before repeating."
+    return Ended(text=text, is_error=True, late=late)
 
 
-def clean_text(text: str) -> str:
-    """Make a text fit for every wire: no lone surrogates, no control characters, at most 1 MiB."""
+def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:
+    """Make a text fit for every wire: no lone surrogates, no control characters, its middle cut out when it is too long."""
     cleaned = _CONTROL.sub("", _SURROGATE.sub("\ufffd", text))
-    size = len(cleaned.encode())
-    if size <= MAX_RESULT_BYTES:
-        return cleaned
     encoded = cleaned.encode()
-    half = MAX_RESULT_BYTES // 2
+    if len(encoded) <= max_bytes:
+        return cleaned
+    half = max_bytes // 2
     head, tail = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
-    return f"{head}\n[… {size - 2 * half:,} bytes left out …]\n{tail}"
+    return f"{head}\n[… {len(encoded) - 2 * half:,} bytes left out …]\n{tail}"
 
 
 def decide_what_travels(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -54,13 +54,14 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
 )
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt, Event, MessageDelta, StatusUpdate
+from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, StatusUpdate
 from agentrail.messages import (
     ApprovalId,
     AssistantBlock,
@@ -75,6 +76,7 @@ from agentrail.messages import (
     TokenUsage,
     ToolCall,
 )
+from agentrail.testing.scenario_changes import decode_changes, encode_changes
 
 SCRIPTED_MODEL: Final = "scripted:model"
 
@@ -400,10 +402,19 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event)
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
             return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
-        case ["ToolFinished", effect, *flags] if set(flags) <= {
-            "error",
-            "crashed",
-        }:  # ToolFinished t2 "no such file" error · ToolFinished t2 "ValueError: no" error crashed jitter=0.5
+        case ["ToolEmitted", effect]:  # ToolEmitted t2 "ticket" payload={"id": 7}
+            payload = command.option("payload", "") or None
+            return ToolEmitted(
+                at_ms=at_ms, effect_id=EffectId(effect), name=command.said() or "", payload=payload
+            )
+        case ["ToolFinished", effect, *flags] if (
+            set(flags)
+            <= {
+                "error",
+                "crashed",
+                "late",
+            }
+        ):  # ToolFinished t2 "no such file" error · … error crashed jitter=0.5 · … changes=[{"compact": "too long"}]
             return ToolFinished(
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
@@ -413,11 +424,18 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 started_at_ms=at_ms,
                 crashed="crashed" in flags,
                 jitter=float(command.option("jitter", "0")),
+                changes=decode_changes(command.option("changes", "")),
+                late="late" in flags,
             )
-        case ["TeardownFinished", effect]:  # TeardownFinished d3 ended=2 stuck=shell survivors=c1 ms=40
+        case [
+            "TeardownFinished",
+            effect,
+        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
-                stuck=command.names_in("stuck"),
+                stuck=tuple(map(_left_behind, command.names_in("stuck"))),
+                abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
+                unknown=tuple(map(CallId, command.names_in("unknown"))),
                 survivors=tuple(map(CallId, command.names_in("survivors"))),
                 milliseconds=command.number("ms"),
             )
@@ -621,6 +639,10 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case ChildPublished(effect_id=effect, event=event):
             yield effect
             yield quote(event.text if isinstance(event, StatusUpdate) else type(event).__name__)
+        case ToolEmitted(effect_id=effect, name=name, payload=payload):
+            yield effect
+            yield quote(name)
+            yield from unless(payload is None, f"payload={json.dumps(payload)}")
         case ToolFinished(effect_id=effect, text=text, is_error=is_error):
             yield effect
             yield quote(text)
@@ -628,6 +650,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not signal.crashed, "crashed")
             yield from unless(signal.details is None, f"details={json.dumps(signal.details)}")
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
+            yield from unless(not signal.late, "late")
+            yield from unless(not signal.changes, f"changes={json.dumps(encode_changes(signal.changes))}")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect
             yield from receipt_words(receipt)
@@ -687,9 +711,20 @@ def _chunk_word(chunk: Chunk) -> str:
 def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     """Write what an abort found, as options."""
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
-    yield from unless(not receipt.stuck, f"stuck={','.join(receipt.stuck)}")
+    yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
+    yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
+
+
+def _age_word(left: LeftBehind) -> str:
+    return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
+
+
+def _left_behind(word: str) -> LeftBehind:
+    name, _, age = word.partition("@")
+    return LeftBehind(name=name, age_ms=int(age or 0))
 
 
 def unless(usual: bool, word: str) -> Iterator[str]:  # noqa: FBT001 - reads as a sentence where it is used

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
+from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import FileText, RequestFailed
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
@@ -47,6 +48,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -54,7 +56,7 @@ from agentrail.core.signals import (
 from agentrail.core.state import CallState, SessionState
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, InternalError
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, Todo
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -283,7 +285,25 @@ def tool_outcomes() -> SearchStrategy[Signal]:
         crashed=st.just(value=True),
         jitter=_JITTERS,
     )
-    return st.one_of(_outcome(ToolProgressed, text=_words), finished, finished, finished, crashed, crashed)
+    changing = _outcome(
+        ToolFinished,
+        text=_words,
+        started_at_ms=st.just(0),
+        late=st.booleans(),
+        changes=st.tuples(session_changes()),
+    )
+    spoken = _outcome(ToolProgressed, text=_words) | _outcome(ToolEmitted, name=_words)
+    return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing)
+
+
+def session_changes() -> SearchStrategy[Change]:
+    """What a tool may change in its session."""
+    todos = st.builds(Todo, id=_words, content=_words)
+    return st.one_of(
+        st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id)),
+        st.builds(UpdateContext, key=st.sampled_from(("memory", "plan")), value=st.none() | _words),
+        st.builds(RequestCompaction, reason=st.none() | _words),
+    )
 
 
 def timers() -> SearchStrategy[TimerFired]:
@@ -406,7 +426,7 @@ def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
     ids = _open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
-            case ToolFinished() | ToolProgressed():
+            case ToolFinished() | ToolProgressed() | ToolEmitted():
                 prefix = "t"
             case TeardownFinished():
                 prefix = "d"
@@ -423,7 +443,7 @@ def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
 def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
     data = state.data
     match outcome:
-        case ToolFinished() | ToolProgressed():
+        case ToolFinished() | ToolProgressed() | ToolEmitted():
             ends_some_time = {"running", "stopping"}
             running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             return _ids_of(running)

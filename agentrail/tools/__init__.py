@@ -20,11 +20,34 @@ from typing import Any, Final
 
 from agentrail.abc import Tool
 from agentrail.errors import ToolDefinitionError
-from agentrail.tools import list_dir, read_file, shell
+from agentrail.tools import (
+    ask_user,
+    compact_conversation,
+    edit_file,
+    glob,
+    grep,
+    list_dir,
+    read_file,
+    shell,
+    write_file,
+    write_todos,
+)
 from agentrail.tools.function import FunctionTool
 
 _BUILTIN: Final[dict[str, FunctionTool[Any, Any]]] = {
-    made.name: made for made in (list_dir.list_dir, read_file.read_file, shell.shell)
+    made.name: made
+    for made in (
+        ask_user.ask_user,
+        compact_conversation.compact_conversation,
+        edit_file.edit_file,
+        glob.glob,
+        grep.grep,
+        list_dir.list_dir,
+        read_file.read_file,
+        shell.shell,
+        write_file.write_file,
+        write_todos.write_todos,
+    )
 }
 
 

@@ -10,13 +10,13 @@ import math
 import re
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, ParamSpec, TypeVar, overload
+from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
 import trio
 from attrs import field, frozen
 
-from agentrail.abc import Error, ToolContext, ToolOutcome
+from agentrail.abc import MAX_RESULT_BYTES, Error, Reconciled, ToolContext, ToolListing, ToolOutcome
 from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import JsonObject
@@ -26,13 +26,16 @@ from agentrail.tools.signature import Signature, read_signature
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAX_TOOL_THREADS: Final = 40
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-# A key, not a limiter: each Trio run makes its own, so nothing is process-wide. Not Trio's default limiter, because
-# tools that block for minutes would then starve whoever else needs a thread, such as name resolution.
-_threads: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("agentrail_tool_threads")
+Describe: TypeAlias = Callable[[ToolListing], str]
+"""Writes the description of a tool for one session; see `ToolListing`."""
+
+Label: TypeAlias = Callable[[JsonObject], str]
+"""Says in a few words, for people, what a call does."""
+
+Reconcile: TypeAlias = Callable[[str, ToolContext], Awaitable[Reconciled]]
+"""Finds out what became of an operation: `await reconcile(operation_id, ctx)`."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -46,22 +49,44 @@ class FunctionTool(Generic[P, R]):
         killable: Whether a steer or a default abort may stop it.
         effect_class: What it promises about being run twice.
         timeout_seconds: Per attempt; None for the session's own.
+        max_retries: How often a call that raised is made again; None for what the effect class and the session say.
+        polling: Whether repeats are its nature.
+        max_result_bytes: Of a longer text the middle is left out.
         thread: Whether a `def` runs in a worker thread; says nothing about an `async def`.
+        abandonable: Whether a thread whose call was stopped is left behind.
+        answered_by: `user` for a tool whose calls are questions; it is never executed.
+        reconcile: Finds out what became of an operation; None unless it is `reconcilable`.
     """
 
     function: Callable[P, R]
     name: str
-    description: str
+    description: str | Describe
     killable: bool
     effect_class: EffectClass
     timeout_seconds: float | None
+    max_retries: int | None
+    polling: bool
+    max_result_bytes: int
     thread: bool
+    abandonable: bool
+    answered_by: Literal["code", "user"]
+    reconcile: Reconcile | None = field(repr=False)
+    _label: Label | None = field(repr=False)
     _signature: Signature = field(repr=False)
 
     @property
     def parameters(self) -> JsonObject:
         """JSON Schema of the arguments, made from the signature."""
         return self._signature.schema
+
+    @property
+    def threaded(self) -> bool:
+        """Whether it works in a worker thread."""
+        return self.thread and not inspect.iscoroutinefunction(self.function)
+
+    def label(self, arguments: JsonObject) -> str:
+        """Say in a few words, for people, what a call does."""
+        return self.name if self._label is None else self._label(arguments)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Call the function with arguments that fit the schema.
@@ -77,8 +102,8 @@ class FunctionTool(Generic[P, R]):
         Raises:
             ToolContractError: The tool author's move: the function returned what is no result.
 
-        Cancellation: An `async def` is cancelled like any task. A worker thread cannot be: it is waited for, and learns
-            of it from `trio.from_thread.check_cancelled()`. An inline function runs to its end.
+        Cancellation: An `async def` is cancelled like any task. A worker thread cannot be: it learns of it from
+            `ctx.check_cancelled()`, and is waited for unless it is abandonable. An inline function runs to its end.
         """
         try:
             given = self._signature.convert(arguments, ctx)
@@ -89,7 +114,7 @@ class FunctionTool(Generic[P, R]):
         if inspect.iscoroutinefunction(self.function):
             value = await typing.cast("Awaitable[object]", call())
         elif self.thread:
-            value = await trio.to_thread.run_sync(call, limiter=_thread_limiter())
+            value = await ctx.run_in_thread(call, abandonable=self.abandonable)
         else:
             await trio.lowlevel.checkpoint()
             value = call()
@@ -108,11 +133,18 @@ def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 def tool(
     *,
     name: str | None = None,
-    description: str | None = None,
+    description: str | Describe | None = None,
     effect_class: EffectClass = "once",
     timeout_seconds: float | None = None,
     killable: bool = True,
+    max_retries: int | None = None,
+    polling: bool = False,
+    max_result_bytes: int = MAX_RESULT_BYTES,
     thread: bool = True,
+    abandonable: bool = False,
+    answered_by: Literal["code", "user"] = "code",
+    reconcile: Reconcile | None = None,
+    label: Label | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -121,11 +153,18 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     /,
     *,
     name: str | None = None,
-    description: str | None = None,
+    description: str | Describe | None = None,
     effect_class: EffectClass = "once",
     timeout_seconds: float | None = None,
     killable: bool = True,
+    max_retries: int | None = None,
+    polling: bool = False,
+    max_result_bytes: int = MAX_RESULT_BYTES,
     thread: bool = True,
+    abandonable: bool = False,
+    answered_by: Literal["code", "user"] = "code",
+    reconcile: Reconcile | None = None,
+    label: Label | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function; with or without parentheses.
 
@@ -135,11 +174,22 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
         name: For the model; by default the function's.
-        description: For the model; by default the first paragraph of the docstring.
+        description: For the model; by default the first paragraph of the docstring. A function writes it for each
+            session, when the tool is given to it.
         effect_class: What the tool promises about being run twice.
         timeout_seconds: Per attempt; by default the session's own.
         killable: Whether a steer or a default abort may stop it.
+        max_retries: How often a call that raised is made again, whatever its effect class says. Of a `once` tool a number
+            says that raising means that nothing happened.
+        polling: True for a tool whose repeats are its nature, so that nobody looks for loops.
+        max_result_bytes: Of a longer text the middle is left out.
         thread: False runs a `def` in the event loop, which stands still meanwhile: for short pure functions.
+        abandonable: True leaves the thread of a call that was stopped behind, instead of waiting for it.
+        answered_by: `user` makes each call a question to the user: `question` and perhaps `options` are its arguments,
+            the answer is its result, and the function is never called.
+        reconcile: Finds out what became of an operation, before it is run again: `await reconcile(operation_id, ctx)`
+            gives `Done(result)`, `NotDone()` or `Unknown()`. Required by `reconcilable`.
+        label: Says in a few words, for people, what a call with these arguments does; by default the name.
 
     Returns:
         A tool that can still be called like the function.
@@ -153,11 +203,18 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         made = FunctionTool(
             function=function,
             name=function.__name__ if name is None else name,
-            description=_first_paragraph(function) if description is None else description.strip(),
+            description=_description_of(function, description),
             killable=killable,
             effect_class=effect_class,
             timeout_seconds=timeout_seconds,
+            max_retries=max_retries,
+            polling=polling,
+            max_result_bytes=max_result_bytes,
             thread=thread,
+            abandonable=abandonable,
+            answered_by=answered_by,
+            reconcile=reconcile,
+            label=label,
             signature=read_signature(function),
         )
         _check(made)
@@ -181,15 +238,25 @@ def _check(made: FunctionTool[P, R]) -> None:
         message = f"{where} has the name {made.name!r}, expected 1 to 64 of A-Z a-z 0-9 _ -: give another with name="
     elif not made.description:
         message = f"{where} has no description: write a docstring, or give one with description="
-    elif made.effect_class == "reconcilable":
-        message = f"{where} is 'reconcilable', which needs a method `reconcile`: write the tool as a class"
+    elif made.effect_class == "reconcilable" and made.reconcile is None:
+        message = f"{where} is 'reconcilable', which needs a way to find out: give a function with reconcile="
     elif made.effect_class not in typing.get_args(EffectClass):
         known = ", ".join(map(repr, typing.get_args(EffectClass)))
         message = f"{where} has effect_class={made.effect_class!r}, expected one of {known}"
     elif made.timeout_seconds is not None and not 0 < made.timeout_seconds < math.inf:
         message = f"{where} has timeout_seconds={made.timeout_seconds!r}, expected a number above 0, or None"
+    elif made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
+        message = f"{where} has max_retries={made.max_retries!r}, expected a whole number from 0, or None"
+    elif made.abandonable and not made.threaded:
+        message = f"{where} is abandonable and runs in no thread: only a worker thread can be left behind"
     if message is not None:
         raise ToolDefinitionError(message)
+
+
+def _description_of(function: Callable[..., object], given: str | Describe | None) -> str | Describe:
+    if given is None:
+        return _first_paragraph(function)
+    return given.strip() if isinstance(given, str) else given
 
 
 def _first_paragraph(function: Callable[..., object]) -> str:
@@ -200,12 +267,3 @@ def _path_first(fault: str) -> str:
     """Write a fault as the validator of the runner writes it: msgspec says the path at the end."""
     reason, _, path = fault.rpartition(" - at ")
     return f"{path.strip('`')}: {reason}" if reason else f"$: {fault}"
-
-
-def _thread_limiter() -> trio.CapacityLimiter:
-    try:
-        return _threads.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(MAX_TOOL_THREADS)
-        _threads.set(limiter)
-        return limiter

@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from agentrail.abc import DirectoryEntry, Error, Ok, ToolContext
+from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
+from agentrail.tools.printing import printable
 
 MAX_ENTRIES: Final = 1_000
 
 
-@tool(effect_class="pure", timeout_seconds=30)
+def _label(arguments: JsonObject) -> str:
+    return f"List {arguments.get('path', '.')}"
+
+
+@tool(effect_class="pure", timeout_seconds=30, label=_label)
 async def list_dir(
     path: Annotated[str, "Directory, relative to the working directory."] = ".",
     *,
@@ -35,20 +41,13 @@ def render_listing(entries: Sequence[DirectoryEntry]) -> str:
 
 
 def _line(entry: DirectoryEntry) -> str:
-    name = _printable(entry.name)
+    name = printable(entry.name)
     match entry.kind:
         case "dir":
             return f"[dir]  {name}/"
         case "file":
             return f"[file] {name} ({entry.size_bytes} bytes)"
         case "link":
-            return f"[link] {name} -> {_printable(entry.target or '?')}"
+            return f"[link] {name} -> {printable(entry.target or '?')}"
         case _:
             return f"[{entry.kind}] {name}"
-
-
-def _printable(name: str) -> str:
-    """Escape what would break the line or repaint a terminal: a file may be called anything but "/"."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)

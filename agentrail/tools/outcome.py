@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from agentrail.abc import Error, Ok, ToolOutcome
+from agentrail.abc import Effect, Error, Ok, ToolOutcome
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonValue
 
@@ -20,10 +20,10 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
     Args:
         name: The tool's, for the message.
-        value: `Ok`, `Error`, text, None, or a mapping, list, tuple, number, bool, attrs or msgspec object.
+        value: `Ok`, `Error`, `Effect`, text, None, or a mapping, list, tuple, number, bool, attrs or msgspec object.
 
     Returns:
-        `Ok` or `Error`, whose text is never empty and whose details are plain JSON.
+        `Ok`, `Error` or `Effect`, whose text is never empty and whose details are plain JSON.
 
     Raises:
         ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
@@ -33,6 +33,9 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     if type(value) in {int, bool}:  # before the match, whose check for mappings costs ten times as much
         return Ok(text=json.dumps(value))
     match value:
+        case Effect(changes=changes, text=text, details=details):
+            _check_text(name, text)
+            return Effect(*changes, text=text or NO_OUTPUT, details=_to_json(name, details))
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)
             return type(value)(text=text or NO_OUTPUT, details=_to_json(name, details))
@@ -78,7 +81,7 @@ def _mapping_to_dict(value: object) -> object:
 
 
 def _explain(name: str, value: object) -> str:
-    expected = f"tool {name!r} returned {_kind(value)}, expected text, JSON, Ok or Error"
+    expected = f"tool {name!r} returned {_kind(value)}, expected text, JSON, Ok, Error or Effect"
     if hasattr(value, "__await__"):
         close = getattr(value, "close", None)
         if close is not None:

@@ -5,14 +5,18 @@ from typing import Annotated, Final
 import msgspec
 
 from agentrail.abc import Error, Ok, ReadResult, ToolContext
+from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
+from agentrail.tools.printing import MAX_TEXT_BYTES, counted, cut_line, size_in_text
 
 MAX_LINES: Final = 2_000
-MAX_TEXT_BYTES: Final = 50_000
-MAX_LINE_CHARACTERS: Final = 2_000
 
 
-@tool(effect_class="pure", timeout_seconds=30)
+def _label(arguments: JsonObject) -> str:
+    return f"Read {arguments.get('path')}"
+
+
+@tool(effect_class="pure", timeout_seconds=30, label=_label)
 async def read_file(
     path: Annotated[str, "File, relative to the working directory."],
     offset: Annotated[int, msgspec.Meta(ge=1), "The first line to read, from 1."] = 1,
@@ -41,14 +45,13 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     if not total:
         return Ok(text="[The file is empty.]")
     if offset > total:
-        plural = "line" if total == 1 else "lines"
-        return Error(text=f"offset {offset} is past the end: the file has {total} {plural}.")
+        return Error(text=f"offset {offset} is past the end: the file has {counted(total, 'line')}.")
     page: list[str] = []
     size_bytes = 0
     # Not splitlines(), which also breaks at form feeds and the like: other tools count "\n" only.
     for number, line in enumerate(found.text.removesuffix("\n").split("\n"), start=offset):
-        shown = f"{number}\t{_cut(line)}"
-        size_bytes += len(shown.encode("utf-8", "surrogatepass")) + 1
+        shown = f"{number}\t{cut_line(line)}"
+        size_bytes += size_in_text(shown)
         if size_bytes > MAX_TEXT_BYTES:
             break
         page.append(shown)
@@ -56,12 +59,3 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
     if last < total:
         page.append(f"[Lines {offset}-{last} of {total}. Continue with offset={last + 1}.]")
     return Ok(text="\n".join(page))
-
-
-def _cut(line: str) -> str:
-    line = line.removesuffix("\r")  # the model sees and writes "\n" only
-    if len(line) <= MAX_LINE_CHARACTERS:
-        return line
-    return (
-        f"{line[:MAX_LINE_CHARACTERS]} [… {len(line) - MAX_LINE_CHARACTERS:,} more characters in this line]"
-    )

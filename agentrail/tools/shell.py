@@ -6,14 +6,23 @@ from typing import Annotated, Final
 import msgspec
 
 from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, ToolContext
+from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 
 MAX_COMMAND_SECONDS: Final = 600
 
 
+MAX_LABEL_CHARACTERS: Final = 80
+
+
+def _label(arguments: JsonObject) -> str:
+    line, _, more = str(arguments.get("command", "")).strip().partition("\n")
+    return f"{line[:MAX_LABEL_CHARACTERS]} …" if more or len(line) > MAX_LABEL_CHARACTERS else line
+
+
 # The time of the tool is that of the longest command and five seconds, for the command's own stop; a shorter command
 # is ended by the sandbox, which can still tell what it printed.
-@tool(timeout_seconds=MAX_COMMAND_SECONDS + 5)
+@tool(timeout_seconds=MAX_COMMAND_SECONDS + 5, label=_label)
 async def shell(
     command: Annotated[str, "What to run, as in `bash -c`. It cannot ask questions: its input is closed."],
     timeout_seconds: Annotated[

@@ -26,6 +26,7 @@ from agentrail.events import (
     AgentError,
     Envelope,
     Event,
+    LeftBehind,
     MaxTurnsReached,
     MessageDelta,
     PromptDropped,
@@ -220,8 +221,16 @@ def test_an_outcome_is_shown_by_its_first_line():
 
 def test_a_receipt_says_what_was_not_stopped():
     """What is stuck is named, what runs on by policy is counted."""
-    receipt = AbortReceipt(tasks_ended=2, stuck=("disk",), survivors=(CallId("c"),), milliseconds=5_000)
-    assert show_receipt(receipt) == "2 tasks were stopped in 5.0 s; would not stop: disk; still running: 1"
+    receipt = AbortReceipt(
+        tasks_ended=2,
+        stuck=(LeftBehind(name="disk", age_ms=6_100),),
+        survivors=(CallId("c"),),
+        milliseconds=5_000,
+    )
+    assert (
+        show_receipt(receipt)
+        == "2 tasks were stopped in 5.0 s; would not stop: disk (6.1 s); still running: 1"
+    )
 
 
 def test_times_are_shown_in_a_unit_that_fits():

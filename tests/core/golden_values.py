@@ -14,6 +14,7 @@ import msgspec
 
 from agentrail import events as e
 from agentrail.core import signals as s
+from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.core.hooks import FileText
 from agentrail.core.request import (
@@ -93,7 +94,15 @@ _CYCLE = (
     UserMessage(content=(Text(text="Only the tests"),), origin="steer"),
     _CUT,
 )
-_RECEIPT = e.AbortReceipt(settled=True, tasks_ended=2, stuck=("shell",), survivors=(_CALL,), milliseconds=41)
+_RECEIPT = e.AbortReceipt(
+    settled=True,
+    tasks_ended=2,
+    stuck=(e.LeftBehind(name="shell", age_ms=6012),),
+    abandoned=(e.LeftBehind(name="hash", age_ms=77),),
+    unknown=(_CALL,),
+    survivors=(_CALL,),
+    milliseconds=41,
+)
 _APPROVAL = e.Approval(
     id=ApprovalId("a-1"),
     call_id=_CALL,
@@ -284,6 +293,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use", jitter=0.25),
     s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=_USAGE, jitter=0.5),
     s.ToolProgressed(at_ms=_AT, effect_id=EffectId("t1"), text="12 of 40"),
+    s.ToolEmitted(at_ms=_AT, effect_id=EffectId("t1"), name="ticket", payload={"id": 7}),
     s.ToolFinished(
         at_ms=_AT,
         effect_id=EffectId("t1"),
@@ -293,6 +303,11 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         started_at_ms=_AT - 12,
         crashed=True,
         jitter=0.125,
+        changes=(
+            UpdateTodos(todos=(e.Todo(id="1", content="Read the log", status="in_progress"),)),
+            UpdateContext(key="plan", value="Read, then fix."), RequestCompaction(reason="too long"),
+        ),
+        late=True,
     ),
     s.ChildStarted(at_ms=_AT, effect_id=EffectId("t1"), child_id=_CHILD),
     s.ChildPublished(

@@ -22,7 +22,6 @@ EVENTS_OF_LATER_PARTS = {
         "compaction": "CompactStart CompactEnd CompactSkipped",
         "the pipeline of plugins": "PluginFailed ActionIgnored",
         "the built-in plugins": "MemoryFlushed",
-        "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()
     for name in names.split()

@@ -42,6 +42,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -172,6 +173,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
+        yield ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
         yield ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0

@@ -5,10 +5,10 @@ import threading
 import pytest
 import trio
 
-from agentrail.abc import Error, Ok
+from agentrail.abc import MAX_RESULT_BYTES, Error, Ok
 from agentrail.core.effects import RunTool
 from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
-from agentrail.runtime.tool_runner import MAX_RESULT_BYTES, clean_text, decide_arguments
+from agentrail.runtime.tool_runner import clean_text, decide_arguments
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
@@ -60,8 +60,8 @@ async def test_a_tool_that_raises(supervisor, error, text):
 @pytest.mark.parametrize(
     ("returned", "text"),
     [
-        (None, 'Tool "record" is broken: execute returned NoneType, expected Ok or Error.'),
-        (42, 'Tool "record" is broken: execute returned int, expected Ok or Error.'),
+        (None, 'Tool "record" is broken: execute returned NoneType, expected Ok, Error or Effect.'),
+        (42, 'Tool "record" is broken: execute returned int, expected Ok, Error or Effect.'),
     ],
 )
 async def test_a_tool_that_returns_the_wrong_type(supervisor, returned, text):
@@ -155,6 +155,7 @@ def test_arguments_that_changed_after_the_check_are_not_run():
         arguments={"a": 1},
         arguments_hash="another",
         operation_id="o1",
+        path=("s",),
         turn=1,
         model="m",
     )

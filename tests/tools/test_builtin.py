@@ -7,14 +7,21 @@ from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools import builtin
 
+# fmt: off
+NAMES = (
+    "ask_user", "compact_conversation", "edit_file", "glob", "grep", "list_dir", "read_file", "shell", "write_file",
+    "write_todos",
+)
+# fmt: on
+
 
 def test_without_names_all_are_given():
     """Every built-in tool satisfies the port, and its schema is one that a session takes."""
     tools = builtin()
-    assert [tool.name for tool in tools] == ["list_dir", "read_file", "shell"]
+    assert [tool.name for tool in tools] == list(NAMES)
     for tool in tools:
         assert isinstance(tool, Tool)
-        ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters).check()
+        ToolSpec(name=tool.name, description=str(tool.description), parameters=tool.parameters).check()
 
 
 def test_names_choose_in_their_order():
@@ -27,9 +34,9 @@ def test_names_choose_in_their_order():
     [
         (
             "raed_file",
-            "no built-in tool is named 'raed_file'. Did you mean 'read_file'? There are: list_dir, read_file, sh",
+            "no built-in tool is named 'raed_file'. Did you mean 'read_file'? There are: ask_user, ",
         ),
-        ("xyz", "no built-in tool is named 'xyz'. There are: list_dir, read_file, shell"),
+        ("xyz", f"no built-in tool is named 'xyz'. There are: {', '.join(NAMES)}"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, words):
@@ -40,11 +47,48 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "effect_class", "timeout_seconds", "required"),
-    [("list_dir", "pure", 30, []), ("read_file", "pure", 30, ["path"]), ("shell", "once", 605, ["command"])],
+    ("name", "effect_class", "killable", "timeout_seconds", "required"),
+    [
+        ("ask_user", "idempotent", True, 300, ["question"]),
+        ("compact_conversation", "idempotent", True, None, []),
+        ("edit_file", "reconcilable", False, 30, ["path", "old_string", "new_string"]),
+        ("glob", "pure", True, 30, ["pattern"]),
+        ("grep", "pure", True, 30, ["pattern"]),
+        ("list_dir", "pure", True, 30, []),
+        ("read_file", "pure", True, 30, ["path"]),
+        ("shell", "once", True, 605, ["command"]),
+        ("write_file", "idempotent", False, 30, ["path", "content"]),
+        ("write_todos", "idempotent", False, 30, ["todos"]),
+    ],
 )
-def test_promises_are_those_of_the_reference_page(name, effect_class, timeout_seconds, required):
-    """Effect class, time and required parameters, as the reference page says."""
+def test_promises_are_those_of_the_reference_page(name, effect_class, killable, timeout_seconds, required):
+    """Effect class, time, required parameters, and whether a steer may stop it: as the reference page says."""
     (tool,) = builtin(name)
-    assert (tool.effect_class, tool.timeout_seconds, tool.killable) == (effect_class, timeout_seconds, True)
-    assert tool.parameters["required"] == required
+    assert (tool.effect_class, tool.killable, tool.timeout_seconds) == (
+        effect_class,
+        killable,
+        timeout_seconds,
+    )
+    assert tool.parameters.get("required", []) == required
+    assert tool.parameters["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "label"),
+    [
+        ("read_file", {"path": "src/a.py"}, "Read src/a.py"),
+        ("write_file", {"path": "src/a.py", "content": ""}, "Write src/a.py"),
+        ("edit_file", {"path": "src/a.py", "old_string": "a", "new_string": "b"}, "Edit src/a.py"),
+        ("grep", {"pattern": "TODO"}, "Search for TODO"),
+        ("glob", {"pattern": "*.py"}, "Find *.py"),
+        ("list_dir", {}, "List ."),
+        ("shell", {"command": "make test"}, "make test"),
+        ("shell", {"command": "cd src\nmake"}, "cd src …"),
+        ("shell", {"command": "x" * 100}, f"{'x' * 80} …"),
+        ("ask_user", {"question": "Which?"}, "ask_user"),
+    ],
+)
+def test_labels_are_for_people(name, arguments, label):
+    """What a call does, in a few words."""
+    (tool,) = builtin(name)
+    assert tool.label(arguments) == label

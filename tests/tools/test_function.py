@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.abc import Error, Ok, Tool, ToolContext
+from agentrail.abc import Effect, Error, NotDone, Ok, Tool, ToolContext, ToolListing
+from agentrail.core.changes import UpdateContext
 from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolContractError, ToolDefinitionError
-from agentrail.tools.function import MAX_TOOL_THREADS, tool
+from agentrail.tools.function import tool
 from tests.tools.rig import CTX
 
 
@@ -121,24 +122,6 @@ async def test_a_cancelled_worker_thread_is_waited_for():
     assert seen == ["told"]
 
 
-async def test_threads_of_tools_leave_those_of_trio_alone():
-    """As many tools as may block do block, and Trio's default limiter is still free."""
-    release = threading.Event()
-
-    @tool
-    def block() -> None:
-        """Wait."""
-        release.wait(10)
-
-    with trio.fail_after(20):
-        async with trio.open_nursery() as nursery:
-            for _ in range(MAX_TOOL_THREADS):
-                nursery.start_soon(block.execute, {}, CTX)
-            await trio.testing.wait_all_tasks_blocked()
-            assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
-            release.set()
-
-
 async def test_an_inline_function_is_a_checkpoint_as_well():
     """What is async is always a checkpoint, also when the function awaits nothing."""
 
@@ -236,7 +219,7 @@ def _undocumented() -> None:
         (lambda: tool(description="x")(lambda: None), "has the name '<lambda>'"),
         (
             lambda: tool(effect_class="reconcilable")(_nothing),
-            "needs a method `reconcile`: write the tool as a class",
+            "needs a way to find out: give a function with reconcile=",
         ),
         (
             lambda: tool(effect_class=cast("EffectClass", "safe"))(_nothing),
@@ -248,6 +231,15 @@ def _undocumented() -> None:
         ),
         (lambda: tool(timeout_seconds=float("nan"))(_nothing), "has timeout_seconds=nan"),
         (lambda: tool(timeout_seconds=float("inf"))(_nothing), "has timeout_seconds=inf"),
+        (
+            lambda: tool(max_retries=-1)(_nothing),
+            "has max_retries=-1, expected a whole number from 0, or None",
+        ),
+        (lambda: tool(max_retries=cast("int", 1.5))(_nothing), "has max_retries=1.5"),
+        (
+            lambda: tool(abandonable=True, thread=False)(_nothing),
+            "is abandonable and runs in no thread: only a worker thread can be left behind",
+        ),
         (lambda: tool(int), "a function written with def or async def, got <class 'int'>: wrap it in one"),
         (lambda: tool(len), "got <built-in function len>"),
         (lambda: tool(functools.partial(_nothing)), "got functools.partial"),
@@ -258,3 +250,50 @@ def test_what_cannot_be_a_tool_is_refused_at_once(make, words):
     with pytest.raises(ToolDefinitionError) as caught:
         make()
     assert words in str(caught.value)
+
+
+async def test_all_that_the_port_may_ask_for():
+    """Each option is a member of the tool; without it the port's own default stands there."""
+
+    async def find_out(_operation_id: str, _ctx: ToolContext) -> NotDone:
+        return NotDone()
+
+    def describe(listing: ToolListing) -> str:
+        return f"Works in {listing.working_dir}."
+
+    plain = tool(_nothing)
+    assert (plain.max_retries, plain.polling, plain.max_result_bytes) == (None, False, 1 << 20)
+    assert (plain.abandonable, plain.threaded, plain.answered_by, plain.reconcile) == (
+        False,
+        True,
+        "code",
+        None,
+    )
+    assert plain.label({"a": 1}) == "_nothing"
+    made = tool(
+        description=describe,
+        effect_class="reconcilable",
+        reconcile=find_out,
+        max_retries=3,
+        polling=True,
+        max_result_bytes=100,
+        abandonable=True,
+        label=lambda arguments: f"Do {arguments['what']}",
+    )(_nothing)
+    assert made.description is describe
+    assert (made.max_retries, made.polling, made.max_result_bytes, made.abandonable) == (3, True, 100, True)
+    assert made.reconcile is find_out
+    assert made.label({"what": "it"}) == "Do it"
+    assert not double.threaded
+
+
+async def test_an_effect_is_a_result():
+    """What changes the session goes through as it is; its text is never empty."""
+
+    @tool
+    async def remember() -> Effect:
+        """Remember."""
+        return Effect(UpdateContext(key="memory", value=1), text="")
+
+    outcome = await remember.execute({}, CTX)
+    assert outcome == Effect(UpdateContext(key="memory", value=1), text="[no output]")

@@ -112,23 +112,23 @@ def _endless() -> list[object]:
     [
         (
             object,
-            "tool 'x' returned a value of type object, expected text, JSON, Ok or Error: wrap it, Ok(text=str(",
+            "tool 'x' returned a value of type object, expected text, JSON, Ok, Error or Effect: wrap it, Ok(text=str(",
         ),
         (lambda: {1}, "returned a value of type set"),
         (lambda: Point, "returned a value of type StructMeta"),
         (
             _coroutine,
-            "returned a value of type coroutine, expected text, JSON, Ok or Error: await it, in an `async def`",
+            "returned a value of type coroutine, expected text, JSON, Ok, Error or Effect: await it, in an `async def`",
         ),
         (
             lambda: (n for n in "ab"),
-            "returned a value of type generator, expected text, JSON, Ok or Error: collect it",
+            "returned a value of type generator, expected text, JSON, Ok, Error or Effect: collect it",
         ),
-        (Awaitable, "returned a value of type Awaitable, expected text, JSON, Ok or Error: await it"),
+        (Awaitable, "returned a value of type Awaitable, expected text, JSON, Ok, Error or Effect: await it"),
         (Future, "returned a value of type Future"),
         (
             lambda: b"bytes",
-            "returned a value of type bytes, expected text, JSON, Ok or Error: decode it first",
+            "returned a value of type bytes, expected text, JSON, Ok, Error or Effect: decode it first",
         ),
         (lambda: float("nan"), "returned a value of type float that is not JSON"),
         (

@@ -1,0 +1,34 @@
+"""Applying what a tool wants changed in its session, in the step that records its result."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import assert_never
+
+from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.work import Work
+from agentrail.events import TodoChange
+
+
+def apply_changes(work: Work, changes: Iterable[Change]) -> None:
+    """Apply changes in their order; of two for one thing the last one counts."""
+    for change in changes:
+        match change:
+            case UpdateTodos(todos=todos):
+                work.change(todos=todos)
+                work.publish(TodoChange(todos=todos))
+            case UpdateContext():
+                _update_context(work, change)
+            case RequestCompaction(reason=reason):
+                work.change(compaction_asked=reason or "asked for by a tool")
+            case _ as never:
+                assert_never(never)
+
+
+def _update_context(work: Work, change: UpdateContext) -> None:
+    if change.key == "memory":
+        work.change(memory=change.value)
+        return
+    sections = {key: text for key, text in work.data.sections.items() if key != change.key}
+    if isinstance(change.value, str):
+        sections[change.key] = change.value
+    work.change(sections=MappingProxyType(sections))

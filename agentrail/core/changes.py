@@ -1,0 +1,99 @@
+"""What a tool may change in its own session: a closed set of values, which the session applies when it records the result.
+
+Values only; what applying one means stands in `applying`. A tool that could reach into its session would act where no
+journal sees it; a change travels in the signal of the result, so it is replayed like everything else.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.errors import ToolContractError
+from agentrail.events import Todo
+from agentrail.messages import JsonValue
+
+MAX_TODOS: Final = 100
+MAX_TODO_CHARACTERS: Final = 1_000
+
+
+def fault_of_todos(todos: Sequence[Todo]) -> str | None:
+    """Say what is wrong with a list of todos, in one sentence; None when nothing is."""
+    if len(todos) > MAX_TODOS:
+        return f"{len(todos)} todos are too many: at most {MAX_TODOS}"
+    counted = Counter(todo.id for todo in todos)
+    double = [name for name, count in counted.items() if count > 1]
+    if double:
+        return f"the id {double[0]!r} is there {counted[double[0]]} times: each id once"
+    for todo in todos:
+        if not todo.content.strip():
+            return f"the todo {todo.id!r} has no content: say what is to be done"
+        if len(todo.content) > MAX_TODO_CHARACTERS:
+            return f"the todo {todo.id!r} has {len(todo.content)} characters: at most {MAX_TODO_CHARACTERS}"
+    return None
+
+
+@frozen(kw_only=True)
+class UpdateTodos:
+    """Replace the list that the model keeps of its work; publishes `TodoChange`.
+
+    Attributes:
+        todos: All of them: ids unique, at most 100 of 1,000 characters. Others raise `ToolContractError`.
+    """
+
+    todos: tuple[Todo, ...] = field()
+
+    @todos.validator
+    def _check(self, _attribute: Any, todos: tuple[Todo, ...]) -> None:
+        fault = fault_of_todos(todos)
+        if fault is not None:
+            message = f"UpdateTodos: {fault}"
+            raise ToolContractError(message)
+
+
+@frozen(kw_only=True)
+class UpdateContext:
+    """Set something that the session keeps beside its conversation.
+
+    Attributes:
+        key: `memory` is what the tools of a session keep between their calls, and no model sees it. Any other key names
+            a section of the system prompt. `todos` is refused: they have a change of their own.
+        value: Of `memory` any JSON; of a section its text. None removes it. Others raise `ToolContractError`.
+    """
+
+    key: str = field()
+    value: JsonValue = field()
+
+    @key.validator
+    def _check_key(self, _attribute: Any, key: str) -> None:
+        if not key:
+            message = "UpdateContext has an empty key: name a section of the system prompt, or `memory`"
+            raise ToolContractError(message)
+        if key == "todos":
+            message = "UpdateContext has the key 'todos': return UpdateTodos(todos=…) instead"
+            raise ToolContractError(message)
+
+    @value.validator
+    def _check_value(self, _attribute: Any, value: JsonValue) -> None:
+        if self.key != "memory" and not (value is None or isinstance(value, str)):
+            message = (
+                f"UpdateContext sets the section {self.key!r} of the system prompt to {type(value).__name__}: "
+                "expected text, or None to remove it"
+            )
+            raise ToolContractError(message)
+
+
+@frozen(kw_only=True)
+class RequestCompaction:
+    """Have the conversation shortened before the next request.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str | None = None
+
+
+Change: TypeAlias = UpdateTodos | UpdateContext | RequestCompaction
+"""All that a tool can change in its session."""

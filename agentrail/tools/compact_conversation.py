@@ -1,0 +1,18 @@
+"""The tool `compact_conversation`: the model finds its conversation too long."""
+
+from typing import Annotated, Final
+
+from agentrail.abc import Effect
+from agentrail.core.changes import RequestCompaction
+from agentrail.tools.function import tool
+
+SCHEDULED: Final = "Compaction is scheduled and runs before the next request."
+
+
+# Nothing can be cut while this very call is open, so the session notes it down and does it afterwards.
+@tool(effect_class="idempotent")
+async def compact_conversation(
+    reason: Annotated[str | None, "Why, in a few words."] = None,
+) -> Effect:
+    """Have the conversation so far replaced by a summary, before the next request. For long tasks with a new part ahead."""
+    return Effect(RequestCompaction(reason=reason), text=SCHEDULED)

@@ -1,0 +1,42 @@
+"""The tool `glob`: files and directories of the workspace whose path fits a pattern."""
+
+from typing import Annotated
+
+import msgspec
+
+from agentrail.abc import Error, GlobResult, Ok, ToolContext
+from agentrail.messages import JsonObject
+from agentrail.tools.function import tool
+from agentrail.tools.printing import printable
+
+
+def _label(arguments: JsonObject) -> str:
+    return f"Find {arguments.get('pattern')}"
+
+
+@tool(effect_class="pure", timeout_seconds=30, label=_label)
+async def glob(
+    pattern: Annotated[
+        str,
+        msgspec.Meta(min_length=1),
+        "Such as *.py, src/**/test_*.py or *.{md,txt}. ** is any directories.",
+    ],
+    path: Annotated[str, "Where to begin, relative to the working directory."] = ".",
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Find files and directories by a pattern. Directories end with a slash."""
+    found = await ctx.sandbox.glob(pattern, path)
+    if found.error is not None:
+        return Error(text=found.error.message)
+    return Ok(text=render_paths(found, pattern=pattern, path=path))
+
+
+def render_paths(found: GlobResult, *, pattern: str, path: str) -> str:
+    """Write a path per line."""
+    if not found.paths:
+        return f'Nothing in {printable(path)} fits "{printable(pattern)}".'
+    lines = [printable(one) for one in found.paths]
+    if found.truncated:
+        lines.append(f"[{len(lines):,} paths shown, there are more. Narrow the pattern or the path.]")
+    return "\n".join(lines)

@@ -1,0 +1,35 @@
+"""How names, lines and counts read in the answers of file tools. Pure."""
+
+from typing import Final
+
+MAX_TEXT_BYTES: Final = 50_000
+"""So much a tool that reads shows at once."""
+
+MAX_LINE_CHARACTERS: Final = 2_000
+
+
+def printable(name: str) -> str:
+    """Escape what would break the line or repaint a terminal: a file may be called anything but "/"."""
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+
+
+def cut_line(line: str) -> str:
+    """Leave out the end of a line that is too long, and say so."""
+    line = line.removesuffix("\r")  # the model sees and writes "\n" only
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    return (
+        f"{line[:MAX_LINE_CHARACTERS]} [… {len(line) - MAX_LINE_CHARACTERS:,} more characters in this line]"
+    )
+
+
+def size_in_text(line: str) -> int:
+    """Count the bytes that a line takes, its end among them."""
+    return len(line.encode("utf-8", "surrogatepass")) + 1
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number of things: `1 line`, `1,200 lines`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,38 @@
+"""The tool `write_file`: a whole file of the workspace, new or replaced."""
+
+from typing import Annotated
+
+from agentrail.abc import Error, Ok, ToolContext, WriteResult
+from agentrail.messages import JsonObject
+from agentrail.tools.changed_file import details_of
+from agentrail.tools.function import tool
+from agentrail.tools.printing import counted, printable
+
+
+def _label(arguments: JsonObject) -> str:
+    return f"Write {arguments.get('path')}"
+
+
+# Not killable: it is done in milliseconds, and a file that a steer left unwritten is of no use to anybody.
+@tool(effect_class="idempotent", killable=False, timeout_seconds=30, label=_label)
+async def write_file(
+    path: Annotated[str, "File, relative to the working directory. Missing directories are made."],
+    content: Annotated[str, "All of the file: what was there before is gone."],
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Write a whole text file, new or in place of what is there. To change a part of a file use edit_file."""
+    written = await ctx.sandbox.write(path, content)
+    if written.error is not None:
+        return Error(text=written.error.message)
+    return render_written(path, written)
+
+
+def render_written(path: str, written: WriteResult) -> Ok:
+    """Say what was written."""
+    size = f"{counted(written.total_lines, 'line')} ({counted(written.size_bytes, 'byte')})"
+    new = " (new file)" if written.is_new else ""
+    return Ok(
+        text=f"Wrote {size} to {printable(path)}{new}.",
+        details=details_of(path, before=written.sha256_before, after=written.sha256),
+    )

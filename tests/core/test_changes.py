@@ -1,0 +1,111 @@
+"""What a tool may change in its session, and what that makes of it."""
+
+import pytest
+
+from agentrail.abc import Effect
+from agentrail.core.applying import apply_changes
+from agentrail.core.changes import MAX_TODOS, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.effects import Publish
+from agentrail.core.projection import system_prompt_of
+from agentrail.core.work import Work
+from agentrail.errors import ToolContractError
+from agentrail.events import Todo, TodoChange
+from tests.core.worlds import new_session
+
+
+def _work() -> Work:
+    return Work(new_session().data, 7)
+
+
+def _todos(count: int) -> tuple[Todo, ...]:
+    return tuple(Todo(id=str(number), content="Do it") for number in range(count))
+
+
+def test_todos_are_replaced_and_everybody_hears():
+    """The list is the session's own; `TodoChange` has all of it."""
+    work = _work()
+    apply_changes(work, [UpdateTodos(todos=_todos(3)), UpdateTodos(todos=_todos(1))])
+    assert work.data.todos == _todos(1)
+    published = [action.effect.event for action in work.actions if isinstance(action.effect, Publish)]
+    assert published == [TodoChange(todos=_todos(3)), TodoChange(todos=_todos(1))]
+
+
+def test_a_section_enters_the_system_prompt_and_leaves_it():
+    """A text sets a section, None removes it, and one that is not there is removed without a word."""
+    work = _work()
+    apply_changes(
+        work, [UpdateContext(key="plan", value="Read first."), UpdateContext(key="style", value="Be kind.")]
+    )
+    assert (system_prompt_of(work.data) or "").endswith("Read first.\n\nBe kind.")
+    apply_changes(work, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
+    assert dict(work.data.sections) == {"style": "Be kind."}
+    assert work.actions == []
+
+
+def test_memory_is_for_tools_only():
+    """Any JSON; no section of the prompt comes of it."""
+    work = _work()
+    apply_changes(work, [UpdateContext(key="memory", value={"seen": [1, 2]})])
+    assert work.data.memory == {"seen": [1, 2]}
+    assert dict(work.data.sections) == {}
+    apply_changes(work, [UpdateContext(key="memory", value=None)])
+    assert work.data.memory is None
+
+
+def test_a_compaction_is_noted_down():
+    """Nothing can be cut while the very call is open."""
+    work = _work()
+    apply_changes(work, [RequestCompaction(reason="a new part begins")])
+    assert work.data.compaction_asked == "a new part begins"
+    apply_changes(work, [RequestCompaction()])
+    assert work.data.compaction_asked == "asked for by a tool"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: UpdateTodos(todos=_todos(MAX_TODOS + 1)),
+            "UpdateTodos: 101 todos are too many: at most 100",
+        ),
+        (lambda: UpdateTodos(todos=_todos(1) * 2), "UpdateTodos: the id '0' is there 2 times: each id once"),
+        (
+            lambda: UpdateTodos(todos=(Todo(id="a", content=" "),)),
+            "UpdateTodos: the todo 'a' has no content: say what is to be done",
+        ),
+        (
+            lambda: UpdateTodos(todos=(Todo(id="a", content="x" * 1_001),)),
+            "UpdateTodos: the todo 'a' has 1001 characters: at most 1000",
+        ),
+        (
+            lambda: UpdateContext(key="", value="x"),
+            "UpdateContext has an empty key: name a section of the system",
+        ),
+        (
+            lambda: UpdateContext(key="todos", value=[]),
+            "has the key 'todos': return UpdateTodos(todos=…) instead",
+        ),
+        (
+            lambda: UpdateContext(key="plan", value=3),
+            "sets the section 'plan' of the system prompt to int: expected text, or None to remove it",
+        ),
+        (
+            Effect,
+            "Effect takes changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none",
+        ),
+        (lambda: Effect("plan"), "got a value of type str: return Ok where nothing changes"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_change_is_legal_by_construction(make, words):
+    """The author of the tool hears it where the change is made, and the session never sees it."""
+    with pytest.raises(ToolContractError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+def test_an_effect_has_a_text_of_its_own():
+    """Without one the model reads that something was done."""
+    change = RequestCompaction()
+    assert Effect(change).text == "[effect applied]"
+    assert Effect(change, change).changes == (change, change)
+    assert Effect(change, text="Soon.", details={"a": 1}).details == {"a": 1}

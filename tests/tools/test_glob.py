@@ -1,0 +1,34 @@
+"""`glob`: how paths read."""
+
+from agentrail.abc import Error, GlobResult, Ok
+from agentrail.tools.glob import glob, render_paths
+from tests.tools.rig import StubSandbox, context
+
+FILES = {"src/a.py": "", "src/deep/b.py": "", "c.txt": ""}
+
+
+async def test_paths_are_relative_and_sorted():
+    """Directories end with a slash; `**` goes through all of them."""
+    sandbox = StubSandbox(FILES)
+    assert await glob.execute({"pattern": "**/*.py"}, context(sandbox)) == Ok(text="src/a.py\nsrc/deep/b.py")
+    assert await glob.execute({"pattern": "*", "path": "src"}, context(sandbox)) == Ok(
+        text="src/a.py\nsrc/deep/"
+    )
+
+
+async def test_nothing_fits():
+    """The words say where, and what was looked for."""
+    found = await glob.execute({"pattern": "*.md", "path": "src"}, context(StubSandbox(FILES)))
+    assert found == Ok(text='Nothing in src fits "*.md".')
+
+
+async def test_a_directory_that_is_not_there():
+    """The sandbox's words are an error."""
+    found = await glob.execute({"pattern": "*", "path": "nowhere"}, context(StubSandbox(FILES)))
+    assert isinstance(found, Error)
+
+
+def test_more_than_are_shown():
+    """There is a note, and names cannot break a line."""
+    text = render_paths(GlobResult(paths=("a\nb", "c"), truncated=True), pattern="*", path=".")
+    assert text == "a\\nb\nc\n[2 paths shown, there are more. Narrow the pattern or the path.]"
