@@ -15,6 +15,7 @@ from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
 from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
+from agentrail.core.importing import Repair
 from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
 from agentrail.core.request import EffectId, ModelFacts
@@ -347,6 +348,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: ModelFacts  # of the next request
     tools: Toolbox
     history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, else none
+    repairs: tuple[Repair, ...] = ()  # of the messages that it began with; never changes
     queue: tuple[
         QueuedPrompt, ...
     ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
