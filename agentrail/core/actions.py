@@ -10,7 +10,7 @@ alone is attrs, because it can be written in three ways.
 import enum
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, overload
 
 import msgspec
 from attrs import frozen
@@ -34,6 +34,7 @@ from agentrail.core.hooks import (
     SessionEnding,
     SessionStarted,
 )
+from agentrail.core.request import CachePoint
 from agentrail.events.plugins import Announcement
 from agentrail.messages import JsonObject, ToolResult
 
@@ -104,16 +105,38 @@ Wanted: TypeAlias = ReadFile | WriteFile | CallModel | Search
 # --- the actions
 
 
+class Hints(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the session heeds on one hook and nowhere else. Of several plugins the last one that says something counts.
+
+    Attributes:
+        pause_ms: On `OnToolError`: how long to wait before the call is made again; None for the session's own pause.
+        cache_points: On `BeforeRequest`: where the vendor's prompt cache should end, for vendors that want to be told:
+            positions of messages, and `system` for all that stands before them.
+    """
+
+    pause_ms: int | None = None
+    cache_points: tuple[CachePoint, ...] | None = None
+
+
+NO_HINTS: Final = Hints()
+HINTED_ON: Final[Mapping[str, Hook]] = MappingProxyType(
+    {"pause_ms": OnToolError, "cache_points": BeforeRequest}
+)
+"""The one hook on which each hint means something."""
+
+
 class _Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every action takes.
 
     Attributes:
         emits: Names and payloads of `PluginEvent`s.
         context: On `BeforeRequest`: sections of the system prompt by their keys; None removes one.
+        hints: What the session heeds on one hook and nowhere else.
     """
 
     emits: tuple[Emitted, ...] = ()
     context: Mapping[str, str | None] | None = None
+    hints: Hints | None = None
 
 
 class Continue(_Said, Generic[S_co], frozen=True, gc=False):
@@ -254,6 +277,7 @@ class Emit(Generic[S_co]):
     state: S_co  # type: ignore[misc]  # attrs' own `__attrs_init__` takes it, which is called below and nowhere else
     emits: tuple[Emitted, ...]
     context: Mapping[str, str | None] | None
+    hints: ClassVar[None] = None  # who only publishes says no more; `Continue` takes both
 
     @overload
     def __init__(
@@ -423,12 +447,35 @@ def _fault_of_extras(action: Any) -> str | None:
                     return f"emits what cannot be published: {fault}"
             case _:
                 return f"emits {pair!r}, expected a name and a payload"
+    fault = _fault_of_hints(action.hints)
+    if fault is not None:
+        return fault
     sections: Any = {} if action.context is None else action.context
     if not isinstance(sections, Mapping):
         return f"context is a mapping from keys to texts; got {sections!r}"
     if all(isinstance(key, str) and isinstance(text, str | None) for key, text in sections.items()):
         return None
     return f"context is text, or None, under keys that are text; got {sections!r}"
+
+
+def _fault_of_hints(hints: Any) -> str | None:
+    if hints is None:
+        return None
+    if not isinstance(hints, Hints):
+        return f"hints is a p.Hints(…); got {hints!r}"
+    pause_ms: Any = hints.pause_ms
+    if pause_ms is not None and not _is_whole(pause_ms):
+        return f"hints.pause_ms is a number of milliseconds, 0 or more; got {pause_ms!r}"
+    points: Any = hints.cache_points
+    if points is None or (
+        isinstance(points, tuple) and all(point == "system" or _is_whole(point) for point in points)
+    ):
+        return None
+    return f"hints.cache_points is a tuple of positions of messages, and 'system'; got {points!r}"
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _is_words(value: object) -> bool:

@@ -391,14 +391,17 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
         return False
     call = state.call
     error = ErrorInfo(code="tool_crashed", message=signal.text, retryable=True)
+    pause_ms = remedy.delay_ms
     if somebody_listens(work, OnToolError):
         asked = OnToolError(name=call.name, call_id=call.call_id, error=error, attempt=state.attempt)
         outcome = ask(work, asked)
         if outcome.decision is not None:  # an abort ends the cycle, a skip only the retries of this call
             return False
+        if outcome.hints.pause_ms is not None:
+            pause_ms = outcome.hints.pause_ms
     work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     timer = work.mint("w")
-    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + remedy.delay_ms))
+    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms))
     calls.put(work, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
     return True
 

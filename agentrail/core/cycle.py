@@ -124,10 +124,12 @@ def begin_turn(work: Work) -> Phase:
         cycle=msgspec.structs.replace(work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn())
     )
     if somebody_listens(work, BeforeRequest):
-        ask(work, BeforeRequest(messages=work.data.history.messages[:]))
+        outcome = ask(work, BeforeRequest(messages=work.data.history.messages[:]))
         if work.abort is not None:
             return Phase.RUNNING
         _apply_interventions(work)
+        points = outcome.hints.cache_points or ()
+        work.change(cycle=msgspec.structs.replace(work.cycle, cache_points=points))
     return send_request(work)
 
 

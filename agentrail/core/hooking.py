@@ -115,6 +115,7 @@ def context_of(work: Work) -> Context:
         model=model_of(data).model,
         turn=data.cycle.turn if data.cycle is not None else 0,
         messages=data.history.messages,
+        repairs=data.repairs,
         total_tokens=data.usage.total,
         cost_usd=data.usage.cost_usd,
         todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos),

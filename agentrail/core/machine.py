@@ -8,13 +8,17 @@ anything from the mailbox.
 No clock, no id, no randomness and no I/O: they arrive inside signals.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never, cast
+
+import msgspec
 
 from agentrail.core import batch, children, cycle, decisions, prompts, response, settings, teardown
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse, look_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, SessionStarted
+from agentrail.core.importing import import_messages
 from agentrail.core.legality import Verdict, verdict
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.signals import (
@@ -62,6 +66,7 @@ from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, NotAvailable
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
+from agentrail.messages import Message
 from agentrail.otp import statem
 from agentrail.otp.exits import Crashed, Shutdown, describe
 from agentrail.otp.statem import (
@@ -91,8 +96,17 @@ def new_session(
     tools: Toolbox,
     stack: Stack = EMPTY_STACK,
     plugin_states: PluginStates = NO_STATES,
+    messages: Sequence[Message] = (),
 ) -> SessionState:
-    """Make the state of a session that has not begun; its first signal is `Started`."""
+    """Make the state of a session that has not begun; its first signal is `Started`.
+
+    Args:
+        config: How it is set up.
+        tools: What its model may call.
+        stack: Its plugins.
+        plugin_states: Their first states.
+        messages: The conversation that it goes on with, from wherever; what is wrong with it is repaired.
+    """
     data = SessionData(
         config=config,
         model=config.model,
@@ -101,6 +115,9 @@ def new_session(
         plugin_states=plugin_states,
         ledger=Ledger(budget=config.budget) if config.budget is not None else None,
     )
+    if messages:
+        history, repairs = import_messages(messages)
+        data = msgspec.structs.replace(data, history=history, repairs=repairs)
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)
 

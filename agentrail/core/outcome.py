@@ -10,8 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.actions import (
+    NO_HINTS,
     Abort,
     BlockTool,
+    Hints,
     RequireApproval,
     ResolveApproval,
     Skip,
@@ -125,6 +127,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         switch: The model from now on, if another.
         collected: Switches that were said where they mean nothing (on `OnToolError`).
         context: Sections of the system prompt; None removes one. Of two for one key the last one counts.
+        hints: What the session is asked to heed; of two words on one thing the last one counts.
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
         errands: What plugins asked for and do not wait for.
         waiting: Set when the run is not over: nothing but `states`, `events` and `errands` may be carried out yet.
@@ -143,6 +146,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     switch: Switch | None = None
     collected: tuple[Switch, ...] = ()
     context: Mapping[str, str | None] = NO_CONTEXT
+    hints: Hints = NO_HINTS
     events: tuple[Event, ...] = ()
     errands: tuple[Errand, ...] = ()
     waiting: Waiting | None = None

@@ -18,12 +18,15 @@ import msgspec
 
 from agentrail.core.actions import (
     ACTIONS,
+    HINTED_ON,
     MATRIX,
+    NO_HINTS,
     Abort,
     BlockTool,
     Cell,
     Continue,
     Emit,
+    Hints,
     Intervene,
     ReplaceToolArgs,
     ReplaceToolResult,
@@ -297,7 +300,13 @@ class _Run:
         state = self.out.states[member.name]
         self.ctx.random.begin(member.salt)
         answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
-        if type(answer) is Continue and answer.state is state and not answer.emits and answer.context is None:
+        if (
+            type(answer) is Continue
+            and answer.state is state
+            and not answer.emits
+            and answer.context is None
+            and answer.hints is None
+        ):
             # Most answers by far, and nothing in them could be wrong: no more work for those than this.
             if member.guards:
                 self._has_seen(member)
@@ -312,6 +321,8 @@ class _Run:
         self._publish(*(published(said, self.ctx.user_data) for said in events_of(answer)))
         if answer.context is not None:
             self._take_context(member, answer.context)
+        if answer.hints is not None:
+            self._take_hints(member, answer.hints)
         return self._take(member, answer, rounds, todo)
 
     def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
@@ -357,7 +368,7 @@ class _Run:
             guards = {known.name for known in self.stack.members if known.guards}
             by = tuple(name for name in self.out.rewritten_by if name in guards)
             kept = {"event": self.out.guarded, "rewritten_by": by, "seen_by": self.out.guarded_by}
-        self._change(interventions=(), switch=None, context=NO_CONTEXT, **kept)
+        self._change(interventions=(), switch=None, context=NO_CONTEXT, hints=NO_HINTS, **kept)
 
     def _rewrite(self, member: Member, arguments: JsonObject) -> None:
         event: Any = self.out.event
@@ -396,6 +407,13 @@ class _Run:
             self._change(context=MappingProxyType({**self.out.context, **sections}))
         else:
             self._ignore(member, "context")
+
+    def _take_hints(self, member: Member, hints: Hints) -> None:
+        said = {name: value for name in HINTED_ON if (value := getattr(hints, name)) is not None}
+        if all(HINTED_ON[name] is type(self.out.event) for name in said):
+            self._change(hints=msgspec.structs.replace(self.out.hints, **said))
+        else:
+            self._ignore(member, "hints")
 
     def _failed(self, member: Member, told: HookEvent, error: ErrorInfo, rounds: int) -> bool:
         hook = type(told).__name__

@@ -10,6 +10,7 @@ import msgspec
 
 from agentrail.core.actions import ActionType
 from agentrail.core.hooks import Hook, HookEvent
+from agentrail.core.importing import Repair
 from agentrail.core.plugin_state import StateType
 from agentrail.core.seeded import SeededRandom
 from agentrail.messages import JsonObject, Message, SessionId
@@ -31,6 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         model: The model string that the next request uses.
         turn: The turn of the cycle, from 1; 0 outside of a cycle.
         messages: The conversation so far, a view.
+        repairs: What had to be changed in the messages that the session began with.
         total_tokens: Used so far.
         cost_usd: Spent so far; None when a price is unknown.
         budget_left: In US dollars; None without a budget.
@@ -50,6 +52,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str = ""
     turn: int = 0
     messages: Sequence[Message] = ()
+    repairs: tuple[Repair, ...] = ()
     total_tokens: int = 0
     cost_usd: float | None = 0.0
     budget_left: float | None = None

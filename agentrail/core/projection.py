@@ -232,6 +232,7 @@ def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> Mode
         tool_choice="none" if last_turn else "auto",
         max_output_tokens=data.config.max_output_tokens,
         response_format=None if wanted is None else wanted.schema,
+        cache_points=data.cycle.cache_points if data.cycle is not None else (),
     )
 
 

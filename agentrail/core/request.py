@@ -16,6 +16,8 @@ from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason
 
 EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+CachePoint: TypeAlias = int | Literal["system"]
+"""Where a cached prefix ends: behind the message at a position, or behind all that stands before the messages."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -50,6 +52,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tool_choice: `none` withholds the tools and leaves the list as it is, which keeps the prompt cache.
         max_output_tokens: A bound for the answer, or None for the model's own.
         response_format: JSON Schema of the answer, or None.
+        cache_points: Where the vendor's prompt cache should end, in order; a provider whose vendor finds that out by
+            itself does nothing with them.
     """
 
     attempt: EffectId
@@ -60,6 +64,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool_choice: ToolChoice = "auto"
     max_output_tokens: int | None = None
     response_format: JsonObject | None = None
+    cache_points: tuple[CachePoint, ...] = ()
 
     @property
     def model_name(self) -> str:

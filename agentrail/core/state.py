@@ -15,9 +15,10 @@ from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
 from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
+from agentrail.core.importing import Repair
 from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
-from agentrail.core.request import EffectId, ModelFacts
+from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
@@ -150,6 +151,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         repaired: Whether the model had its turn to put an answer right that is not of the response format.
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
+        cache_points: Where plugins want the prompt cache of this turn's request to end.
     """
 
     ref: PromptRef
@@ -162,6 +164,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repaired: bool = False
     loops: LoopWatch = LoopWatch()
     resume: bool = True
+    cache_points: tuple[CachePoint, ...] = ()
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -348,6 +351,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: ModelFacts  # of the next request
     tools: Toolbox
     history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, else none
+    repairs: tuple[Repair, ...] = ()  # of the messages that it began with; never changes
     queue: tuple[
         QueuedPrompt, ...
     ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for

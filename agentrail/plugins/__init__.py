@@ -19,6 +19,7 @@ from agentrail.core.actions import (
     CallModel as CallModel,
     Continue as Continue,
     Emit as Emit,
+    Hints as Hints,
     Intervene as Intervene,
     ReadFile as ReadFile,
     ReplaceToolArgs as ReplaceToolArgs,

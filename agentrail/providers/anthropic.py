@@ -45,6 +45,7 @@ _VENDOR_URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
 _KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
 _DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
+_MAX_CACHE_POINTS: Final = 4  # a request with more of them is refused
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -104,12 +105,17 @@ class AnthropicMessages:
             "model": encode_json(request.model_name),
             "max_tokens": encode_json(max_tokens),
             "stream": b"true",
-            "messages": self._messages(request.messages),
+            "messages": self._messages(request.messages, _marked(request)),
         }
+        starts_cached = "system" in request.cache_points[:_MAX_CACHE_POINTS]
         if request.system:
             members["system"] = encode_json(request.system)
+            if starts_cached:
+                members["system"] = b"[%b]" % _cached(encode_json({"type": "text", "text": request.system}))
         if len(request.tools):
-            members["tools"] = _tools(request.tools)
+            tools = _tools(request.tools)
+            # Tools stand before the system prompt, so a mark on that covers them.
+            members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
         if thinking is not None:
             members["thinking"] = encode_json(thinking)
@@ -127,18 +133,21 @@ class AnthropicMessages:
             members["stop_sequences"] = encode_json(options.stop)
         return joined_object(members, options.extra_body)
 
-    def _messages(self, messages: Sequence[Message]) -> bytes:
+    def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> bytes:
         """Join the blocks of all messages; neighbours of one role become one message, results before words.
 
         What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A message of
-        which nothing can be said here is left out, and then its neighbours are neighbours of each other.
+        which nothing can be said here is left out, and then its neighbours are neighbours of each other. A mark is put on
+        what is kept, and is not kept with it: the next request has it elsewhere.
         """
         groups: list[tuple[bytes, list[bytes]]] = []
         last = b""
-        for message in messages:
+        for position, message in enumerate(messages):
             blocks = encoded(message, NAME, self._encode)
             if not blocks:
                 continue
+            if position in marked:
+                blocks = _cached(blocks)
             role = b"assistant" if isinstance(message, AssistantMessage) else b"user"
             if role == last:
                 groups[-1][1].append(blocks)
@@ -160,6 +169,21 @@ class AnthropicMessages:
             case ToolMessage():
                 blocks = [_result(result) for result in message.results]
         return encode_json([block for block in blocks if block is not None])[1:-1]
+
+
+def _marked(request: ModelRequest) -> frozenset[int]:
+    """Give the positions of messages behind which the cache ends; responses end in thinking at times, and take no mark."""
+    points = (point for point in request.cache_points[:_MAX_CACHE_POINTS] if isinstance(point, int))
+    return frozenset(
+        point
+        for point in points
+        if point < len(request.messages) and not isinstance(request.messages[point], AssistantMessage)
+    )
+
+
+def _cached(blocks: bytes) -> bytes:
+    """Mark the last of some joined objects as the end of a cached prefix."""
+    return blocks[:-1] + b',"cache_control":{"type":"ephemeral"}}'
 
 
 def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[str, object] | None]:

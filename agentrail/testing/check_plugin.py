@@ -21,6 +21,7 @@ from agentrail.core.frozen import frozen_json
 from agentrail.core.pipeline import deliver, resume, run
 from agentrail.core.plugin import Context, Plugin
 from agentrail.core.plugin_state import loses
+from agentrail.core.seeded import SeededRandom
 from agentrail.core.stack import Entry, Member, Stack, load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
@@ -156,6 +157,7 @@ def _context(moment: int) -> Context:
         tools=("list_dir", "read_file", "shell"),
         user_data=frozen_json({"tenant": "acme"}),
         now_ms=1_700_000_000_000 + 60_000 * moment,
+        random=SeededRandom(moment),  # a new one for each question, as in a session: asked again it says the same
     )
 
 

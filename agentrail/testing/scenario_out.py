@@ -90,7 +90,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
         case asked.StartStream(request=request):
             withheld = " tools=withheld" if request.tool_choice == "none" else ""
             system = f" system={quote(request.system)}" if request.system else ""
-            return f"StartStream {request.attempt} messages={len(request.messages)}{system}{withheld}"
+            points = ",".join(map(str, request.cache_points))
+            cached = f" cached={points}" if points else ""
+            return f"StartStream {request.attempt} messages={len(request.messages)}{system}{cached}{withheld}"
         case asked.CancelStream(effect_id=effect_id):
             return f"CancelStream {effect_id}"
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):

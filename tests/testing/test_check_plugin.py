@@ -35,6 +35,8 @@ class Good(p.Plugin[Seen]):
                 return p.Request(p.Search(query="x"), "s", state)
             case p.BeforeFinish() if ctx.random.random() < 0.5:
                 return p.Intervene("go on", state)
+            case p.AfterToolBatch():
+                return p.Emit("tossed", ctx.random.random(), state)
             case _:
                 return p.Continue(state)
 

@@ -1,0 +1,70 @@
+"""`PromptCache`: says where the vendor's prompt cache should end, for vendors that want to be told.
+
+Three places: behind what never changes (tools and system prompt), behind the first calls, which stay where they are for as
+long as the conversation is not compacted, and behind the last thing that is not the model's, which the next request begins with.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from agentrail.core.actions import Action, Continue, Hints
+from agentrail.core.estimates import tokens_of
+from agentrail.core.hooks import BeforeRequest
+from agentrail.core.plugin import Context
+from agentrail.core.request import CachePoint
+from agentrail.messages import AssistantMessage, Message, ToolMessage
+from agentrail.plugins.base import Plugin, on
+
+
+@attrs.frozen
+class Caching:
+    """How many points, and what is worth one.
+
+    Attributes:
+        max_cache_points: So many at most.
+        min_tokens: What stands before a point in the conversation has so many tokens at least, at four bytes each.
+    """
+
+    max_cache_points: int
+    min_tokens: int
+
+
+class PromptCache(Plugin[Caching]):
+    """Marks the ends of the prefixes that a vendor should keep from one request to the next."""
+
+    priority = 130
+
+    def init(self, *, max_cache_points: int = 3, min_tokens: int = 100) -> Caching:
+        """Take how many points there may be.
+
+        Raises:
+            ValueError: Your move: less than one point, or less than no tokens.
+        """
+        if max_cache_points < 1 or min_tokens < 0:
+            message = f"max_cache_points is 1 or more, min_tokens 0 or more; got {max_cache_points} and {min_tokens}"
+            raise ValueError(message)
+        return Caching(max_cache_points, min_tokens)
+
+    @on(BeforeRequest)
+    def mark(self, event: BeforeRequest, caching: Caching, ctx: Context) -> Action[Caching]:
+        """Mark what is worth most first: the start, the end, and then the first results of calls."""
+        messages = event.messages
+        last = next(
+            (n for n in reversed(range(len(messages))) if not isinstance(messages[n], AssistantMessage)), None
+        )
+        first_results = next((n for n, one in enumerate(messages) if isinstance(one, ToolMessage)), None)
+        places = dict.fromkeys(place for place in (last, first_results) if place is not None)
+        worth = [place for place in places if _has(messages[: place + 1], caching.min_tokens)]
+        points: list[CachePoint] = ["system", *sorted(worth[: caching.max_cache_points - 1])]
+        return Continue(caching, hints=Hints(cache_points=tuple(points)))
+
+
+def _has(messages: Sequence[Message], tokens: int) -> bool:
+    """Say whether messages have so many tokens; looks at no more of them than it takes, because it is asked each turn."""
+    count = 0
+    for message in messages:
+        if count >= tokens:
+            break
+        count += tokens_of((message,))
+    return count >= tokens

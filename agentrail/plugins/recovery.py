@@ -1,0 +1,115 @@
+"""`Recovery`: bounds how often a call that raises is made again, and acts when a tool goes on failing."""
+
+from typing import Final
+
+import attrs
+
+from agentrail.core.actions import Action, Continue, Emitted, Hints, Skip, SwitchModel
+from agentrail.core.hooks import AfterTool, OnToolError
+from agentrail.core.plugin import Context
+from agentrail.plugins.base import Plugin, on
+
+MAX_PAUSE_MS: Final = 60_000
+"""A call that waits longer than this is better answered: the model may know another way."""
+
+MAX_DOUBLINGS: Final = 16
+MAX_CHARACTERS: Final = 500
+"""Of an error that is published."""
+
+
+@attrs.frozen
+class Failing:
+    """A tool that failed the last time.
+
+    Attributes:
+        tool: Its name.
+        failures: How many calls in a row ended in an error.
+    """
+
+    tool: str
+    failures: int
+
+
+@attrs.frozen(kw_only=True)
+class Patience:
+    """How long failing is borne, and what fails.
+
+    Attributes:
+        max_retries: Of one call that raises, and of calls in a row that end in an error.
+        backoff_base_ms: The longest pause before the first retry; it doubles with each.
+        fallback_model: The model that gets a chance when a tool goes on failing; None for none.
+        escalation_event: Whether that is published.
+        failing: The tools whose last call failed.
+    """
+
+    max_retries: int
+    backoff_base_ms: int
+    fallback_model: str | None
+    escalation_event: bool
+    failing: tuple[Failing, ...] = ()
+
+
+class Recovery(Plugin[Patience]):
+    """Retries calls that raise with growing pauses, and escalates when a tool goes on failing."""
+
+    priority = 150
+
+    def init(
+        self,
+        *,
+        max_retries: int = 3,
+        backoff_base_ms: int = 1_000,
+        fallback_model: str | None = None,
+        escalation_event: bool = True,
+    ) -> Patience:
+        """Take how long failing is borne.
+
+        Raises:
+            ValueError: Your move: a number below 0.
+        """
+        if max_retries < 0 or backoff_base_ms < 0:
+            message = (
+                f"max_retries and backoff_base_ms are 0 or more; got {max_retries} and {backoff_base_ms}"
+            )
+            raise ValueError(message)
+        return Patience(
+            max_retries=max_retries,
+            backoff_base_ms=backoff_base_ms,
+            fallback_model=fallback_model,
+            escalation_event=escalation_event,
+        )
+
+    @on(OnToolError)
+    def before_retry(self, event: OnToolError, patience: Patience, ctx: Context) -> Action[Patience]:
+        """Set the pause, or end the retries. How often a call may be made at all its tool has said: that is not raised."""
+        if event.attempt > patience.max_retries:
+            return Skip(patience)
+        longest = patience.backoff_base_ms * 2 ** min(event.attempt - 1, MAX_DOUBLINGS)
+        # From half of it on, so that the calls of a batch, which failed together, do not come back together.
+        pause_ms = round(min(longest, MAX_PAUSE_MS) * (1 + ctx.random.random()) / 2)
+        return Continue(patience, hints=Hints(pause_ms=pause_ms))
+
+    @on(AfterTool)
+    def after_call(self, event: AfterTool, patience: Patience, ctx: Context) -> Action[Patience]:
+        """Count errors in a row, tool by tool; the first one after `max_retries` escalates, and the count begins again."""
+        failures = next((one.failures for one in patience.failing if one.tool == event.name), 0)
+        if not event.result.is_error:
+            return Continue(_counted(patience, event.name, 0)) if failures else Continue(patience)
+        if failures < patience.max_retries:
+            return Continue(_counted(patience, event.name, failures + 1))
+        after = _counted(patience, event.name, 0)
+        fallback = patience.fallback_model if patience.fallback_model != ctx.model else None
+        said = {
+            "tool": event.name,
+            "call_id": event.call_id,
+            "failures": failures + 1,
+            "error": event.result.text[:MAX_CHARACTERS],
+            "fallback_model": fallback,
+        }
+        emits: tuple[Emitted, ...] = (("recovery_escalated", said),) if patience.escalation_event else ()
+        return Continue(after, emits=emits) if fallback is None else SwitchModel(fallback, after, emits=emits)
+
+
+def _counted(patience: Patience, tool: str, failures: int) -> Patience:
+    others = tuple(one for one in patience.failing if one.tool != tool)
+    return attrs.evolve(patience, failing=(*others, Failing(tool, failures)) if failures else others)

@@ -1,0 +1,76 @@
+"""`PatchToolCalls`: what was repaired in an imported conversation is told once."""
+
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core import machine
+from agentrail.core.effects import Publish, StartStream
+from agentrail.core.importing import NO_RESULT, import_messages
+from agentrail.core.request import ModelFacts
+from agentrail.core.signals import Prompt, SignalId
+from agentrail.core.stack import load_stack
+from agentrail.core.state import SessionConfig
+from agentrail.core.toolbox import Toolbox
+from agentrail.events import PluginEvent
+from agentrail.messages import PromptRef, SessionId, Text
+from agentrail.plugins.patch_tool_calls import MAX_REPORTED, PatchToolCalls
+from agentrail.testing import strategies
+from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.errand_rig import Alone, said, user
+
+ASK = p.BeforeRequest()
+
+
+def prompted(messages):
+    """What the first prompt of a session leads to that goes on with these messages."""
+    session_id = SessionId("s")
+    config = SessionConfig(session_id=session_id, path=(session_id,), model=ModelFacts(model="x:y"))
+    stack, states = load_stack([PatchToolCalls])
+    state = machine.new_session(config, Toolbox(), stack, states, messages)
+    content = (Text(text="Go on."),)
+    prompt = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=content, reply="receipt")
+    return machine.step(state, prompt)[1]
+
+
+def test_a_session_goes_on_with_a_broken_conversation_and_says_what_was_repaired():
+    """The request is valid, and `history_repaired` has each change with its place in the messages (AT-007)."""
+    effects = prompted([user("Look."), said("", c1={"command": "ls"})])
+    (request,) = [effect.request for effect in effects if isinstance(effect, StartStream)]
+    assert request.messages[2].results[0].text == NO_RESULT
+    (event,) = [e.event for e in effects if isinstance(e, Publish) and isinstance(e.event, PluginEvent)]
+    assert event.name == "history_repaired"
+    assert event.payload["repairs"] == [{"code": "missing_result", "position": 1, "call_id": "c1"}]
+
+
+def test_it_is_told_once():
+    """Before the first request, and not again."""
+    _, repairs = import_messages([said("", c1={})])
+    plugin = Alone(PatchToolCalls)
+    assert len(plugin.hears(ASK, repairs=repairs).events) == 1
+    assert plugin.hears(ASK, repairs=repairs).events == ()
+
+
+def test_of_a_thousand_repairs_a_hundred_are_listed():
+    """The event stays small; it has the number of all."""
+    _, repairs = import_messages([said("", c1={})] * 1_000)
+    (event,) = Alone(PatchToolCalls).hears(ASK, repairs=repairs).events
+    assert (event.payload["count"], len(event.payload["repairs"])) == (1_999, MAX_REPORTED)
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`; there is nothing to set."""
+    check_plugin(PatchToolCalls)
+
+
+@given(messages=st.lists(strategies.messages(), max_size=6))
+def test_it_speaks_if_and_only_if_something_was_changed(messages):
+    """Whatever a session begins with: each repair is in the event, and of a valid conversation there is none."""
+    events = [
+        e.event for e in prompted(messages) if isinstance(e, Publish) and isinstance(e.event, PluginEvent)
+    ]
+    _, repairs = import_messages(messages)
+    told = [repair for event in events for repair in event.payload["repairs"]]
+    assert told == [
+        {"code": repair.code, "position": repair.position, "call_id": repair.call_id} for repair in repairs
+    ]
+    assert len(events) == bool(repairs)
