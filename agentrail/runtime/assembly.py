@@ -90,7 +90,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         group_id=options.group_id,
         threads=means.threads,
     )
-    cell = SessionCell(new_session(config, toolbox, stack, plugin_states), ports)
+    cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
 

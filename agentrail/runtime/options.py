@@ -15,7 +15,7 @@ from agentrail.core.stack import Entry
 from agentrail.core.state import PromptMode
 from agentrail.core.structured import fault_of_format
 from agentrail.errors import OptionError
-from agentrail.messages import JsonValue
+from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -35,6 +35,7 @@ class SessionOptions:
         working_dir: The root of the file tools.
         sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
             for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
+        messages: History to begin with, from anywhere: what no provider would take is repaired, and `PatchToolCalls` tells.
         user_data: The application's own data; tools see it.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
@@ -65,6 +66,7 @@ class SessionOptions:
     session_id: str | None = None
     working_dir: str | os.PathLike[str] = "."
     sandbox: Sandbox | str | None = None
+    messages: Sequence[Message] = ()
     user_data: Mapping[str, JsonValue] = field(factory=dict)
     provider_opts: Mapping[str, Any] = field(factory=dict)
     max_turns: int = 100
@@ -183,6 +185,11 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     faults += _tools(values["tools"])
     if isinstance(values["plugins"], str) or not _is_sequence(values["plugins"]):
         faults.append(f"plugins is {values['plugins']!r}: expected a sequence of plugins")
+    messages = values["messages"]
+    if not _is_sequence(messages) or not all(isinstance(one, Message) for one in messages):
+        faults.append(
+            f"messages is {messages!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"
+        )
     if values["prompt_mode"] not in get_args(PromptMode):
         known = ", ".join(map(repr, get_args(PromptMode)))
         faults.append(f"prompt_mode is {values['prompt_mode']!r}: expected one of {known}")

@@ -5,9 +5,10 @@ import math
 import pytest
 
 from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
+from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import ScriptedModel
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import saying
 
@@ -137,3 +138,26 @@ def test_options_of_a_blueprint_are_checked_like_others():
     wrong = type("B", (), {"options": lambda _: {"model": "demo:", "max_turn": 3}})()
     with pytest.raises(OptionError, match="did you mean 'max_turns'"):
         make_options({"blueprint": wrong})
+
+
+async def test_a_session_begins_with_a_history_from_elsewhere(supervisor):
+    """What no provider would take is repaired on the way in, and the model sees the conversation."""
+    asked = UserMessage(content=(Text(text="What is here?"),))
+    call = ToolCall(call_id=CallId("c1"), name="list", arguments={})
+    cut = AssistantMessage(content=(call,), model="another:model")
+    seen = []
+
+    def answer(request):
+        seen.extend(request.messages)
+        return says("Go on with what?")
+
+    session = await supervisor.start_session(model=FunctionModel(answer), messages=[asked, cut])
+    assert await session.ask("Go on") == "Go on with what?"
+    assert [type(message) for message in seen] == [UserMessage, AssistantMessage, ToolMessage, UserMessage]
+    assert seen[2].results[0].is_error
+
+
+async def test_a_history_of_something_else_is_refused(supervisor):
+    """The message says what messages are."""
+    with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
+        await supervisor.start_session(model=saying("a"), messages=["hello"])
