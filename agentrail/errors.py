@@ -15,7 +15,6 @@
     │   │   ├── InvalidArguments        edited arguments that the tool does not take
     │   │   └── InvalidResponse         an empty answer, or an option that is none
     │   ├── MailboxFull             as many messages wait as are allowed
-    │   ├── NotAvailable            something that this version does not do
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
     │   ├── CallingSelf             an actor, or a session's own tool, waits for itself
     │   ├── ActorError              a call to an actor or a registry that cannot be
@@ -144,10 +143,6 @@ class InvalidResponse(InteractionError):
 
 class MailboxFull(YourMove):
     """As many messages wait for this actor as are allowed. Try again when it has caught up."""
-
-
-class NotAvailable(YourMove):
-    """Something that this version of agentrail does not do; the README says what is there."""
 
 
 class AlreadyStarted(YourMove):

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.listening import visible_since, visible_text
+from agentrail.core.listening import visible_in, visible_text
+from agentrail.core.projection import cycle_messages_of
 from agentrail.core.structured import Accepted, Rejected, Repair
 from agentrail.core.work import Work
 from agentrail.events import EndReason
@@ -22,10 +23,10 @@ def answer_of(work: Work) -> str:
 
     Not all of it there: what the model said between its calls, and the answer before the repair, are no part of the document.
     """
-    data, position = work.data, work.cycle.first_message
+    data, messages = work.data, cycle_messages_of(work.data)
     if data.config.response_format is None:
-        return visible_since(data.history, position, data.config)
-    said = [message for message in data.history.since(position) if isinstance(message, AssistantMessage)]
+        return visible_in(messages, data.config)
+    said = [message for message in messages if isinstance(message, AssistantMessage)]
     return visible_text(said[-1].text, data.config) if said else ""
 
 

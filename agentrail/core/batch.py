@@ -12,7 +12,7 @@ import msgspec
 from agentrail.core import calls, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
-from agentrail.core.cycle import begin_turn, finish
+from agentrail.core.cycle import begin_turn, finish, is_last_turn
 from agentrail.core.effects import CancelTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
 from agentrail.core.hooking import ask, somebody_listens
@@ -294,9 +294,7 @@ def _close(work: Work) -> Phase:
     if work.abort is not None:
         return Phase.RUNNING
     cycle = work.cycle
-    if (
-        cycle.turn >= work.data.config.max_turns
-    ):  # the calls were refused, because tools are withheld on the last turn
+    if is_last_turn(work.data):  # the calls were refused, because tools are withheld on the last turn
         return finish(work, "max_turns")
     if not cycle.resume and not work.data.steers and not work.data.interventions:
         return finish(work, "not_resumed")

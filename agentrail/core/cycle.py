@@ -8,15 +8,23 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
+from agentrail.core import compacting
 from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.outcome import Outcome
-from agentrail.core.projection import LAST_TURN_NOTE, digest_of, model_of, request_of
+from agentrail.core.outgoing import outgoing
+from agentrail.core.projection import (
+    LAST_TURN_NOTE,
+    cycle_messages_of,
+    digest_of,
+    model_of,
+    request_of,
+)
 from agentrail.core.signals import SignalId
 from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
-from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, Stream
+from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, SessionData, Stream
 from agentrail.core.structured import Rejected, Repair
 from agentrail.core.work import Work
 from agentrail.errors import (
@@ -114,12 +122,14 @@ def begin_turn(work: Work) -> Phase:
 
     On the last turn that a cycle may have, tools are withheld.
     """
+    config, turn = work.data.config, work.cycle.turn + 1
+    if turn > config.max_turns:
+        work.abort = f"{config.max_turns} turns were not enough"
+        return Phase.RUNNING
     _apply_steers(work)
     _apply_interventions(work)
-    turn = work.cycle.turn + 1
-    max_turns = work.data.config.max_turns
-    if turn >= max_turns:
-        work.publish(MaxTurnsReached(turns=max_turns))
+    if turn == config.max_turns:
+        work.publish(MaxTurnsReached(turns=config.max_turns))
     work.change(
         cycle=msgspec.structs.replace(work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn())
     )
@@ -130,17 +140,31 @@ def begin_turn(work: Work) -> Phase:
         _apply_interventions(work)
         points = outcome.hints.cache_points or ()
         work.change(cycle=msgspec.structs.replace(work.cycle, cache_points=points))
-    return send_request(work)
+    return Phase.RUNNING if compacting.begin(work) else send_request(work)
+
+
+def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
+    """Do what a compaction held up: the request, its end, or nothing at all.
+
+    Args:
+        work: The step.
+        error: Of a request that did not fit before and does not fit now; None where there is nothing like that.
+    """
+    if work.data.cycle is None:
+        return Phase.IDLE
+    return send_request(work) if error is None else fail(work, error)
 
 
 def send_request(work: Work) -> Phase:
     """Ask the model: the first attempt of a turn, or one more."""
     data, cycle = work.data, work.cycle
-    last_turn = cycle.turn >= data.config.max_turns
+    last_turn = is_last_turn(data)
     attempt = work.mint("r")
     model = model_of(data).model
     work.change(stream=Stream(effect_id=attempt, model=model, last_turn=last_turn))
-    request = request_of(work.data, attempt, last_turn=last_turn)
+    kept, messages = outgoing(data.outgoing, data.history.messages)
+    work.change(outgoing=kept)
+    request = request_of(work.data, attempt, last_turn=last_turn, messages=messages)
     refusal = reserve_request(work, request)
     if refusal is not None:
         work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
@@ -157,6 +181,12 @@ def send_request(work: Work) -> Phase:
     )
     start_stream(work, request)
     return Phase.RUNNING
+
+
+def is_last_turn(data: SessionData) -> bool:
+    """Say whether tools are withheld on this turn, because the cycle may have no other."""
+    turn = data.cycle.turn if data.cycle is not None else 0
+    return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
 
 
 def finish(work: Work, stop_reason: EndReason) -> Phase:
@@ -185,7 +215,7 @@ def finish(work: Work, stop_reason: EndReason) -> Phase:
 
 def _finish_well(work: Work, stop_reason: EndReason) -> Phase:
     cycle = work.cycle
-    messages = work.data.history.since(cycle.first_message)
+    messages = cycle_messages_of(work.data)
     ended = close(work, "finished")
     work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))
     for asker in cycle.askers:
@@ -230,7 +260,7 @@ def after_turn(work: Work, outcome: Literal["finished", "aborted", "failed"], *,
         AfterTurn(
             outcome="finished" if outcome == "finished" else "aborted",
             abort_reason=reason,
-            messages_diff=work.data.history.since(cycle.first_message) if cycle is not None else (),
+            messages_diff=cycle_messages_of(work.data),
             usage_diff=cycle.usage if cycle is not None else TokenUsage(),
             started_at_ms=began,
             ended_at_ms=work.at_ms,

@@ -28,10 +28,12 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         request: The whole request.
         look_at_ms: When the timer fires first.
+        is_quiet: Whether nobody wants to hear of it before its end: then no `StreamStarted` and no `ChunksArrived` comes.
     """
 
     request: ModelRequest
     look_at_ms: int
+    is_quiet: bool = False
 
 
 def look_of(attempt: EffectId) -> EffectId:

@@ -1,4 +1,4 @@
-"""What is legal: phase × signal → take, postpone, drop, refuse. Total, and the only place that says so.
+"""What is legal: phase × signal → take, postpone, drop. Total, and the only place that says so.
 
 The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
 is still open. What a signal that is taken means stands elsewhere, in the `match` of `machine.py`.
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.core.compacting import is_timer
 from agentrail.core.effects import look_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -63,15 +64,13 @@ class Verdict(enum.Enum):
     """Legal, not now: delivered again after the next change of phase."""
     DROP = "drop"
     """Legal and late: nobody waits for it; counted."""
-    REFUSE = "refuse"
-    """Nothing happened, and the sender must hear so."""
 
 
 def _row(*verdicts: Verdict) -> Mapping[Phase, Verdict]:
     return MappingProxyType(dict(zip(Phase, verdicts, strict=True)))  # strict: a missing cell fails at import
 
 
-T, P, D, R = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP, Verdict.REFUSE
+T, P, D = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP
 # fmt: off
 LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyType({
     #                       IDLE  RUNNING  STREAMING  EXECUTING_TOOLS
@@ -91,7 +90,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     UpdatePluginOpts:  _row(T,    T,       T,         T),  # applied when the session is idle
     ChangePlugins:     _row(T,    P,       P,         P),  # between two cycles only, so no hook of an old version runs after
     ChangeTools:       _row(T,    T,       T,         T),  # calls under way keep their tools
-    Compact:           _row(R,    R,       R,         R),  # until histories can be shortened
+    Compact:           _row(T,    T,       T,         T),  # now in idle, else before the next request
     Started:           _row(T,    D,       D,         D),  # the first signal of a life, and there is one first
     Restarted:         _row(T,    T,       T,         T),  # whatever ran died with the old actor
     Parked:            _row(T,    T,       T,         T),
@@ -135,8 +134,12 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
             return open_id in data.drains or (
                 data.teardown is not None and data.teardown.effect_id == open_id
             )
+        case ErrandFinished() | ResponseCompleted() | StreamFailed() if _is_of_compaction(data, open_id):
+            return True
         case ErrandFinished():
             return any(errand.effect_id == open_id for errand in data.errands)
+        case TimerFired() if data.compaction is not None and is_timer(data.compaction, open_id):
+            return True
         case TimerFired():
             return (
                 (data.stream is not None and _timer_of(data.stream) == open_id)
@@ -154,6 +157,10 @@ def _timer_of(stream: Stream) -> EffectId:
 _RUNNING: Final[frozenset[Stage]] = frozenset({"running"})
 _NOT_ENDED: Final[frozenset[Stage]] = frozenset({"running", "stopping"})
 _PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
+
+
+def _is_of_compaction(data: SessionData, effect_id: EffectId) -> bool:
+    return data.compaction is not None and data.compaction.effect_id == effect_id
 
 
 def _is_in(calls: tuple[CallState, ...], effect_id: EffectId, stages: frozenset[Stage]) -> bool:

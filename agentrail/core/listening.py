@@ -5,14 +5,15 @@ its own tags stops writing them. People get the text without them, wherever they
 snapshot. Whoever shows messages of the history takes the tags out by `visible_text`.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
-from agentrail.core.history import History
 from agentrail.core.state import SessionConfig, Stream
 from agentrail.core.tags import Tag, TagReader
 from agentrail.core.work import Work
 from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
-from agentrail.messages import AssistantMessage
+from agentrail.messages import AssistantMessage, Message
 
 
 def hear(work: Work, text: str) -> None:
@@ -53,9 +54,9 @@ def visible_so_far(stream: Stream, config: SessionConfig) -> str:
     return TagReader().fed(said)[1] if config.inline_tags else said
 
 
-def visible_since(history: History, position: int, config: SessionConfig) -> str:
-    """Join what people saw from a position of the history on."""
-    said = (message for message in history.since(position) if isinstance(message, AssistantMessage))
+def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
+    """Join what people saw of some messages."""
+    said = (message for message in messages if isinstance(message, AssistantMessage))
     return "".join(visible_text(message.text, config) for message in said)
 
 

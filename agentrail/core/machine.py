@@ -13,7 +13,17 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 
 import msgspec
 
-from agentrail.core import batch, children, cycle, decisions, prompts, response, settings, teardown
+from agentrail.core import (
+    batch,
+    children,
+    compacting,
+    cycle,
+    decisions,
+    prompts,
+    response,
+    settings,
+    teardown,
+)
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse, look_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
@@ -21,6 +31,7 @@ from agentrail.core.hooks import RequestFailed, SessionStarted
 from agentrail.core.importing import import_messages
 from agentrail.core.legality import Verdict, verdict
 from agentrail.core.projection import snapshot_of, status_of
+from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
     AbortTool,
@@ -64,7 +75,7 @@ from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
-from agentrail.errors import InternalError, MailboxFull, NotAvailable
+from agentrail.errors import InternalError, MailboxFull, SessionDown
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.messages import Message
 from agentrail.otp import statem
@@ -179,11 +190,6 @@ class _SessionMachine:
                 return Keep(work.data)
             case Verdict.POSTPONE:
                 return Keep(actions=(Postpone(),))
-            case Verdict.REFUSE:
-                asked = cast("Asked", signal)  # only calls are refused: others have nobody who must hear
-                message = f"this version of agentrail takes no {type(asked).__name__} yet: see the README for what is there"
-                work.refuse(asked.signal_id, NotAvailable(message))
-                return Keep(actions=work.actions)
             case unreachable:
                 assert_never(unreachable)
 
@@ -198,6 +204,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return response.arrived(work, signal)
         case ToolFinished():
             return batch.tool_finished(work, phase, signal)
+        case ResponseCompleted(message=message, usage=usage) if work.data.compaction is not None:
+            compacting.summarised(work, message.text, usage)
         case ResponseCompleted():
             return response.completed(work, phase, signal)
         case StreamStarted():
@@ -212,6 +220,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             children.started(work, signal)
         case ToolEmitted():
             batch.tool_emitted(work, signal)
+        case StreamFailed(usage=usage) if work.data.compaction is not None:
+            return cycle.go_on_after_compaction(work, compacting.failed(work, usage))
         case StreamFailed():
             return response.failed(work, phase, signal)
         case Steer():
@@ -242,6 +252,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             settings.update_plugin_opts(work, phase, signal)
         case ChangePlugins():
             settings.change_plugins(work, signal)
+        case ErrandFinished(effect_id=effect_id, result=result) if _is_writing(work, effect_id):
+            return cycle.go_on_after_compaction(work, compacting.saved(work, result))
         case ErrandFinished():
             errand_finished(work, signal)
         case ReplyQuery(signal_id=to):
@@ -271,15 +283,34 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
         case PluginLagged(plugin=plugin, hook=hook, milliseconds=milliseconds):
             work.publish(PluginSlow(plugin=plugin, hook=hook, milliseconds=milliseconds))
         case Compact():
-            message = f"the table refuses {signal!r}"
-            raise AssertionError(message)
+            return _compact(work, phase, signal)
         case _:
             assert_never(signal)
     return phase
 
 
+def _is_writing(work: Work, effect_id: EffectId) -> bool:
+    compaction = work.data.compaction
+    return compaction is not None and compaction.effect_id == effect_id
+
+
+def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
+    """Shorten the history: at once where nothing goes on, else before the next request."""
+    data = work.data
+    if data.stopping is not None:
+        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        return phase
+    work.change(compact_asked=signal.reason or "asked")
+    work.reply(signal.signal_id, None)
+    is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
+    return Phase.RUNNING if is_free and compacting.begin(work) else phase
+
+
 def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
     """Wake whoever set the timer: a request that is out or between two attempts, a call between two attempts, or what waits for people."""
+    compaction = work.data.compaction
+    if compaction is not None and compacting.is_timer(compaction, signal.effect_id):
+        return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
     stream = work.data.stream
     if stream is not None and stream.effect_id == signal.effect_id:
         return cycle.send_request(work)

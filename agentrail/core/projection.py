@@ -212,14 +212,28 @@ def system_prompt_of(data: SessionData) -> str | None:
     return "\n\n".join(parts) or None
 
 
-def request_of(data: SessionData, attempt: EffectId, *, last_turn: bool) -> ModelRequest:
+def cycle_messages_of(data: SessionData) -> tuple[Message, ...]:
+    """Give the messages of the running cycle, also those that a summary stands for by now; none without a cycle."""
+    cycle = data.cycle
+    return () if cycle is None else (*cycle.earlier, *data.history.since(cycle.first_message))
+
+
+def request_of(
+    data: SessionData,
+    attempt: EffectId,
+    *,
+    last_turn: bool,
+    messages: Sequence[Message] | None = None,
+) -> ModelRequest:
     """Make the request for the next turn, or its next attempt.
+
+    `messages` are those that are sent in place of the history's own: the same ones, some of them shortened.
 
     The history goes along as it is, shared and not copied, except on the last turn of a cycle: then a note that never
     enters the history asks for an answer, and the tools are withheld. They stay in the list, because a provider's
     prompt cache begins with it.
     """
-    messages: Sequence[Message] = data.history.messages
+    messages = data.history.messages if messages is None else messages
     wanted = data.config.response_format
     if last_turn:
         messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))

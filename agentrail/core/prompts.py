@@ -126,7 +126,7 @@ def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
 def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
     data = work.data
     position = len(data.queue)
-    is_free = data.teardown is None and not position
+    is_free = phase is Phase.IDLE and data.teardown is None and not position
     if not is_free and position >= data.config.max_prompt_queue:
         _say(work, signal, "rejected_full")
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"

@@ -4,6 +4,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from agentrail.core import compacting
 from agentrail.core.batch import begin_batch
 from agentrail.core.cycle import fail, finish, send_request
 from agentrail.core.effects import SetTimer
@@ -89,6 +90,8 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     message = _with_own_ids(work, signal.message)
     work.change(history=work.data.history.with_response(message), stream=None)
     learn_from(work, signal.usage)
+    if signal.stop_reason == "context_window":
+        work.change(compact_asked="the window was full")
     work.publish(
         ResponseComplete(
             message=message,
@@ -153,9 +156,15 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
             return send_request(work)
         case CompactFirst():
             work.publish(ContextOverflow(error=error))
-            return fail(work, error)
+            work.change(stream=None)
+            return (
+                Phase.RUNNING
+                if compacting.begin(work, error=error)
+                else fail(work, compacting.overflowed(work, error))
+            )
         case GiveUp(final):
-            return fail(work, final)
+            is_overflow = error.code == "context_overflow"
+            return fail(work, compacting.overflowed(work, final) if is_overflow else final)
         case _ as never:
             assert_never(never)
 

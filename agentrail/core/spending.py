@@ -27,7 +27,7 @@ def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
         return None
     facts = model_of(work.data)
     limit = request.max_output_tokens or facts.max_output_tokens
-    bound = bound_of(_count(work, request), limit, facts.price)
+    bound = bound_of(count_tokens(work, request), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
@@ -43,6 +43,18 @@ def spend(work: Work, usage: TokenUsage) -> None:
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)
         work.change(ledger=settle(ledger, reservation, usage))
+
+
+def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
+    """Book a request that no turn waits for; None: nobody knows what it used, so all that was reserved is booked."""
+    cycle = work.data.cycle
+    if usage is not None:
+        work.change(usage=work.data.usage + usage)
+        if cycle is not None:
+            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
+    ledger = work.data.ledger
+    if ledger is not None:
+        work.change(ledger=settle(ledger, _reservation_of(work.data, effect_id), usage))
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -72,14 +84,13 @@ def spend_on_crash(work: Work) -> None:
 def learn_from(work: Work, usage: TokenUsage) -> None:
     """Take the vendor's word for the length of the conversation, with its response in the history."""
     data = work.data
-    if data.ledger is not None:
-        work.change(tokens=data.tokens.reported(usage, len(data.history)))
+    work.change(tokens=data.tokens.reported(usage, len(data.history)))
 
 
-def _count(work: Work, request: ModelRequest) -> int:
+def count_tokens(work: Work, request: ModelRequest) -> int:
     """Estimate a request; what was counted once is not counted again."""
     history = work.data.history
-    fixed = fixed_tokens_of(request.system, request.tools)
+    fixed = request.tools.size_with(request.system, fixed_tokens_of)
     known = work.data.tokens
     if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
         known = TokenCount(fixed=fixed)

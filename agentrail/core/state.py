@@ -13,11 +13,13 @@ import msgspec
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
+from agentrail.core.compaction import CompactionPlan, CompactionWatch
 from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.importing import Repair
 from agentrail.core.loops import LoopWatch
 from agentrail.core.outcome import Injected
+from agentrail.core.outgoing import Outgoing
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import SignalId
@@ -33,6 +35,7 @@ from agentrail.messages import (
     CallId,
     JsonObject,
     JsonValue,
+    Message,
     PromptRef,
     QuestionRef,
     SessionId,
@@ -79,6 +82,8 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         approval_timeout_ms: How long an approval waits; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
+        on_max_turns: Whether the last turn asks for an answer without tools, or the cycle is aborted when it wants one more.
+        compact_at_tokens: How long the conversation may become, however large the window is.
         prompt_mode: Which sections the system prompt has besides `system_prompt`.
         working_dir: The root of the file tools; plugins see it.
         user_data: The application's own data; plugins see it.
@@ -102,6 +107,8 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     approval_timeout_ms: int | None = 120_000
     fallbacks: tuple[ModelFacts, ...] = ()
     max_retries: int = 3
+    on_max_turns: Literal["answer", "abort"] = "answer"
+    compact_at_tokens: int = 170_000
     prompt_mode: PromptMode = "full"
     working_dir: str = "."
     user_data: JsonObject = MappingProxyType({})
@@ -143,6 +150,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ref: The prompt.
         first_message: Where its messages begin in the history.
+        earlier: Those of its messages that a summary stands for by now.
         started_at_ms: When it began.
         turn: The turn it is in, from 1.
         usage: What it used so far.
@@ -156,6 +164,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ref: PromptRef
     first_message: int
+    earlier: tuple[Message, ...] = ()
     started_at_ms: int = 0
     turn: int = 0
     usage: TokenUsage = TokenUsage()
@@ -287,6 +296,22 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     receipt: object
 
 
+class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A compaction that goes on.
+
+    Attributes:
+        effect_id: Of the request for the summary; of the writing of the full text, when that is there.
+        plan: What is to go.
+        summary: The model's, when it is there.
+        error: Of the request that did not fit; what the cycle ends with when this comes to nothing.
+    """
+
+    effect_id: EffectId
+    plan: CompactionPlan
+    summary: str | None = None
+    error: ErrorInfo | None = None
+
+
 class OpenErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something that is being done for a plugin.
 
@@ -356,7 +381,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         QueuedPrompt, ...
     ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
     steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
-    cycle: Cycle | None = None  # None in IDLE, unless it is suspended, and only there
+    cycle: Cycle | None = (
+        None  # None in IDLE, unless it is suspended; None in a compaction that was asked for in idle
+    )
     interventions: tuple[
         Injected, ...
     ] = ()  # what plugins want said before the next request; empty without a cycle
@@ -367,7 +394,13 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = ()  # one for each plugin at most; empty in IDLE, unless a cycle is suspended
     errands: tuple[OpenErrand, ...] = ()  # what is being done for plugins
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
-    stream: Stream | None = None  # set in RUNNING and STREAMING, and only there
+    stream: Stream | None = (
+        None  # set in STREAMING and in RUNNING, unless a compaction goes on, and only there
+    )
+    compaction: Compaction | None = None  # only in RUNNING
+    compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
+    compact_asked: str | None = None  # why somebody wants one before the next request
+    outgoing: Outgoing = Outgoing()  # what is sent shorter than it is; follows from the history
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
     interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from agentrail.core import calls, hooking, interactions
+from agentrail.core import calls, compacting, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
 from agentrail.core.cycle import MAX_ASKERS, close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
@@ -99,7 +99,7 @@ def stop(work: Work, signal: Stop) -> Phase:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
         return Phase.IDLE
     work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
-    if work.data.cycle is not None:
+    if work.data.cycle is not None or work.data.compaction is not None:
         _break_off(work, signal.reason, "all")
     requeue_steers(work)
     drop_queue(work, SessionDown(data.config.session_id, signal.reason))
@@ -175,6 +175,7 @@ def parked(work: Work, signal: Parked) -> Phase:
 def _forget_what_ran(work: Work) -> None:
     """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
     spend_on_crash(work)
+    compacting.forget(work)
     for state in work.data.survivors:
         calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
@@ -211,7 +212,9 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
-    if work.data.stream is not None:
+    if work.data.compaction is not None:
+        stopped = compacting.break_off(work)
+    elif work.data.stream is not None:
         stopped = _stop_stream(work)
     elif work.data.batch:
         stopped, unknown = _stop_batch(work, reason, kill)

@@ -6,7 +6,7 @@ enters this file.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -99,7 +99,7 @@ class ToolSpec:
 class Toolbox:
     """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
 
-    __slots__ = ("_by_name", "_generations", "encoded", "generation", "specs")
+    __slots__ = ("_by_name", "_generations", "_size", "encoded", "generation", "specs")
 
     def __init__(
         self,
@@ -127,12 +127,24 @@ class Toolbox:
             double = sorted({name for name in names if names.count(name) > 1})
             message = f"two tools are named {', '.join(map(repr, double))}: names are unique in a session"
             raise ToolDefinitionError(message)
+        self._size: tuple[str | None, int] | None = None
         self.encoded: dict[str, bytes] = {}
         """The list in each wire format that asked for it; a memo that belongs to the providers."""
 
     def get(self, name: str) -> ToolSpec | None:
         """Look a tool up by the name that the model wrote."""
         return self._by_name.get(name)
+
+    def size_with(self, system: str | None, measure: "Callable[[str | None, Toolbox], int]") -> int:
+        """Give the size of the list with a system prompt before it; a memo, since both seldom change.
+
+        Args:
+            system: The prompt.
+            measure: Makes the size; a pure function of both.
+        """
+        if self._size is None or self._size[0] != system:
+            self._size = (system, measure(system, self))
+        return self._size[1]
 
     def generation_of(self, name: str) -> int:
         """Say which change brought the tool of a name; tells it from others that had the name before."""

@@ -109,6 +109,8 @@ def _config_of(
         model=facts_of(*first),
         system_prompt=options.system_prompt,
         max_turns=options.max_turns,
+        on_max_turns=options.on_max_turns,
+        compact_at_tokens=options.compact_at_tokens,
         max_output_tokens=options.max_output_tokens,
         max_prompt_queue=options.max_prompt_queue,
         max_steering_queue=options.max_steering_queue,

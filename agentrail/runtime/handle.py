@@ -17,6 +17,7 @@ from agentrail.core.signals import (
     Asked,
     ChangePlugins,
     ChangeTools,
+    Compact,
     KillTools,
     MessagesQuery,
     Prompt,
@@ -476,6 +477,22 @@ class Session:
         Cancellation: The change stands. Waits for the end of the running cycle.
         """
         await self._change_plugins("reload", entry=plugin)
+
+    async def compact(self, reason: str | None = None) -> None:
+        """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
+
+        The model writes it, the full text goes into a file of the workspace, and `CompactEnd` says what became of it. The
+        last messages stay as they are. Nothing happens where there is nothing to cut.
+
+        Args:
+            reason: For people; it is in `CompactStart`.
+
+        Raises:
+            SessionDown: The session has ended.
+
+        Cancellation: The compaction goes on; only an abort stops it. Returns when it is noted.
+        """
+        await self._ask(Compact(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason))
 
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session.

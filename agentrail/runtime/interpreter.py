@@ -190,11 +190,11 @@ class Interpreter:
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._crew.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
-            case StartStream(request=request, look_at_ms=look_at_ms):
+            case StartStream(request=request, look_at_ms=look_at_ms, is_quiet=is_quiet):
                 self.timers.set(look_of(request.attempt), look_at_ms)
                 opened = self._opened(request.attempt, request.model)
                 self._crew.start_soon(
-                    self._run_stream, request, opened, scope=opened.scope, name=request.model
+                    self._run_stream, request, opened, is_quiet, scope=opened.scope, name=request.model
                 )
             case Refuse(to, error):
                 self._slots.refuse(to, error)
@@ -220,21 +220,21 @@ class Interpreter:
 
     # --- streams
 
-    async def _run_stream(self, request: ModelRequest, opened: _Open) -> None:
-        outcome = await self._stream(request, opened.scope)
+    async def _run_stream(self, request: ModelRequest, opened: _Open, is_quiet: bool) -> None:  # noqa: FBT001 - a task's
+        outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
         self.timers.cancel(look_of(request.attempt))
         self._closed(request.attempt, opened)
         self._deliver(outcome)
 
     async def _stream(
-        self, request: ModelRequest, scope: trio.CancelScope
+        self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
     ) -> ResponseCompleted | StreamFailed:
         attempt = request.attempt
         try:
             with scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
-                    completed = await self._deliver_chunks(attempt, chunks)
+                    completed = await self._deliver_chunks(attempt, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
@@ -247,10 +247,12 @@ class Interpreter:
             raise decide_what_travels(group) from None
         return _failed(attempt, ErrorInfo(code="cancelled", message="the stream was cancelled"))
 
-    async def _deliver_chunks(self, attempt: EffectId, chunks: AsyncIterator[Chunk]) -> Completed | None:
+    async def _deliver_chunks(
+        self, attempt: EffectId, chunks: AsyncIterator[Chunk], *, is_quiet: bool
+    ) -> Completed | None:
         """Read a stream to its end, past its terminal chunk too, so that its connection can be used again."""
         buffer = ChunkBuffer(attempt)
-        started = False
+        started = is_quiet
         completed = None
         async for chunk in chunks:
             if not started:
@@ -258,7 +260,11 @@ class Interpreter:
                 self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
-            elif completed is None and (buffer.add(chunk) if type(chunk) in HEARD else buffer.touch()):
+            elif (
+                completed is None
+                and not is_quiet
+                and (buffer.add(chunk) if type(chunk) in HEARD else buffer.touch())
+            ):
                 self._deliver(buffer)
         return completed
 

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, TypeGuard, get_args
+from typing import Any, Final, Literal, TypeGuard, get_args
 
 import attrs
 from attrs import field, frozen
@@ -39,6 +39,8 @@ class SessionOptions:
         user_data: The application's own data; tools see it.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
+        on_max_turns: `answer`: the last turn has no tools and is told so; `abort`: the cycle is aborted when it wants one more.
+        compact_at_tokens: How long the conversation may become before a summary stands for its beginning.
         max_output_tokens: Per response; None for the model's own bound.
         max_prompt_queue: How many prompts may wait.
         max_steering_queue: How many steers may wait.
@@ -70,6 +72,8 @@ class SessionOptions:
     user_data: Mapping[str, JsonValue] = field(factory=dict)
     provider_opts: Mapping[str, Any] = field(factory=dict)
     max_turns: int = 100
+    on_max_turns: Literal["answer", "abort"] = "answer"
+    compact_at_tokens: int = 170_000
     max_output_tokens: int | None = None
     max_prompt_queue: int = 100
     max_steering_queue: int = 3
@@ -208,7 +212,9 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     if system_prompt is not None and not isinstance(system_prompt, str):
         faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
     faults += _sandbox(values["sandbox"])
-    for name in ("max_turns", "max_parallel_tools"):
+    if values["on_max_turns"] not in ("answer", "abort"):
+        faults.append(f"on_max_turns is {values['on_max_turns']!r}: expected 'answer' or 'abort'")
+    for name in ("max_turns", "max_parallel_tools", "compact_at_tokens"):
         faults += _whole(name, values[name], least=1)
     for name in (
         "max_prompt_queue",

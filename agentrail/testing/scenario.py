@@ -223,6 +223,7 @@ def write_scenario(
 
 _NUMBERS: Final = (
     "max_turns",
+    "compact_at_tokens",
     "max_output_tokens",
     "max_prompt_queue",
     "max_steering_queue",
@@ -258,6 +259,8 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
                 options["immune_tools"] = frozenset(names.split(","))
+            case Pair("on_max_turns", policy):
+                options["on_max_turns"] = policy
             case Pair("fallbacks", names):
                 options["fallbacks"] = tuple(ModelFacts(model=name) for name in names.split(","))
             case Pair(key, number) if key in _NUMBERS:

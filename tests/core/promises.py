@@ -30,7 +30,6 @@ from agentrail.core.effects import (
     look_of,
 )
 from agentrail.core.interactions import MAX_RESOLVED
-from agentrail.core.legality import LEGALITY, Verdict
 from agentrail.core.receipts import MAX_REMEMBERED
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -406,13 +405,6 @@ def late_outcomes_change_nothing(seen: Seen) -> None:
         assert seen.effects == ()
 
 
-def refused_signals_change_nothing(seen: Seen) -> None:
-    """Who asks for what the table refuses hears so, and that is all."""
-    if LEGALITY[type(seen.signal)][seen.before.phase] is Verdict.REFUSE and not seen.before.ended:
-        assert seen.after == seen.before
-        assert [type(effect).__name__ for effect in seen.effects] == ["Refuse"]
-
-
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
     """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
     if isinstance(seen.signal, Abort) and not seen.before.ended:
@@ -541,7 +533,6 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     effect_ids_are_new,
     nothing_started_is_forgotten,
     late_outcomes_change_nothing,
-    refused_signals_change_nothing,
     an_abort_leaves_nothing_open,
     prompts_are_never_lost,
     steers_are_never_lost,

@@ -117,6 +117,10 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("replace_tools", RUNNING): ("tools_replaced_in_every_phase", "Reply k2 attached=b,read detached=a"),
     ("replace_tools", STREAMING): ("tools_replaced_in_every_phase", "Reply k3 attached=read detached=b"),
     ("replace_tools", TOOLS): ("tools_replaced_in_every_phase", "Reply k4 detached=read"),
+    ("compact", IDLE): ("compact_in_idle", "CompactStart"),
+    ("compact", RUNNING): ("compact_while_running", "Reply k1 ok"),
+    ("compact", STREAMING): ("compact_while_running", "Reply k2 ok"),
+    ("compact", TOOLS): ("compact_while_running", "Reply k3 ok"),
     ("update_plugin_opts", IDLE): ("plugin_options", "PluginOptsUpdated guard success=False"),
     ("update_plugin_opts", RUNNING): ("plugin_options", "Reply u3 ok"),
     ("update_plugin_opts", STREAMING): ("plugin_options", "Reply u4 ok"),
@@ -147,12 +151,6 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("stop", TOOLS): ("stop_while_tools_run", "KillTools"),
 }
 """The file, and what comes out of the first such signal in this phase which it plays; nothing for one who waits."""
-
-PENDING: Final[dict[tuple[str, Phase], str]] = {
-    **dict.fromkeys(product(("compact",), Phase), "histories are not shortened yet"),
-}
-"""Cells that no scenario can show yet, and why. Whoever makes one possible writes its scenario and takes it off."""
-
 
 @frozen
 class Met:
@@ -196,24 +194,13 @@ def test_a_cell_is_shown_by_its_scenario(call, phase):
     assert any(words in each if words else not each for each in came), came
 
 
-@pytest.mark.parametrize(("call", "phase"), PENDING, ids=lambda value: getattr(value, "name", value))
-def test_a_cell_on_the_list_is_really_missing(call, phase):
-    """A cell for which there is a scenario by now belongs to the others."""
-    for file in sorted(SCENARIOS.glob("*.txt")):
-        for met in signals_of(file.stem):
-            if met.phase is phase and CALLS[call](met.signal):
-                assert any(isinstance(effect, Refuse) for effect in met.effects), file.stem
-
-
 def test_no_cell_is_missing():
     """Every call in every phase has its cell, and none has two."""
-    assert set(CELLS) | set(PENDING) == set(product(CALLS, Phase))
-    assert not set(CELLS) & set(PENDING)
+    assert set(CELLS) == set(product(CALLS, Phase))
 
 
 def test_no_call_is_missing():
     """Each signal with which somebody asks something is one of the calls."""
     kinds = {kind for kind in get_args(Signal) if issubclass(kind, Asked)}
     shown = {type(met.signal) for name, _ in CELLS.values() for met in signals_of(name)}
-    shown |= {Compact}  # of which all cells are on the list
     assert kinds <= shown

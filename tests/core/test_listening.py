@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, strategies as st
 
 from agentrail.core.history import History
-from agentrail.core.listening import visible_since, visible_so_far, visible_text
+from agentrail.core.listening import visible_in, visible_so_far, visible_text
 from agentrail.core.projection import snapshot_of
 from agentrail.core.request import TextDelta
 from agentrail.core.signals import ChunksArrived, Prompt, SignalId, StreamStarted
@@ -44,5 +44,5 @@ def test_each_message_is_read_by_itself():
         history = history.with_response(
             AssistantMessage(content=(thought, Text(text=said)), model="scripted:model")
         )
-    assert visible_since(history, 1, config()) == "`<title>a</title>!"
+    assert visible_in(history.since(1), config()) == "`<title>a</title>!"
     assert visible_text("<title>b</title>!", config(inline_tags=False)) == "<title>b</title>!"

@@ -1,0 +1,209 @@
+"""Compaction as it happens: the summary is asked for, the full text is written away, the history goes on with the summary.
+
+What is due, where to cut and whether a summary is taken stands in `compaction`. While it goes on the session is `RUNNING`, with
+or without a cycle; prompts and steers wait, and only an abort or a stop ends it. Whatever goes wrong, the conversation stays
+what it was.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.actions import Skip, WriteFile
+from agentrail.core.compaction import (
+    Compacted,
+    CompactionLimits,
+    CompactionPlan,
+    CompactionReason,
+    NotShrunk,
+    Summary,
+    compaction_failed,
+    decide_compaction,
+    finish_compaction,
+    overflow_error,
+    summary_request,
+)
+from agentrail.core.effects import CancelStream, RunErrand, StartStream, look_of
+from agentrail.core.estimates import tokens_of
+from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
+from agentrail.core.projection import model_of, request_of
+from agentrail.core.request import EffectId
+from agentrail.core.spending import book, count_tokens, reserve_request
+from agentrail.core.state import Compaction
+from agentrail.core.transcript import transcript_of
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo
+from agentrail.events import CompactEnd, CompactSkipped, CompactStart
+from agentrail.messages import TokenUsage
+
+DIRECTORY: Final = "compacted"
+"""The directory of the workspace that removed messages are written to."""
+
+_SAID: Final = {"due": "threshold", "overflow": "overflow"}
+
+
+def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
+    """Begin a compaction, if it is time for one, or was asked for, or a request did not fit.
+
+    Args:
+        work: The step; no request is out.
+        error: Of the request that did not fit, or None.
+
+    Returns:
+        Whether the session is busy with it now; whatever wanted to go on then goes on when it is over.
+    """
+    asked = work.data.compact_asked
+    reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
+    work.change(compact_asked=None)
+    data = work.data
+    request = request_of(data, EffectId(""), last_turn=False)
+    estimate = count_tokens(work, request)
+    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits_of(work))
+    if not isinstance(plan, CompactionPlan) or _is_skipped(work, plan):
+        return False
+    attempt = work.mint("c")
+    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan)
+    if reserve_request(work, wanted) is not None:  # it cannot be paid; the request that follows says so
+        work.change(minted=work.data.minted - 1)
+        return False
+    said = asked or _SAID.get(reason, reason)
+    work.publish(CompactStart(reason=said))
+    work.change(compaction=Compaction(effect_id=attempt, plan=plan, error=error))
+    look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
+    work.ask(StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True))
+    return True
+
+
+def limits_of(work: Work) -> CompactionLimits:
+    """Say how long the conversation may be with the model of this moment."""
+    facts = model_of(work.data)
+    return CompactionLimits(
+        window=facts.context_window,
+        is_assumed=facts.window_is_assumed,
+        compact_at_tokens=work.data.config.compact_at_tokens,
+    )
+
+
+def overflowed(work: Work, error: ErrorInfo) -> ErrorInfo:
+    """Make the error of a request that does not fit, and that nothing can be done about."""
+    return overflow_error(error, work.data.history, work.data.tokens.tokens, limits_of(work))
+
+
+def summarised(work: Work, text: str, usage: TokenUsage) -> None:
+    """Take the summary, and write away what it stands for."""
+    compaction = _running(work)
+    book(work, compaction.effect_id, usage)
+    errand = work.mint("e")
+    work.change(compaction=msgspec.structs.replace(compaction, effect_id=errand, summary=text))
+    removed = work.data.history.messages[: compaction.plan.cut]
+    path = f"{DIRECTORY}/{work.data.config.session_id}-{errand}.md"
+    work.ask(RunErrand(effect_id=errand, wanted=WriteFile(path=path, text=transcript_of(removed))))
+
+
+def saved(work: Work, result: RequestResult) -> ErrorInfo | None:
+    """Go on with the summary, if the conversation shrinks with it.
+
+    Returns:
+        The error of the request that did not fit, when it still does not; else None.
+    """
+    compaction = _running(work)
+    where = result.path if isinstance(result, FileWritten) else None
+    summary = Summary(text=compaction.summary or "", saved_to=where)
+    data = work.data
+    done = finish_compaction(data.history, data.compaction_watch, compaction.plan, summary)
+    if isinstance(done, NotShrunk):
+        work.change(compaction_watch=done.watch)
+        return _unchanged(work)
+    _replace(work, compaction.plan, done)
+    work.change(compaction=None)
+    work.publish(
+        CompactEnd(
+            removed=compaction.plan.cut,
+            tokens_before=done.tokens_before,
+            tokens_after=done.tokens_after,
+            saved_to=where,
+        )
+    )
+    return None
+
+
+def failed(work: Work, usage: TokenUsage) -> ErrorInfo | None:
+    """Go on without a summary: there will be none. Not to be tried again at once.
+
+    Returns:
+        The error of the request that did not fit, when this was because of one; else None.
+    """
+    compaction = _running(work)
+    data = work.data
+    book(work, compaction.effect_id, usage)
+    work.change(compaction_watch=compaction_failed(data.history, data.compaction_watch, compaction.plan))
+    return _unchanged(work)
+
+
+def break_off(work: Work) -> tuple[EffectId, ...]:
+    """Stop it in the middle; the conversation stays as it is. Gives what has to be waited for."""
+    compaction = work.data.compaction
+    if compaction is None:
+        return ()
+    is_asking = compaction.summary is None
+    if is_asking:
+        work.ask(CancelStream(effect_id=compaction.effect_id))
+        book(work, compaction.effect_id, None)
+    _unchanged(work)
+    return (compaction.effect_id,) if is_asking else ()
+
+
+def forget(work: Work) -> None:
+    """Note that nothing will come of it: whoever worked on it died with the actor."""
+    if work.data.compaction is not None:
+        _unchanged(work)
+
+
+def stop_waiting(work: Work) -> ErrorInfo | None:
+    """Give up a summary that does not come."""
+    work.ask(CancelStream(effect_id=_running(work).effect_id))
+    return failed(work, TokenUsage())
+
+
+def is_timer(compaction: Compaction, effect_id: EffectId) -> bool:
+    """Say whether a timer is the one that bounds the wait for the summary."""
+    return compaction.summary is None and look_of(compaction.effect_id) == effect_id
+
+
+def _running(work: Work) -> Compaction:
+    compaction = work.data.compaction
+    assert compaction is not None  # noqa: S101 - the caller looked
+    return compaction
+
+
+def _unchanged(work: Work) -> ErrorInfo | None:
+    """Say that nothing was removed; gives the error of the request that did not fit, if there was one."""
+    compaction = _running(work)
+    tokens = tokens_of(work.data.history.messages[:])
+    work.change(compaction=None)
+    work.publish(CompactEnd(removed=0, tokens_before=tokens, tokens_after=tokens, saved_to=None))
+    return None if compaction.error is None else overflowed(work, compaction.error)
+
+
+def _is_skipped(work: Work, plan: CompactionPlan) -> bool:
+    if not somebody_listens(work, BeforeCompact):
+        return False
+    outcome = ask(work, BeforeCompact(messages=work.data.history.messages[: plan.cut]))
+    decision = outcome.decision
+    if decision is None or not isinstance(decision.action, Skip):
+        return False
+    work.publish(CompactSkipped(by=decision.by))
+    return True
+
+
+def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
+    """Put the shorter history in place; what the running cycle has said already is remembered for its end."""
+    data = work.data
+    cycle = data.cycle
+    if cycle is not None:
+        gone = data.history.messages[cycle.first_message : plan.cut]
+        cycle = msgspec.structs.replace(
+            cycle, first_message=plan.moved(cycle.first_message), earlier=(*cycle.earlier, *gone)
+        )
+    work.change(history=done.history, compaction_watch=done.watch, cycle=cycle)
