@@ -79,6 +79,7 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
         "skip": lambda _, state: p.Skip(state),
         "args": lambda text, state: p.ReplaceToolArgs(json.loads(text), state),
         "result": p.ReplaceToolResult,
+        "resolve": lambda text, state: p.ResolveApproval(text, "approve", state),
         "model": p.SwitchModel,
         "emit": lambda text, state: p.Emit(text, {}, state),
         "section": lambda text, state: p.Continue(state, context={"note": text}),

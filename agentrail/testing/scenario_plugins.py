@@ -76,7 +76,8 @@ def print_plugin(entry: Entry, origin: Origin | None = None) -> str:
         for position, there in enumerate(stack):
             if there is entry:
                 return f"plugin {path}[{position}]"
-    plugin, options = entry if isinstance(entry, tuple) else (entry, {})
+    given: tuple[Any, Any] = entry if isinstance(entry, tuple) else (entry, {})
+    plugin, options = given
     if isinstance(plugin, PuppetPlugin):
         rules = " ".join(map(_print_rule, plugin.rules))
         return f"plugin {plugin.name} priority={plugin.priority} {rules}".rstrip()
