@@ -21,6 +21,7 @@ Store what comes out with `python -m agentrail.testing.scenario --rewrite tests/
 """
 
 import difflib
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.hooks import FileText, RequestFailed
-from agentrail.core.request import EffectId
-from agentrail.core.signals import ErrandFinished, Signal, Started
+from agentrail.core.signals import Signal, Started
 from agentrail.core.state import Phase
-from agentrail.errors import ErrorInfo
 from agentrail.testing import strategies
 from agentrail.testing.lives import CounterExample, Invariant, Life, Scene
 
@@ -24,15 +21,6 @@ Speech: TypeAlias = Mapping[str, SearchStrategy[Signal]]
 
 _LONG: Final = 40
 """How many signals a life has before it may be ended: long lives are what this is for."""
-
-
-def errand_outcomes(texts: SearchStrategy[str]) -> SearchStrategy[ErrandFinished]:
-    """Draw answers to what plugins ask for; `Life` makes of each the kind that was asked for."""
-    failed = RequestFailed(error=ErrorInfo(code="not_there", message="there is nothing behind this"))
-    found = st.builds(FileText, path=st.just(""), text=st.none() | texts)
-    return st.builds(
-        ErrandFinished, at_ms=st.just(0), effect_id=st.just(EffectId("0")), result=found | st.just(failed)
-    )
 
 
 PLAIN_SPEECH: Final[Speech] = MappingProxyType(
@@ -46,7 +34,7 @@ PLAIN_SPEECH: Final[Speech] = MappingProxyType(
         "call": strategies.responses().filter(lambda response: bool(response.message.calls)),
         "respond": strategies.responses(),
         "tool": strategies.tool_outcomes(),
-        "errand": errand_outcomes(st.sampled_from(("a", "b"))),
+        "errand": strategies.errand_outcomes(),
         "abort": strategies.aborts(),
         "settle": strategies.teardown_outcomes(),
         "end": strategies.stops() | strategies.notices(),

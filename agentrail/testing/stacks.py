@@ -29,10 +29,12 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.abc import Tool
+from agentrail.abc import Tool, ToolListing
+from agentrail.core.hooks import FileText
 from agentrail.core.plugin import Plugin
 from agentrail.core.signals import (
     Approve,
+    ErrandFinished,
     ResponseCompleted,
     Signal,
     SignalId,
@@ -42,7 +44,7 @@ from agentrail.core.signals import (
 from agentrail.core.stack import Entry, load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import ToolSpec
-from agentrail.messages import AssistantMessage, Text, TokenUsage
+from agentrail.messages import AssistantMessage, SessionId, Text, TokenUsage
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies
 from agentrail.testing.lives import (
@@ -58,7 +60,7 @@ from agentrail.testing.orders import EVERYTHING, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.scenario_plugins import Origin
-from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine, Speech, errand_outcomes
+from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine, Speech
 from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
 
 __all__ = (
@@ -226,7 +228,7 @@ def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) 
         "call": calling,
         "respond": responses,
         "tool": st.builds(_saying, strategies.tool_outcomes(), texts),
-        "errand": errand_outcomes(texts),
+        "errand": st.builds(_finding, strategies.errand_outcomes(), texts),
         "noise": st.one_of(PLAIN_SPEECH["noise"], *updates),
     }
     return MappingProxyType({**PLAIN_SPEECH, **speech})
@@ -250,9 +252,21 @@ def _saying(signal: Signal, text: str) -> Signal:
     return msgspec.structs.replace(signal, text=text) if isinstance(signal, ToolFinished) else signal
 
 
+def _finding(signal: ErrandFinished, text: str) -> ErrandFinished:
+    """Say something in a file that is there; `Life` makes of it the kind of answer that was asked for."""
+    match signal.result:
+        case FileText(text=str()) as found:
+            return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))
+        case _:
+            return signal
+
+
 def _specs_of(tools: Sequence[Tool | ToolSpec]) -> list[ToolSpec]:
     kept = ToolSpecs()
-    return [tool if isinstance(tool, ToolSpec) else kept.of(tool) for tool in tools]
+    listing = ToolListing(
+        session_id=SessionId("scenario"), model="scripted:model", working_dir=".", user_data={}
+    )
+    return [tool if isinstance(tool, ToolSpec) else kept.of(tool, listing) for tool in tools]
 
 
 def _scenes(whole: Scene, max_size: int) -> SearchStrategy[Scene]:

@@ -339,7 +339,7 @@ def session_changes() -> SearchStrategy[Change]:
     """What a tool may change in its session."""
     todos = st.builds(Todo, id=_words, content=_words)
     return st.one_of(
-        st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id)),
+        st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id).map(tuple)),
         st.builds(UpdateContext, key=st.sampled_from(("memory", "plan")), value=st.none() | _words),
         st.builds(RequestCompaction, reason=st.none() | _words),
     )

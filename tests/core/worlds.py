@@ -63,7 +63,7 @@ from agentrail.messages import (
     TokenUsage,
 )
 from agentrail.testing.promises import Seen
-from agentrail.testing.rest import teardowns_of
+from agentrail.testing.rest import LATER_MS, teardowns_of
 from agentrail.testing.strategies import timers_of
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
