@@ -45,6 +45,16 @@ app.command(
     time, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.""",
 )
 app.command(
+    "agentrail.cli.check_plugins:check_plugins",
+    name="check-plugins",
+    help="""Look for a conversation in which a stack of plugins breaks, without a model.
+
+    STACK is `package.module:NAME`, a list of plugins, or a class that `agentrail.testing.stacks.stack_machine` made. What
+    breaks is printed as a scenario, as short as it can be made. Ctrl-C says what was found so far.
+
+    Exit codes: 0 nothing broke, 1 something did, 2 wrong usage, 130 interrupted.""",
+)
+app.command(
     "agentrail.cli.doctor:doctor",
     name="doctor",
     help="""Say what is configured, installed and reachable, and what to do about what is not.

@@ -265,11 +265,11 @@ class _Run:
         return self.out
 
     def _may_run(self) -> bool:
-        """Say whether there is a call with other arguments that may still run."""
-        if not self.out.rewritten_by:
-            return False
+        """Say whether there is a call that may still run, and that guards may not have seen as it is."""
         decision = self.out.decision
-        return decision is None or isinstance(decision.action, Skip | RequireApproval)
+        if decision is not None and isinstance(decision.action, RequireApproval):
+            return True  # a person says yes to the call, and not in place of the guards that were not asked
+        return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))
 
     def _is_fit(self) -> bool:
         if self.out.is_fit or self.fit is None:
@@ -353,7 +353,10 @@ class _Run:
 
     def _decide(self, member: Member, action: Any, rounds: int) -> bool:
         """Stop the rest; but of the guards that judge again each one is heard, unless the call cannot run any more."""
-        if rounds and isinstance(action, Skip):
+        asked_already = self.out.decision is not None and isinstance(
+            self.out.decision.action, RequireApproval
+        )
+        if rounds and (isinstance(action, Skip) or (asked_already and isinstance(action, RequireApproval))):
             return self._note(member, rounds, action, "no objection")
         self._change(decision=Decision(action=action, by=member.name))
         if isinstance(action, Skip):

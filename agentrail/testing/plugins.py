@@ -38,11 +38,15 @@ class Rule:
 
 
 class PuppetPlugin(p.Plugin[int]):
-    """Answers by rules; its state counts how often it was asked to speak up."""
+    """Answers by rules; its state counts how often it was asked to speak up.
+
+    Attributes:
+        rules: What it answers.
+    """
 
     def __init__(self, rules: tuple[Rule, ...], *, name: str, priority: int = 500) -> None:
         """Take the rules; of two that fit the first counts."""
-        self._rules = rules
+        self.rules = rules
         self.name = name
         self.priority = priority
         self.hooks = frozenset(hook for hook in p.HOOKS if hook.__name__ in {rule.hook for rule in rules})
@@ -54,7 +58,7 @@ class PuppetPlugin(p.Plugin[int]):
     def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> Answer:
         """Answer by the first rule that fits."""
         del ctx
-        for rule in self._rules:
+        for rule in self.rules:
             fits = rule.hook == type(event).__name__ and rule.tool in (None, getattr(event, "name", None))
             if fits and not (rule.action in _ONCE and state):
                 return _ANSWERS[rule.action](rule.text, state)
@@ -75,6 +79,7 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
         "skip": lambda _, state: p.Skip(state),
         "args": lambda text, state: p.ReplaceToolArgs(json.loads(text), state),
         "result": p.ReplaceToolResult,
+        "resolve": lambda text, state: p.ResolveApproval(text, "approve", state),
         "model": p.SwitchModel,
         "emit": lambda text, state: p.Emit(text, {}, state),
         "section": lambda text, state: p.Continue(state, context={"note": text}),

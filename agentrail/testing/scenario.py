@@ -22,15 +22,13 @@ Store what comes out with `python -m agentrail.testing.scenario --rewrite tests/
 
 import difflib
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.core import machine
 from agentrail.core.budget import Budget
@@ -44,7 +42,6 @@ from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import JsonValue, SessionId
-from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.scenario_in import (
     SCRIPTED_MODEL,
     Pair,
@@ -54,6 +51,7 @@ from agentrail.testing.scenario_in import (
     split_words,
 )
 from agentrail.testing.scenario_out import GROUPS, Group, encode_effect, encode_message
+from agentrail.testing.scenario_plugins import Origin, print_plugin, read_plugin
 
 MAX_COLUMNS: Final = 120
 _INDENT: Final = " " * 11
@@ -152,8 +150,8 @@ def read_scenario(text: str) -> Scenario:
                     "plugin",
                     _,
                     words,
-                ):  # plugin SecurityGuard · plugin guard priority=50 BeforeTool.shell=block:"no"
-                    plugins.append(_read_plugin(words))
+                ):  # plugin SecurityGuard · plugin my.guards:STACK[0] · plugin guard BeforeTool=block:"no"
+                    plugins.append(read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = decode_signal(command.strip(), int(time[1:]))
                     lines[-1] = Input(text=line, number=number, signal=signal)
@@ -197,12 +195,14 @@ def play(scenario: Scenario) -> str:
     return "\n".join(text) + "\n"
 
 
-def write_scenario(
+def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
     signals: Iterable[Signal],
     *,
     config: SessionConfig,
     tools: Toolbox,
     remark: str,
+    plugins: Sequence[Entry] = (),
+    origin: Origin | None = None,
     show: Sequence[str] = ("cycle", "tools", "history"),
 ) -> str:
     """Write signals down as a scenario, with what comes out of them: a counter-example that one can keep.
@@ -212,11 +212,16 @@ def write_scenario(
         config: Of the session.
         tools: Of the session. Schemas are written as far as the language of scenarios has words for them.
         remark: The sentence at the head of the file.
+        plugins: Its stack, in the order of registration. One that nothing leads to from an import is written as a remark.
+        origin: A list of plugins that can be imported, and its path: leads to those that stand there.
         show: The groups of events to print.
     """
     head = [f"# {remark}", _print_options(config, show), *map(_print_tool, tools)]
+    head += [print_plugin(entry, origin) for entry in plugins]
     body = [f"@{signal.at_ms:<5} {encode_signal(signal)}" for signal in signals]
-    return play(read_scenario("\n".join([*head, *body])))
+    scenario = read_scenario("\n".join([*head, *body]))
+    # Those that cannot be read back played a part all the same.
+    return play(evolve(scenario, plugins=tuple(plugins)))
 
 
 # --- the head of a file
@@ -335,33 +340,6 @@ def _read_tool(text: str) -> ToolSpec:
                 raise ScenarioError(message)
     schema: dict[str, JsonValue] = {"type": "object", "properties": properties, "required": required}
     return ToolSpec(name=str(name), description="", parameters=schema, **options)
-
-
-def _read_plugin(text: str) -> Any:
-    """Read a built-in plugin with its options, or a puppet with its rules; puppets have names in lower case."""
-    name, *words = split_words(text)
-    if not isinstance(name, str):
-        message = f"expected the name of a plugin, got {name!r}"
-        raise ScenarioError(message)
-    pairs = [word for word in words if isinstance(word, Pair)]
-    if len(pairs) < len(words):
-        message = f"a plugin takes options and rules, key=value; got {text!r}"
-        raise ScenarioError(message)
-    if name[0].isupper():
-        module = import_module(f"agentrail.plugins.{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}")
-        return getattr(module, name), {pair.key: _option_of(pair) for pair in pairs}
-    priority = next((int(pair.value) for pair in pairs if pair.key == "priority"), 500)
-    rules = tuple(read_rule(pair.key, pair.value) for pair in pairs if pair.key != "priority")
-    return PuppetPlugin(rules, name=name, priority=priority)
-
-
-def _option_of(pair: Pair) -> Any:
-    if pair.quoted or not isinstance(pair.value, str):
-        return pair.value
-    try:
-        return json.loads(pair.value)
-    except json.JSONDecodeError:  # a bare word is a text
-        return pair.value
 
 
 def _print_tool(spec: ToolSpec) -> str:

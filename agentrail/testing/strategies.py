@@ -1,11 +1,12 @@
-"""Hypothesis strategies for what a session says and hears. The only file of the package that imports Hypothesis.
+"""Hypothesis strategies for what a session says and hears, and for the plugins that it asks.
 
 An outcome means something only if its effect is open, and which ids are open depends on all that came before. So `signals`
 draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` puts the id in that a given
 state has there; so it is with what people decide, and with the calls that they stop. A script stays a plain list that way, which Hypothesis shrinks well.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.hooks import FileText, RequestFailed
+from agentrail.core.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -76,6 +77,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.testing.plugins import ACTIONS, PuppetPlugin, Rule
 
 S = TypeVar("S", bound=Signal)
 
@@ -146,6 +148,43 @@ def messages() -> SearchStrategy[Message]:
         ),
         st.builds(ToolMessage, results=_tuples(results, min_size=1)),
     )
+
+
+# --- plugins
+
+_PLUGIN_NAMES: Final = ("anna", "bert", "carl", "dora", "emil")
+_PRIORITIES: Final = (50, 60, 500, 600)
+_TEXT_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {"args": '{"path": "z"}', "model": "scripted:other", "resolve": "scenario/a3"}
+)
+
+
+def plugins(actions: Iterable[str] = ACTIONS) -> SearchStrategy[PuppetPlugin]:
+    """Plugins that answer some hooks with any action, also where it means nothing, and that sometimes fail.
+
+    Args:
+        actions: The words of the actions that they take, of `agentrail.testing.plugins.ACTIONS`.
+    """
+    rules = st.builds(
+        lambda hook, tool, action: Rule(
+            hook=hook.__name__, tool=tool, action=action, text=_TEXT_OF.get(action, "t")
+        ),
+        st.sampled_from(HOOKS),
+        st.sampled_from((None, None, "read", "deploy")),
+        st.sampled_from(sorted(actions)),
+    )
+    return st.builds(
+        PuppetPlugin,
+        _tuples(rules, min_size=1, max_size=3),
+        name=st.sampled_from(_PLUGIN_NAMES),
+        priority=st.sampled_from(_PRIORITIES),
+    )
+
+
+def stacks(max_size: int = 4, actions: Iterable[str] = ACTIONS) -> SearchStrategy[tuple[PuppetPlugin, ...]]:
+    """Stacks of such plugins, in the order of registration."""
+    drawn = st.lists(plugins(actions), max_size=max_size, unique_by=lambda plugin: plugin.name)
+    return drawn.map(tuple)
 
 
 # --- signals, whose ids are places until `fit` has seen the state
@@ -300,7 +339,7 @@ def session_changes() -> SearchStrategy[Change]:
     """What a tool may change in its session."""
     todos = st.builds(Todo, id=_words, content=_words)
     return st.one_of(
-        st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id)),
+        st.builds(UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id).map(tuple)),
         st.builds(UpdateContext, key=st.sampled_from(("memory", "plan")), value=st.none() | _words),
         st.builds(RequestCompaction, reason=st.none() | _words),
     )

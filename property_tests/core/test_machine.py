@@ -1,10 +1,9 @@
-"""The promises of `tests/core/promises.py` in a large world: any order of signals, long lives, many ids.
+"""The promises of `agentrail/testing/promises.py` in a large world: any order of signals, long lives, many ids.
 
 The small world in tests/core is complete; here is what it leaves out: longer queues, more calls and turns, ids that a model
 made up, and lives that go on. A promise that breaks is shown as a scenario, to be kept under tests/scenarios.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,17 +12,15 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentrail.core import machine
-from agentrail.core.effects import Publish, Refuse, Reply
 from agentrail.core.request import ModelFacts
-from agentrail.core.signals import Asked, Prompt, Signal, Started, Steer
+from agentrail.core.signals import Signal, Started
 from agentrail.core.state import Phase, SessionState
 from agentrail.errors import AgentrailError
-from agentrail.events import TERMINAL, AgentStart, PromptDropped, PromptQueued, PromptReceived
-from agentrail.messages import UserMessage
 from agentrail.testing import strategies
+from agentrail.testing.promises import PROMISES, Seen, comparable
+from agentrail.testing.rest import come_to_rest, life_is_complete
 from agentrail.testing.scenario import write_scenario
-from tests.core.promises import PROMISES, Seen, comparable
-from tests.core.worlds import TOOLS, come_to_rest, new_session, walk
+from tests.core.worlds import TOOLS, new_session, walk
 
 # What lets a session get far stands first: Hypothesis likes the beginning of a list, and shrinks towards it.
 STARTS = st.builds(
@@ -246,28 +243,3 @@ def test_late_outcomes_can_be_left_out(data, start):
         assert shorter.phase is longer.phase
         assert shorter.data.history == longer.data.history
         assert shorter.data.seq == longer.data.seq
-
-
-def life_is_complete(life: list[Seen]) -> None:
-    """What is promised of a life that has come to rest: counted from outside, without a look into the state."""
-    if not life:
-        return
-    end = life[-1].after
-    assert end.ended or end.phase is Phase.IDLE
-    alive = [seen for seen in life if not seen.before.ended]
-    asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
-    asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
-    answered = [effect.to for seen in life for effect in seen.effects if isinstance(effect, Reply | Refuse)]
-    assert Counter(answered) == Counter(asked)
-    events = [effect.event for seen in life for effect in seen.effects if isinstance(effect, Publish)]
-    accepted = [event.ref for event in events if isinstance(event, PromptReceived | PromptQueued)]
-    dropped = [event.ref for event in events if isinstance(event, PromptDropped)]
-    said = [m.ref for m in end.data.history.messages if isinstance(m, UserMessage) and m.origin == "prompt"]
-    assert Counter([*said, *dropped]) == Counter(accepted)
-    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
-    running = 0
-    for event in events:
-        running += isinstance(event, AgentStart)
-        running -= type(event) in TERMINAL and running > 0
-        assert running <= 1
-    assert running == 0

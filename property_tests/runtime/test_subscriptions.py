@@ -18,8 +18,9 @@ from agentrail.events import AgentStart, Event, EventsLost, MessageDelta, ToolCa
 from agentrail.runtime.subscription import Subscription, decide_terms
 from agentrail.testing import strategies
 from agentrail.testing.expectations import check_events
+from agentrail.testing.rest import LATER_MS, come_to_rest
 from property_tests.runtime.bus_driver import PLENTY, Followed, committed, number_of, publish
-from tests.core.worlds import LATER_MS, come_to_rest, new_session, walk
+from tests.core.worlds import new_session, walk
 
 WANTED = st.sampled_from((None, (ToolCalls,), (AgentStart, MessageDelta), ()))
 PLANS = st.lists(

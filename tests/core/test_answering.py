@@ -6,7 +6,7 @@ from agentrail.core.signals import Prompt, SignalId
 from agentrail.core.structured import ResponseFormat
 from agentrail.events import AgentEnd, AgentError
 from agentrail.messages import PromptRef, Text
-from tests.core.promises import PROMISES
+from agentrail.testing.promises import PROMISES
 from tests.core.worlds import completed, new_session, walk
 
 NUMBER = ResponseFormat({"type": "integer"})

@@ -24,7 +24,7 @@ from agentrail.core.toolbox import read_call
 from agentrail.errors import InternalError, MailboxFull
 from agentrail.events import AgentStart, SessionStart
 from agentrail.messages import PromptRef, Text
-from tests.core.promises import PROMISES, comparable
+from agentrail.testing.promises import PROMISES, comparable
 from tests.core.worlds import completed, new_session, run, shape, small_world, walk
 
 

@@ -16,7 +16,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError
 from agentrail.messages import PromptRef, Text, TokenUsage
 from agentrail.testing import strategies
-from tests.core.promises import PROMISES
+from agentrail.testing.promises import PROMISES
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
 
 PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))

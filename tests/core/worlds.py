@@ -62,8 +62,9 @@ from agentrail.messages import (
     Text,
     TokenUsage,
 )
+from agentrail.testing.promises import Seen
+from agentrail.testing.rest import LATER_MS, teardowns_of
 from agentrail.testing.strategies import timers_of
-from tests.core.promises import Seen
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
 QUESTION: JsonObject = {
@@ -198,12 +199,6 @@ def stream_of(state: SessionState) -> EffectId:
     return state.data.stream.effect_id if state.data.stream else EffectId("r0")
 
 
-def teardowns_of(state: SessionState) -> list[EffectId]:
-    """The teardowns that are open."""
-    teardown = state.data.teardown
-    return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
-
-
 def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
     def by() -> dict[str, Any]:
         return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
@@ -310,38 +305,3 @@ def shape(state: SessionState) -> object:
         len(data.stoppers),
         data.last and data.last.outcome if state.phase.name == "IDLE" else None,
     )
-
-
-# --- the world answers
-
-LATER_MS = 1_000_000  # behind all that a script does
-MANY = 200
-
-
-def answer(state: SessionState) -> Signal | None:
-    """The outcome of one effect that is open, a good one; None when nothing is."""
-    data = state.data
-    running = [
-        call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
-    ]
-    if teardowns_of(state):
-        return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
-    if timers_of(state) and not running:
-        return TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
-    if data.stream is not None:
-        return completed(data.stream.effect_id, Text(text="all right"), at_ms=LATER_MS)
-    if running:
-        return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
-    return None
-
-
-def come_to_rest(state: SessionState) -> Iterator[Seen]:
-    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt."""
-    for _ in range(MANY):
-        signal = answer(state)
-        if signal is None:
-            return
-        before, (state, effects) = state, machine.step(state, signal)
-        yield Seen(before, signal, state, effects)
-    message = f"after {MANY} answers the session still has something open: {answer(state)}"
-    raise AssertionError(message)

@@ -11,7 +11,8 @@ from agentrail.core.signals import Abort, Prompt, SignalId, TeardownFinished
 from agentrail.events import PromptDropped, PromptQueued, PromptReceived
 from agentrail.messages import PromptRef, Text, UserMessage
 from agentrail.testing import strategies
-from tests.core.worlds import come_to_rest, completed, new_session, run, walk
+from agentrail.testing.rest import come_to_rest
+from tests.core.worlds import completed, new_session, run, walk
 
 
 def accepted_and_dropped(life):

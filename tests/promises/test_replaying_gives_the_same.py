@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from agentrail.testing import strategies
-from tests.core.promises import comparable
+from agentrail.testing.promises import comparable
 from tests.core.worlds import new_session, walk
 
 

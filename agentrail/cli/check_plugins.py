@@ -1,0 +1,140 @@
+"""`agentrail check-plugins`: in which order of events does a stack of plugins break? Offline, without a model.
+
+Plain functions around `agentrail.testing.stacks`, which is imported when it is needed: it takes a third of a second, and
+hypothesis, which a user of the command may not have.
+"""
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.errors import AgentrailError
+
+if TYPE_CHECKING:
+    from agentrail.testing.stacks import StackMachine, Tally
+
+DEFAULT_EXAMPLES: Final = 2000
+MAX_COMBINED: Final = 4
+"""How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
+
+_BAR_WIDTH: Final = 30
+_EVERY: Final = 20
+
+
+class NotThere(Exception):
+    """What was named leads to no stack; the message says how far it got."""
+
+
+def check_plugins(
+    stack: str,
+    *,
+    examples: Annotated[int, Parameter(help="how many sessions are lived")] = DEFAULT_EXAMPLES,
+    seed: Annotated[
+        int | None, Parameter(help="draw the same sessions as another run with this number")
+    ] = None,
+    combinations: Annotated[
+        bool, Parameter(help="not the whole stack, but drawn parts of it, in any order", negative="")
+    ] = False,
+) -> Exit:
+    """Look for a conversation in which a stack breaks a promise; see `commands.py` for the help."""
+    if examples < 1:
+        write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
+        return Exit.USAGE
+    try:
+        machine = load_machine(stack, combinations=combinations)
+    except NotThere as error:
+        write_error(f"{error}.")
+        return Exit.USAGE
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    return _check(machine, examples=examples, seed=seed)
+
+
+def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
+    """Import what a path leads to: plugins, or a class that `stack_machine` made, with invariants perhaps.
+
+    Raises:
+        NotThere: It leads to nothing of the kind.
+        PluginError: The stack cannot be loaded.
+    """
+    try:
+        from agentrail.testing import stacks
+    except ModuleNotFoundError as error:
+        message = f"check-plugins needs {error.name}: pip install hypothesis"
+        raise NotThere(message) from error
+    found = _imported(path)
+    if isinstance(found, type) and issubclass(found, stacks.StackMachine):
+        return found
+    if not isinstance(found, list | tuple):
+        message = f"{path!r} is a {type(found).__name__}, expected a list of plugins, or a class from stacks.stack_machine"
+        raise NotThere(message)
+    max_size = min(MAX_COMBINED, len(found)) if combinations and found else None
+    return stacks.stack_machine(found, max_size=max_size, origin=(path, found))
+
+
+def _imported(path: str) -> Any:
+    module_name, colon, name = path.partition(":")
+    if not (module_name and colon and name):
+        message = f"{path!r} names no stack: expected package.module:NAME"
+        raise NotThere(message)
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does, for stacks that are not installed
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except AttributeError:
+        message = f"{module_name!r} has no {name!r}: give the list of plugins a name there"
+        raise NotThere(message) from None
+    except Exception as error:
+        message = f"{module_name!r} cannot be imported: {type(error).__name__}: {error}"
+        raise NotThere(message) from error
+    finally:
+        sys.path.pop(0)
+
+
+def _check(machine: "type[StackMachine]", *, examples: int, seed: int | None) -> Exit:
+    from agentrail.testing import stacks
+
+    tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples))
+    try:
+        stacks.check_stack(machine, examples=examples, seed=seed, tally=tally)
+        code = Exit.DONE if tally.found is None else Exit.FAILED
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    _clear_progress()
+    try:
+        write_all(1, describe_tally(tally, is_whole=code is not Exit.INTERRUPTED).encode())
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return code
+
+
+def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
+    """Say what came of it: the counter-example, or how much was tried without finding one."""
+    tried = f"{tally.lives} sessions, {tally.signals} signals"
+    if tally.found is None:
+        return f"{'Nothing broke' if is_whole else 'Interrupted; nothing broke so far'}: {tried}.\n"
+    begun = "Broken" if is_whole else "Interrupted, before this could be made shorter; broken"
+    return f"{begun} after {tried}.\n\n{tally.found}\n"
+
+
+def _show_progress(tally: "Tally", examples: int) -> None:
+    """Draw a bar, where somebody looks."""
+    if tally.lives % _EVERY == 0 and os.isatty(2):
+        done = min(tally.lives / examples, 1.0)
+        bar = "█" * round(done * _BAR_WIDTH)
+        write_all(
+            2, f"\r{bar:·<{_BAR_WIDTH}} {tally.lives}/{examples} sessions, {tally.signals} signals".encode()
+        )
+
+
+def _clear_progress() -> None:
+    if os.isatty(2):
+        write_all(2, b"\r\x1b[K")

@@ -1,0 +1,369 @@
+"""The life of one session under watch: signals go in, every promise is held after each, and what breaks one is told shortly.
+
+No Hypothesis here: a life is lived again from its signals alone, which is how a counter-example gets shorter, and how it is
+written down as a scenario.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final, TypeAlias, assert_never
+
+import attrs
+import msgspec
+from attrs import field, frozen
+
+from agentrail.core import machine
+from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.effects import RunErrand, StartStream
+from agentrail.core.hooks import (
+    FileText,
+    FileWritten,
+    Found,
+    ModelAnswer,
+    RequestFailed,
+    RequestResult,
+)
+from agentrail.core.request import EffectId, ModelFacts
+from agentrail.core.signals import ErrandFinished, Prompt, ResponseCompleted, Signal
+from agentrail.core.stack import Entry, PluginStates, Stack, load_stack
+from agentrail.core.state import Phase, SessionConfig, SessionState
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import AgentrailError
+from agentrail.events import Event
+from agentrail.messages import Message, SessionId
+from agentrail.testing import strategies
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES, Moment, about_open_calls
+from agentrail.testing.promises import PROMISES, Seen
+from agentrail.testing.rest import come_to_rest, life_is_complete
+from agentrail.testing.scenario import write_scenario
+from agentrail.testing.scenario_plugins import Origin
+from agentrail.testing.watching import Asking, Watch
+
+Promise: TypeAlias = Callable[[Seen], None]
+PluginPromise: TypeAlias = Callable[[Moment], None]
+Invariant: TypeAlias = Callable[["SessionView"], None]
+
+_MAX_REMARK: Final = 200
+QUIET_TURNS: Final = 12
+"""How many turns plugins may keep a cycle going in which the model has nothing more to say."""
+
+
+def small_config(**options: Any) -> SessionConfig:
+    """Make a session with small limits, so that they are met; that of turns is far away."""
+    session_id = SessionId("scenario")
+    small: dict[str, Any] = {
+        "max_turns": 40,
+        "max_prompt_queue": 2,
+        "max_parallel_tools": 2,
+        "max_steering_queue": 2,
+        "max_retries": 1,
+        "tool_max_retries": 1,
+    }
+    return SessionConfig(
+        session_id=session_id,
+        path=(session_id,),
+        model=ModelFacts(model="scripted:model"),
+        **(small | options),
+    )
+
+
+@frozen(kw_only=True)
+class Scene:
+    """What a life begins with.
+
+    Attributes:
+        entries: The stack, in the order of registration.
+        tools: That there are.
+        config: Of the session.
+        without: Names of promises that are not asked for.
+        origin: Where the stack stands, `package.module:STACK`, and what stands there; for writing it into scenarios.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    tools: Toolbox = field(factory=Toolbox)
+    config: SessionConfig = field(factory=small_config)
+    without: frozenset[str] = frozenset()
+    origin: Origin | None = None
+
+    @cached_property
+    def promises(self) -> tuple[Promise, ...]:
+        """What is held of every session."""
+        return tuple(promise for promise in PROMISES if promise.__name__ not in self.without)
+
+    @cached_property
+    def plugin_promises(self) -> tuple[PluginPromise, ...]:
+        """What is held of the plugins."""
+        return tuple(promise for promise in PLUGIN_PROMISES if promise.__name__ not in self.without)
+
+
+@frozen
+class SessionView:
+    """What an invariant is shown: a session after a signal, and all that led there.
+
+    Attributes:
+        state: As the core has it.
+        life: Every step so far; the last one is the one that was just taken.
+    """
+
+    state: SessionState
+    life: Sequence[Seen]
+
+    @property
+    def phase(self) -> Phase:
+        """Where the session stands."""
+        return self.state.phase
+
+    @property
+    def turn(self) -> int:
+        """The turn of the cycle, from 1; 0 without a cycle."""
+        cycle = self.state.data.cycle
+        return cycle.turn if cycle is not None else 0
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation."""
+        return self.state.data.history.messages
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Spent so far; None when a price is unknown."""
+        return self.state.data.usage.cost_usd
+
+    @property
+    def total_tokens(self) -> int:
+        """Used so far."""
+        return self.state.data.usage.total
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The names of the tools that run."""
+        data = self.state.data
+        calls = (*data.batch, *data.survivors)
+        return tuple(call.call.name for call in calls if call.stage in {"running", "stopping"})
+
+    @property
+    def events(self) -> list[Event]:
+        """What was published in the last step; with `life` whoever wants to can look further back."""
+        return self.life[-1].events if self.life else []
+
+    @property
+    def signal(self) -> Signal:
+        """What came last."""
+        return self.life[-1].signal
+
+    def plugin_state(self, name: str) -> Any:
+        """Give what a plugin remembers.
+
+        Raises:
+            KeyError: Your move: there is no such plugin.
+        """
+        return self.state.data.plugin_states[name]
+
+
+class CounterExample(AssertionError):
+    """A promise that broke, and the signals that broke it; prints itself as a scenario."""
+
+    def __init__(self, rule: str, why: str, signals: Sequence[Signal], life: "Life") -> None:
+        """Take what was promised, what happened, and how to get there."""
+        self.rule = rule
+        self.why = why
+        self.signals = tuple(signals)
+        self.scene = life.scene
+        self.drawn = tuple(life.drawn)
+        super().__init__(rule, why)
+
+    @property
+    def scenario(self) -> str:
+        """The signals as a file that `run_scenario` plays."""
+        return write_scenario(
+            self.signals,
+            config=self.scene.config,
+            tools=self.scene.tools,
+            plugins=self.scene.entries,
+            origin=self.scene.origin,
+            remark=f"breaks {self.rule}: {_one_line(self.why)}",
+        )
+
+    def __str__(self) -> str:
+        """Say what broke, and show how."""
+        return f"{self.rule}: {self.why}\n\n{self.scenario}"
+
+
+class Life:
+    """A session that is stepped under watch.
+
+    Attributes:
+        state: Where it stands.
+        script: What went in.
+        drawn: The same, with places where the ids are: fits another state as well.
+        seen: Every step.
+    """
+
+    def __init__(self, scene: Scene, invariants: Sequence[Invariant] = ()) -> None:
+        """Load the stack anew, so that no life knows of another."""
+        self.scene = scene
+        self._invariants = invariants
+        self._watch = Watch()
+        self.state = self.begun(*load_stack(scene.entries, ask=self._watch))
+        self.script: list[Signal] = []
+        self.drawn: list[Signal] = []
+        self.seen: list[Seen] = []
+        self._about_calls: tuple[Asking, ...] = ()
+        self._wanted: dict[EffectId, Wanted] = {}
+
+    @property
+    def view(self) -> SessionView:
+        """What an invariant is shown."""
+        return SessionView(self.state, self.seen)
+
+    def begun(self, stack: Stack, states: PluginStates) -> SessionState:
+        """Make the session before its first signal."""
+        return machine.new_session(self.scene.config, self.scene.tools, stack, states)
+
+    def say(self, drawn: Signal) -> None:
+        """Step with a drawn signal, and hold every promise.
+
+        Raises:
+            CounterExample: One broke.
+        """
+        self.drawn.append(drawn)
+        signal = self._fitting(strategies.fit(drawn, self.state, len(self.script) + 1))
+        self.script.append(signal)
+        with self._telling("step is total", self.script):
+            after, effects = machine.step(self.state, signal)
+        self._hold(Seen(self.state, signal, after, effects), self.script)
+
+    def rest(self) -> None:
+        """Let the world answer all that is open, and hold what is promised of a whole life.
+
+        Raises:
+            CounterExample: A promise broke on the way, or it does not end.
+        """
+        script, turns = list(self.script), 0
+        with self._telling("a quiet session comes to rest", self.script):
+            steps = come_to_rest(self.state)
+            for seen in steps:
+                script.append(seen.signal)
+                self._hold(seen, script)
+                is_quiet = seen.after.data.cycle is not None
+                turns = turns + len(seen.of(StartStream)) if is_quiet else 0
+                assert turns <= QUIET_TURNS, (
+                    f"the model has nothing more to say, and plugins keep it talking for {turns} turns"
+                )
+        with self._telling("a life is complete", script):
+            life_is_complete(self.seen)
+
+    def compared(self, seen: Seen) -> None:
+        """Hold a step against another one; for lives that have something to compare with."""
+
+    def _fitting(self, signal: Signal) -> Signal:
+        """Answer an errand with what was asked for: which kind that is the strategy could not know."""
+        if isinstance(signal, ErrandFinished) and signal.effect_id in self._wanted:
+            result = _result_for(self._wanted[signal.effect_id], signal.result)
+            return msgspec.structs.replace(signal, result=result)
+        return signal
+
+    def _hold(self, seen: Seen, script: Sequence[Signal]) -> None:
+        self.seen.append(seen)
+        self.state = seen.after
+        askings, faults = self._watch.take()
+        moment = Moment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
+        self._about_calls = about_open_calls((*self._about_calls, *askings), seen.after.data.batch)
+        self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunErrand)}
+        for about_plugins in self.scene.plugin_promises:
+            with self._telling(about_plugins.__name__, script):
+                about_plugins(moment)
+        for promise in self.scene.promises:
+            with self._telling(promise.__name__, script):
+                promise(seen)
+        self._watch.take()  # stepping a second time asked everybody again
+        with self._telling("order does not matter", script):
+            self.compared(seen)
+        for invariant in self._invariants:
+            with self._telling(getattr(invariant, "__name__", repr(invariant)), script, by_user=True):
+                invariant(self.view)
+
+    @contextmanager
+    def _telling(self, rule: str, script: Sequence[Signal], *, by_user: bool = False) -> Iterator[None]:
+        """Turn what breaks into a counter-example. An invariant may raise anything: then it is itself at fault."""
+        caught = Exception if by_user else (AssertionError, AgentrailError)
+        try:
+            yield
+        except CounterExample:
+            raise
+        except caught as error:
+            why = str(error) or _asserted(error)
+            if not isinstance(error, AssertionError):
+                why = _raised(error, by_user=by_user)
+            raise CounterExample(rule, why, script, self) from error
+
+
+Live: TypeAlias = Callable[[Scene, Sequence[Signal]], CounterExample | None]
+"""Lives a life again from its drawn signals, and gives what breaks in it."""
+
+
+def shortened(found: CounterExample, live: Live) -> CounterExample:
+    """Leave out of a counter-example every signal, and every block of one, without which the same promise breaks."""
+    position = len(found.drawn) - 1
+    while position >= 0:
+        for shorter in _shorter(found.drawn, position):
+            again = live(found.scene, shorter)
+            if again is not None and again.rule == found.rule:
+                found = again
+                break
+        else:
+            position -= 1
+        position = min(position, len(found.drawn) - 1)
+    return found
+
+
+def _shorter(drawn: Sequence[Signal], position: int) -> Iterator[tuple[Signal, ...]]:
+    before, signal, behind = drawn[:position], drawn[position], drawn[position + 1 :]
+    yield (*before, *behind)
+    if isinstance(signal, ResponseCompleted):
+        for smaller in _without_one(signal.message.content):
+            message = attrs.evolve(signal.message, content=smaller)
+            yield (*before, msgspec.structs.replace(signal, message=message), *behind)
+    if isinstance(signal, Prompt):
+        for smaller in filter(None, _without_one(signal.content)):
+            yield (*before, msgspec.structs.replace(signal, content=smaller), *behind)
+
+
+def _without_one(blocks: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    for position in range(len(blocks)):
+        yield (*blocks[:position], *blocks[position + 1 :])
+
+
+def _raised(error: Exception, *, by_user: bool) -> str:
+    hint = "; an invariant asserts, and raises nothing else" if by_user else ""
+    return f"raised {type(error).__name__}: {error}{hint}"
+
+
+def _asserted(error: BaseException) -> str:
+    """Give the line of an assertion that has no message."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.line} ({last.name}, line {last.lineno})"
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _MAX_REMARK else f"{words[:_MAX_REMARK]}…"
+
+
+def _result_for(wanted: Wanted, drawn: RequestResult) -> RequestResult:
+    text = drawn.text if isinstance(drawn, FileText) else None
+    match wanted, drawn:
+        case _, RequestFailed():
+            return drawn
+        case ReadFile(path=path), _:
+            return FileText(path=path, text=text)
+        case WriteFile(path=path, text=written), _:
+            return FileWritten(path=path, written_bytes=len(written.encode()))
+        case CallModel(), _:
+            return ModelAnswer(text=text or "")
+        case Search(), _:
+            return Found(entries=() if text is None else (text,))
+        case _ as never:
+            assert_never(never)

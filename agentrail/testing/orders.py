@@ -1,0 +1,117 @@
+"""Two orders of one stack, side by side: the same signals go into both, and after each of them nothing may differ."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from attrs import evolve, frozen
+
+from agentrail.core import machine
+from agentrail.core.effects import Effect, Publish, Reply
+from agentrail.core.stack import PluginStates, Stack, ask, compile_stack, load_stack
+from agentrail.core.state import SessionData, SessionState
+from agentrail.events import SessionStart
+from agentrail.testing.lives import CounterExample, Life, Scene
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES
+from agentrail.testing.promises import PROMISES, Seen, comparable
+
+EVERYTHING: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
+"""All promises: who compares two orders holds none of them, so that no other fault hides the difference."""
+
+# What a person asked to see names the plugins in their order, which is no difference that the order makes.
+_NOT_COMPARED: Final = frozenset({"config", "stack", "seq"})
+_MAX_SHOWN: Final = 300
+
+
+@frozen(kw_only=True)
+class Commutation:
+    """Whether two plugins may change places.
+
+    Attributes:
+        found: Where it matters; None when no such place was found.
+        lives: How many conversations were had to the end with both orders.
+    """
+
+    found: CounterExample | None
+    lives: int
+
+    def __bool__(self) -> bool:
+        """Say whether they commute, as far as anybody saw."""
+        return self.found is None
+
+    @property
+    def conversation(self) -> str:
+        """The shortest conversation that was found where it matters, as a scenario; empty when there is none."""
+        return "" if self.found is None else self.found.scenario
+
+    @property
+    def difference(self) -> str:
+        """What differs at its end; empty when nothing does."""
+        return "" if self.found is None else self.found.why
+
+
+class Twins(Life):
+    """A session with two plugins, and one in which they have changed places."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Load both."""
+        self._other = machine.new_session(scene.config, scene.tools, *_swapped(scene))
+        super().__init__(scene)
+
+    def compared(self, seen: Seen) -> None:
+        """Let the other one hear the same signal, and compare.
+
+        Raises:
+            AssertionError: They differ; the message says in what.
+        """
+        other, effects = machine.step(self._other, seen.signal)
+        self._other = other
+        difference = _state_differs(seen.after, other) or _effects_differ(seen.effects, effects)
+        assert difference is None, difference
+
+
+def _swapped(scene: Scene) -> tuple[Stack, PluginStates]:
+    stack, states = load_stack(scene.entries, ask=ask)
+    first, second = stack.members
+    replace = msgspec.structs.replace
+    members = [replace(second, priority=first.priority), replace(first, priority=second.priority)]
+    return compile_stack(members, ask=ask), states
+
+
+def _state_differs(one: SessionState, other: SessionState) -> str | None:
+    if one.phase is not other.phase or one.ended != other.ended:
+        return f"in this order the session is in {one.phase.name}, in the other in {other.phase.name}"
+    for name in sorted(set(SessionData.__struct_fields__) - _NOT_COMPARED):
+        mine, others = getattr(one.data, name), getattr(other.data, name)
+        if mine != others:
+            return f"{name} in this order: {_shown(mine)}; in the other: {_shown(others)}"
+    return None
+
+
+def _effects_differ(effects: Sequence[Effect], others: Sequence[Effect]) -> str | None:
+    """Compare as multisets: who is asked first also publishes first, which is no difference in what was published."""
+    left = [_plain(effect) for effect in others if _counts(effect)]
+    for effect in filter(_counts, effects):
+        plain = _plain(effect)
+        if plain not in left:
+            return f"only this order has {_shown(effect)}"
+        left.remove(plain)
+    return f"only the other order has {_shown(left[0])}" if left else None
+
+
+def _counts(effect: Effect) -> bool:
+    return not isinstance(effect, Reply) and not (
+        isinstance(effect, Publish) and isinstance(effect.event, SessionStart)
+    )
+
+
+def _plain(effect: Effect) -> object:
+    if isinstance(effect, Publish):
+        event: Any = effect.event
+        return evolve(event, meta=None)
+    return comparable(effect)
+
+
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

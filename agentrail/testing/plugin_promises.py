@@ -1,0 +1,189 @@
+"""What is promised of plugins in a session, each promise once, as a function of one `Moment`.
+
+The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about the
+plugins, one by one and as a stack, so a broken one is news for whoever wrote them, or put them in this order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from attrs import frozen
+
+from agentrail.core.actions import Abort, BlockTool, RequireApproval
+from agentrail.core.codec import decode_event, decode_signal, encode_event, encode_signal
+from agentrail.core.effects import RunTool
+from agentrail.core.frozen import frozen_json, same_json
+from agentrail.core.hooks import BeforeTool, HookEvent, RequestDone
+from agentrail.core.interactions import is_allowed
+from agentrail.core.plugin_state import loses
+from agentrail.core.signals import Approve, Prompt
+from agentrail.core.state import CallState
+from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
+from agentrail.messages import CallId, JsonObject
+from agentrail.testing.promises import Seen
+from agentrail.testing.watching import Asking, ask_again
+
+E = TypeVar("E")
+
+
+@frozen(kw_only=True)
+class Moment:
+    """One step, and what the plugins had to do with it.
+
+    Attributes:
+        seen: The step, from both sides.
+        askings: What plugins were asked in it, in order.
+        earlier: What they were asked before it about calls that are open.
+        faults: Which rules of a pure function were broken in it.
+    """
+
+    seen: Seen
+    askings: tuple[Asking, ...] = ()
+    earlier: tuple[Asking, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def plugins_are_pure(moment: Moment) -> None:
+    """The same question has the same answer, and no answer looks at or changes anything outside."""
+    assert not moment.faults, "; ".join(dict.fromkeys(moment.faults))
+
+
+def plugins_do_not_fail(moment: Moment) -> None:
+    """No handler raises, answers with what is no action, or with a state that is not its own."""
+    for event in _of(moment, PluginFailed):
+        message = f"plugin {event.plugin!r} failed on {event.hook}: {event.error.message}"
+        raise AssertionError(message)
+
+
+def actions_are_taken(moment: Moment) -> None:
+    """No plugin answers with an action that the hook ignores: it would be believed to have done something."""
+    for event in _of(moment, ActionIgnored):
+        message = (
+            f"plugin {event.plugin!r} answered {event.hook} with {event.action}, which does nothing there"
+        )
+        raise AssertionError(message)
+
+
+def only_declared_hooks_are_heard(moment: Moment) -> None:
+    """No plugin sees a hook that it did not declare; the answer to a request comes to whoever asked."""
+    for asking in moment.askings:
+        hook = type(asking.event)
+        assert hook is RequestDone or hook in asking.member.hooks, (
+            f"plugin {asking.member.name!r} was asked on {hook.__name__}, which it did not declare"
+        )
+
+
+def states_survive_the_codec(moment: Moment) -> None:
+    """What a plugin remembers comes back from a journal as it was."""
+    data, was = moment.seen.after.data, moment.seen.before.data
+    for member in data.stack.members:
+        state = data.plugin_states[member.name]
+        if state is not was.plugin_states.get(member.name):
+            lost = loses(state, member.state_type)
+            assert lost is None, f"plugin {member.name!r}: {lost}"
+
+
+def what_is_journaled_survives_the_codec(moment: Moment) -> None:
+    """The signal and the events of a step come back as they were."""
+    signal = moment.seen.signal
+    assert decode_signal(encode_signal(signal)) == signal
+    for event in moment.seen.events:
+        assert decode_event(encode_event(event)) == event
+
+
+def what_is_blocked_does_not_run(moment: Moment) -> None:
+    """A call that a plugin blocked is answered in that step, and never runs."""
+    blocked = {event.call_id for event in _of(moment, ToolBlocked)}
+    assert blocked.isdisjoint(run.call_id for run in moment.seen.of(RunTool))
+    for call in moment.seen.after.data.batch:
+        assert call.call.call_id not in blocked or call.stage == "done"
+
+
+def no_call_gets_past_a_judge(moment: Moment) -> None:
+    """What runs is what every plugin that judges calls would let run, whoever rewrote the arguments, and when.
+
+    A plugin that was asked is asked again about what the model wanted, and about what will run. A safety plugin is asked
+    even if somebody in front of it said that nobody else need be.
+    """
+    for state in _let_through(moment):
+        call_id = state.call.call_id
+        known = [asking for asking in (*moment.earlier, *moment.askings) if _is_about(asking, call_id)]
+        for member in moment.seen.before.data.stack.listeners(BeforeTool):
+            mine = [asking for asking in known if asking.member.name == member.name]
+            if mine:
+                _heeded(moment, state, mine, known)
+            elif member.guards and known:
+                fresh = msgspec.structs.replace(_question(known[-1]), arguments=frozen_json(state.arguments))
+                own = moment.seen.before.data.plugin_states[member.name]
+                asking = Asking(member=member, event=fresh, state=own, ctx=known[-1].ctx, answer=None)
+                _let_pass(moment, asking, state.arguments, "was never asked")
+
+
+def _heeded(moment: Moment, call: CallState, mine: Sequence[Asking], known: Sequence[Asking]) -> None:
+    """Ask somebody who judges again: about what will run, and about what the model wanted."""
+    wanted = _question(known[0]).arguments
+    for arguments, why in ((call.arguments, "saw other arguments"), (wanted, "saw them rewritten")):
+        judged = any(same_json(_question(asking).arguments, arguments) for asking in mine)
+        if not judged and not (why == "saw them rewritten" and call.edited):
+            _let_pass(moment, mine[-1], arguments, why)
+
+
+def _let_pass(moment: Moment, asking: Asking, arguments: JsonObject, why: str) -> None:
+    question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
+    answer = ask_again(asking.member, question, asking.state, asking.ctx)
+    is_approved = isinstance(moment.seen.signal, Approve | Prompt) or is_allowed(
+        moment.seen.after.data.rules, question.name, arguments
+    )
+    refuses = isinstance(answer, BlockTool | Abort) or (
+        isinstance(answer, RequireApproval) and not is_approved
+    )
+    assert not refuses, (
+        f"a call of {question.name!r} got past plugin {asking.member.name!r}, which {why}: "
+        f"to {msgspec.json.encode(dict(arguments), enc_hook=dict).decode()} it says {type(answer).__name__}"
+    )
+
+
+def _of(moment: Moment, kind: type[E]) -> list[E]:
+    return [event for event in moment.seen.events if isinstance(event, kind)]
+
+
+def _let_through(moment: Moment) -> Iterator[CallState]:
+    """Give the calls that this step allowed to run."""
+    was = {call.call.call_id: call for call in moment.seen.before.data.batch}
+    for call in moment.seen.after.data.batch:
+        before = was.get(call.call.call_id)
+        is_new = before is None or before.stage == "asking"
+        if is_new and call.stage in {"waiting", "running", "pausing"}:
+            yield call
+
+
+def _is_about(asking: Asking, call_id: CallId) -> bool:
+    return isinstance(asking.event, BeforeTool) and asking.event.call_id == call_id
+
+
+def _question(asking: Asking) -> BeforeTool:
+    event: HookEvent = asking.event
+    assert isinstance(event, BeforeTool)
+    return event
+
+
+def about_open_calls(askings: Sequence[Asking], batch: Sequence[CallState]) -> tuple[Asking, ...]:
+    """Keep what was asked about calls that are still open."""
+    ids = {call.call.call_id for call in batch if call.result is None}
+    return tuple(
+        asking for asking in askings if isinstance(asking.event, BeforeTool) and asking.event.call_id in ids
+    )
+
+
+PLUGIN_PROMISES: Final[tuple[Callable[[Moment], None], ...]] = (
+    plugins_are_pure,
+    plugins_do_not_fail,
+    actions_are_taken,
+    only_declared_hooks_are_heard,
+    states_survive_the_codec,
+    what_is_journaled_survives_the_codec,
+    what_is_blocked_does_not_run,
+    no_call_gets_past_a_judge,
+)
+"""All of them. The order is that in which they are held: what makes the others meaningless stands first."""

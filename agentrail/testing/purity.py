@@ -1,0 +1,95 @@
+"""What a handler calls that a pure function must not, with the line that calls it.
+
+The interpreter's own profile hook sees every call into C, however the function was imported: `from time import time`,
+`datetime.now` and a method of a random generator cannot hide from it, as they could from a patched module.
+"""
+
+import datetime
+import gc
+import io
+import os
+import random
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+_READS_A_CLOCK: Final = frozenset(
+    {
+        *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+        *("process_time", "process_time_ns", "thread_time", "sleep"),
+    }
+)
+_TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
+_OF_THE_SYSTEM: Final = frozenset({"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread"})
+_PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
+_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
+
+
+@contextmanager
+def side_effects(found: list[str]) -> Iterator[None]:
+    """Note what the block calls of clocks, randomness, files, processes, sockets and the environment; it works as ever.
+
+    Args:
+        found: Gets one sentence for each, such as `time.time at guard.py:12`.
+    """
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        name = _impure(arg) if event == "c_call" else _reads_environment(frame, event)
+        if name is not None:
+            place = _line_of(frame)
+            if place is not None:
+                found.append(f"{name} at {place}")
+
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # a collection runs callbacks and finalizers in the middle of anything: none of the block's doing
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if collects:
+            gc.enable()
+
+
+def _impure(function: Any) -> str | None:
+    """Name a function of the outside world; None for all others."""
+    name = getattr(function, "__name__", "")
+    module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None)
+    if module == "time":
+        return f"time.{name}" if name in _READS_A_CLOCK else None
+    if module in _OF_THE_SYSTEM:
+        is_plain = name in _PLAIN_NAMES or name.startswith("_path_")
+        return None if is_plain else f"{'os' if module == 'posix' else module}.{name}"
+    if module in {"builtins", "io", "_io"} and name in _TALKS:
+        return name
+    if isinstance(owner, random.Random):
+        return f"random.{name}"
+    if isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:
+        return f"{owner.__name__}.{name}"
+    if isinstance(owner, io.IOBase) and not isinstance(owner, io.StringIO | io.BytesIO):
+        return f"{type(owner).__name__}.{name}"
+    return None
+
+
+def _reads_environment(frame: FrameType, event: str) -> str | None:
+    code = frame.f_code
+    is_look = event == "call" and code.co_qualname in {"_Environ.__getitem__", "_Environ.__iter__"}
+    return "os.environ" if is_look and code.co_filename == os.__file__ else None
+
+
+def _line_of(frame: FrameType | None) -> str | None:
+    """Give the innermost line that is not the standard library's; None inside an import, which is done once."""
+    place: str | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib"):
+            return None
+        is_library = file.startswith(("<frozen", _STANDARD_LIBRARY)) and "site-packages" not in file
+        if place is None and not is_library:
+            place = f"{os.path.basename(file)}:{frame.f_lineno}"  # noqa: PTH119 - a name, not a file
+        frame = frame.f_back
+    return place

@@ -1,0 +1,123 @@
+"""The world answers all that is open, until a session rests; and what is promised of a whole life, counted from outside.
+
+Promises about one step stand in `promises`. Those here need the end of the story: that every caller was answered, that every
+prompt was said or dropped, and that a session to which nobody speaks any more comes to rest at all.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from agentrail.core import machine
+from agentrail.core.effects import Publish, Refuse, Reply
+from agentrail.core.hooks import RequestFailed
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    Asked,
+    ErrandFinished,
+    Prompt,
+    ResponseCompleted,
+    Signal,
+    Steer,
+    TeardownFinished,
+    TimerFired,
+    ToolFinished,
+)
+from agentrail.core.state import Phase, SessionState
+from agentrail.errors import ErrorInfo
+from agentrail.events import (
+    TERMINAL,
+    AbortReceipt,
+    AgentStart,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+)
+from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
+from agentrail.testing.promises import Seen
+from agentrail.testing.strategies import timers_of
+
+LATER_MS: Final = 1_000_000
+"""Behind all that a script does."""
+
+MANY: Final = 400
+"""More answers than a session can need that asks for something new only when somebody speaks."""
+
+_NOTHING_THERE: Final = RequestFailed(
+    error=ErrorInfo(code="not_there", message="there is nothing behind this")
+)
+
+
+def answer(state: SessionState) -> Signal | None:
+    """Give the outcome of one effect that is open, a good one; None when nothing is."""
+    data = state.data
+    running = [
+        call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
+    ]
+    if data.errands:
+        return ErrandFinished(at_ms=LATER_MS, effect_id=data.errands[0].effect_id, result=_NOTHING_THERE)
+    if teardowns_of(state):
+        return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
+    if timers_of(state) and not running:
+        return TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
+    if data.stream is not None:
+        return _all_right(data.stream.effect_id)
+    if running:
+        return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
+    return None
+
+
+def come_to_rest(state: SessionState) -> Iterator[Seen]:
+    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt.
+
+    Raises:
+        AssertionError: It does not end.
+    """
+    for _ in range(MANY):
+        signal = answer(state)
+        if signal is None:
+            return
+        before, (state, effects) = state, machine.step(state, signal)
+        yield Seen(before, signal, state, effects)
+    message = f"after {MANY} answers the session still has something open: {answer(state)}"
+    raise AssertionError(message)
+
+
+def teardowns_of(state: SessionState) -> list[EffectId]:
+    """Give the teardowns that are open."""
+    teardown = state.data.teardown
+    return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
+
+
+def life_is_complete(life: Sequence[Seen]) -> None:
+    """Hold what is promised of a life that has come to rest: counted from outside, without a look into the state."""
+    if not life:
+        return
+    end = life[-1].after
+    assert end.ended or end.phase is Phase.IDLE
+    alive = [seen for seen in life if not seen.before.ended]
+    asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
+    asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
+    answered = [effect.to for seen in life for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+    assert Counter(answered) == Counter(asked)
+    events = [effect.event for seen in life for effect in seen.effects if isinstance(effect, Publish)]
+    accepted = [event.ref for event in events if isinstance(event, PromptReceived | PromptQueued)]
+    dropped = [event.ref for event in events if isinstance(event, PromptDropped | PromptRejected)]
+    said = [m.ref for m in end.data.history.messages if isinstance(m, UserMessage) and m.origin == "prompt"]
+    assert Counter([*said, *dropped]) == Counter(accepted)
+    assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
+    running = 0
+    for event in events:
+        running += isinstance(event, AgentStart)
+        running -= type(event) in TERMINAL and running > 0
+        assert running <= 1
+    assert running == 0
+
+
+def _all_right(effect_id: EffectId) -> ResponseCompleted:
+    message = AssistantMessage(content=(Text(text="all right"),), model="scripted:model", stop_reason="end")
+    usage = TokenUsage(input=1, output=1)
+    return ResponseCompleted(
+        at_ms=LATER_MS, effect_id=effect_id, message=message, usage=usage, stop_reason="end"
+    )

@@ -1,0 +1,213 @@
+"""A session as a Hypothesis state machine over the pure core: any order of signals, and every promise after each.
+
+People, the world and a supervisor send whatever they like. What each of them says is drawn from `speech`, by the names of
+the rules below; so whoever has other tools, or other words, says so there and writes no rule of their own.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Final, TypeAlias
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.strategies import SearchStrategy
+
+from agentrail.core.signals import Signal, Started
+from agentrail.core.state import Phase
+from agentrail.testing import strategies
+from agentrail.testing.lives import CounterExample, Invariant, Life, Scene
+
+Speech: TypeAlias = Mapping[str, SearchStrategy[Signal]]
+
+_LONG: Final = 40
+"""How many signals a life has before it may be ended: long lives are what this is for."""
+
+
+PLAIN_SPEECH: Final[Speech] = MappingProxyType(
+    {
+        "prompt": strategies.prompts(),
+        "steer": strategies.steers(),
+        "decide": strategies.decisions(),
+        "wake": strategies.timers(),
+        "abort_tool": strategies.tool_aborts(),
+        "stream": strategies.stream_outcomes(),
+        "call": strategies.responses().filter(lambda response: bool(response.message.calls)),
+        "respond": strategies.responses(),
+        "tool": strategies.tool_outcomes(),
+        "errand": strategies.errand_outcomes(),
+        "abort": strategies.aborts(),
+        "settle": strategies.teardown_outcomes(),
+        "end": strategies.stops() | strategies.notices(),
+        "noise": st.one_of(
+            strategies.questions(),
+            strategies.changes(),
+            strategies.decisions(),
+            strategies.tool_aborts(),
+            strategies.timers(),
+            strategies.aborts(),
+            strategies.stream_outcomes(),
+            strategies.tool_outcomes(),
+            strategies.teardown_outcomes(),
+            strategies.notices(parked=False),
+        ),
+    }
+)
+"""What is said where nobody says otherwise."""
+
+
+def _said(by: str) -> SearchStrategy[Signal]:
+    said: SearchStrategy[Signal] = st.runner().flatmap(lambda machine: machine.speech[by])
+    return said
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Any order of signals, against the promises.
+
+    Attributes:
+        scenes: What lives begin with.
+        speech: Who says what.
+        life: The one that is lived.
+    """
+
+    scenes: ClassVar[SearchStrategy[Scene]]
+    speech: ClassVar[Speech] = PLAIN_SPEECH
+    life: Life
+    is_good: bool = False
+
+    def bound_invariants(self) -> tuple[Invariant, ...]:
+        """Give what else is held after each step."""
+        return ()
+
+    @initialize(scene=st.runner().flatmap(lambda machine: machine.scenes))
+    def begin(self, scene: Scene) -> None:
+        """The session comes up."""
+        self.life = self.begin_life(scene)
+        self.say(Started(at_ms=0))
+
+    @precondition(lambda self: not self.life.state.ended)
+    @rule(signal=_said("prompt"))
+    def prompt(self, signal: Signal) -> None:
+        """Somebody says something."""
+        self.say(signal)
+
+    @precondition(lambda self: not self.life.state.ended)
+    @rule(signal=_said("steer"))
+    def steer(self, signal: Signal) -> None:
+        """Somebody says something into the cycle, or into the silence."""
+        self.say(signal)
+
+    @precondition(lambda self: bool(self.life.state.data.interactions))
+    @rule(signal=_said("decide"))
+    def decide(self, signal: Signal) -> None:
+        """Somebody answers a question."""
+        self.say(signal)
+
+    @precondition(lambda self: bool(strategies.timers_of(self.life.state)))
+    @rule(signal=_said("wake"))
+    def wake(self, signal: Signal) -> None:
+        """Nobody has answered in time, or a pause is over."""
+        self.say(signal)
+
+    @precondition(lambda self: bool(self.life.state.data.batch or self.life.state.data.survivors))
+    @rule(signal=_said("abort_tool"))
+    def abort_tool(self, signal: Signal) -> None:
+        """Somebody stops one call."""
+        self.say(signal)
+
+    @precondition(lambda self: self.life.state.data.stream is not None)
+    @rule(signal=_said("stream"))
+    def stream(self, signal: Signal) -> None:
+        """The model says something."""
+        self.say(signal)
+
+    @precondition(lambda self: self.life.state.data.stream is not None)
+    @rule(signal=_said("call"))
+    def call_tools(self, signal: Signal) -> None:
+        """The model wants something done, most of which can be done."""
+        self.say(signal)
+
+    @precondition(lambda self: self.life.state.data.stream is not None)
+    @rule(signal=_said("respond"))
+    def respond(self, signal: Signal) -> None:
+        """The model is done."""
+        self.say(signal)
+
+    @precondition(lambda self: bool(self.life.state.data.batch or self.life.state.data.survivors))
+    @rule(signal=_said("tool"))
+    def tool(self, signal: Signal) -> None:
+        """A tool says something."""
+        self.say(signal)
+
+    @precondition(lambda self: bool(self.life.state.data.errands))
+    @rule(signal=_said("errand"))
+    def errand(self, signal: Signal) -> None:
+        """What a plugin asked for is there, or cannot be had."""
+        self.say(signal)
+
+    @precondition(lambda self: self.life.state.phase is not Phase.IDLE)
+    @rule(signal=_said("abort"))
+    def abort(self, signal: Signal) -> None:
+        """Somebody has had enough."""
+        self.say(signal)
+
+    @precondition(lambda self: self.life.state.data.teardown is not None or bool(self.life.state.data.drains))
+    @rule(signal=_said("settle"))
+    def settle(self, signal: Signal) -> None:
+        """What was stopped is gone."""
+        self.say(signal)
+
+    @precondition(lambda self: not self.life.state.ended)
+    @rule(signal=_said("noise"))
+    def noise(self, signal: Signal) -> None:
+        """Questions, aborts of nothing, crashes, and outcomes that perhaps nobody waits for."""
+        self.say(signal)
+
+    # One rule and late, because it ends the life: rules are chosen evenly.
+    @precondition(lambda self: self.life.state.ended or len(self.life.script) > _LONG)
+    @rule(signal=_said("end"))
+    def end(self, signal: Signal) -> None:
+        """Somebody, or a supervisor, ends it."""
+        self.say(signal)
+
+    def begin_life(self, scene: Scene) -> Life:
+        """Begin a life, under all invariants."""
+        return Life(scene, self.bound_invariants())
+
+    def live(self, scene: Scene, drawn: Sequence[Signal]) -> CounterExample | None:
+        """Live a life again, and give what breaks in it. Hypothesis has no part in that."""
+        life = self.begin_life(scene)
+        try:
+            for signal in drawn:
+                life.say(signal)
+            life.rest()
+        except CounterExample as found:
+            return found
+        return None
+
+    def say(self, signal: Signal) -> None:
+        """Send a drawn signal."""
+        self.is_good = False
+        try:
+            self.life.say(signal)
+        except CounterExample as found:
+            self.broken(found)
+            raise
+        self.is_good = True
+
+    def teardown(self) -> None:
+        """At the end the world answers all that is open; then the session rests, and everybody has been answered."""
+        # Not after a promise broke, and not before the first step: a second error would hide the first one.
+        if not self.is_good:
+            return
+        try:
+            self.life.rest()
+        except CounterExample as found:
+            self.broken(found)
+            raise
+        self.lived()
+
+    def broken(self, found: CounterExample) -> None:
+        """Hear of a promise that broke; for whoever counts."""
+
+    def lived(self) -> None:
+        """Hear of a life that came to rest; for whoever counts."""

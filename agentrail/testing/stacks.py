@@ -1,0 +1,405 @@
+"""Property-based testing of plugin stacks: in which order of events does a stack break? Without a model, in seconds.
+
+    class TestMyStack(stacks.stack_machine(plugins=[SecurityGuard, CostGuard, MyPlugin], tools=[my_tool])):
+        @stacks.invariant
+        def never_over_budget(self, session): assert session.cost_usd <= 1.00
+
+The class is a test by itself, for pytest and for unittest. What holds for every stack is held without being asked for:
+`PROMISES` about the session, `PLUGIN_PROMISES` about the plugins. `agentrail check-plugins` does the same from the shell.
+Needs hypothesis.
+"""
+
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeVar
+
+import attrs
+import msgspec
+from hypothesis import (
+    HealthCheck,
+    Phase as HypothesisPhase,
+    Verbosity,
+    seed as seeded,
+    settings,
+    strategies as st,
+)
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.strategies import SearchStrategy
+
+from agentrail.abc import Tool, ToolListing
+from agentrail.core.hooks import FileText
+from agentrail.core.plugin import Plugin
+from agentrail.core.signals import (
+    Approve,
+    ErrandFinished,
+    ResponseCompleted,
+    Signal,
+    SignalId,
+    ToolFinished,
+    UpdatePluginOpts,
+)
+from agentrail.core.stack import Entry, load_stack
+from agentrail.core.state import SessionConfig
+from agentrail.core.toolbox import ToolSpec
+from agentrail.messages import AssistantMessage, SessionId, Text, TokenUsage
+from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.testing import strategies
+from agentrail.testing.lives import (
+    CounterExample,
+    Invariant,
+    Life,
+    Scene,
+    SessionView,
+    shortened,
+    small_config,
+)
+from agentrail.testing.orders import EVERYTHING, Commutation, Twins
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES
+from agentrail.testing.promises import PROMISES
+from agentrail.testing.scenario_plugins import Origin
+from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine, Speech
+from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
+
+__all__ = (
+    "PLUGIN_PROMISES",
+    "PROMISES",
+    "Commutation",
+    "CounterExample",
+    "Scene",
+    "SessionView",
+    "StackMachine",
+    "Tally",
+    "check_stack",
+    "combinations",
+    "commute",
+    "invariant",
+    "small_config",
+    "speech_of",
+    "stack_machine",
+)
+
+F = TypeVar("F", bound=Callable[..., None])
+
+_INVARIANT: Final = "_agentrail_invariant"
+_COSTS_USD: Final = (0.0, 0.01, 0.4, 2.0)
+
+
+def invariant(method: F) -> F:
+    """Mark a method of a stack machine as something that holds after every signal: `method(self, session)`.
+
+    It asserts; what it returns is not looked at. `session` is a `SessionView`.
+    """
+    setattr(method, _INVARIANT, True)
+    return method
+
+
+class StackMachine(SessionMachine, unittest.TestCase):
+    """What `stack_machine` makes classes of; derive from those.
+
+    Attributes:
+        scene: What each life begins with.
+        max_signals: How many signals a life has at most.
+    """
+
+    __test__ = False  # until a subclass has a stack
+    scene: ClassVar[Scene]
+    max_signals: ClassVar[int] = 25
+
+    def __init__(self, method: str = "test_any_order") -> None:
+        """Be a test case, and a state machine; Hypothesis makes a new one for each life."""
+        unittest.TestCase.__init__(self, method)
+        SessionMachine.__init__(self)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Become a test as soon as there is a stack."""
+        super().__init_subclass__(**kwargs)
+        cls.__test__ = hasattr(cls, "scene")
+
+    def bound_invariants(self) -> tuple[Invariant, ...]:
+        """Find the marked methods."""
+        names = dict.fromkeys(name for cls in type(self).__mro__ for name in vars(cls))
+        found = (getattr(self, name) for name in names if not name.startswith("__") and name != "TestCase")
+        return tuple(method for method in found if getattr(method, _INVARIANT, False))
+
+    def test_any_order(self) -> None:
+        """Live as many lives as Hypothesis' settings say, and hold every promise in each."""
+        run_state_machine_as_test(type(self), settings=settings(type(self).TestCase.settings, **self._bounds))
+
+    @cached_property
+    def _bounds(self) -> Mapping[str, Any]:
+        # One fault breaks several promises; the shortest life that shows one of them is what is wanted, and soon.
+        return {"report_multiple_bugs": False, "stateful_step_count": self.max_signals}
+
+
+def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are meant to be left alone
+    plugins: Sequence[Entry],
+    *,
+    tools: Sequence[Tool | ToolSpec] | None = None,
+    config: SessionConfig | None = None,
+    without: Sequence[str] = (),
+    max_size: int | None = None,
+    origin: Origin | None = None,
+) -> type[StackMachine]:
+    """Make the test of a stack: any order of signals, on the pure core, against all promises.
+
+    Args:
+        plugins: As in the options of a session: classes, instances, or one of them with its options.
+        tools: That the model may call, with arguments that fit their schemas. None: some common ones, and one for each
+            name that the code of a plugin mentions.
+        config: Of the sessions; small limits unless given.
+        without: Names of promises that are not held, of `PROMISES` and `PLUGIN_PROMISES`.
+        max_size: Not this stack, but `combinations` of its plugins, of this many at most.
+        origin: Where the stack can be imported from, for the scenario of a counter-example.
+
+    Returns:
+        A class to derive from, or to run as it is.
+
+    Raises:
+        PluginError: Your move: the stack cannot be loaded; all faults at once.
+        ValueError: Your move: `without` names a promise that there is not.
+    """
+    known = {promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES)}
+    unknown = sorted(set(without) - known)
+    if unknown:
+        message = f"there is no promise {', '.join(unknown)}: there are {', '.join(sorted(known))}"
+        raise ValueError(message)
+    stack, _ = load_stack(plugins)
+    members: list[Plugin] = [member.plugin for member in stack.members]
+    vocabulary = vocabulary_of(members, None if tools is None else _specs_of(tools))
+    scene = Scene(
+        entries=tuple(plugins),
+        tools=vocabulary.tools,
+        config=config or small_config(),
+        without=frozenset(without),
+        origin=origin,
+    )
+    options = {member.name: member.options for member in stack.members}
+    fields = {
+        "scene": scene,
+        "scenes": st.just(scene) if max_size is None else _scenes(scene, max_size),
+        "speech": speech_of(vocabulary, options),
+        "__doc__": f"The stack {', '.join(stack.names) or 'without plugins'}.",
+        "__module__": __name__,
+    }
+    return type("StackMachine", (StackMachine,), fields)
+
+
+def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) -> Speech:
+    """Say what people, models and tools say in sessions with these plugins.
+
+    Args:
+        vocabulary: Words, tools, and arguments for them.
+        options: What can be updated, by the name of the plugin.
+    """
+    texts = vocabulary.texts()
+    usages = st.builds(
+        TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9), cost_usd=st.sampled_from(_COSTS_USD)
+    )
+    replace = msgspec.structs.replace
+    blocks = st.builds(Text, text=texts)
+    prompts = st.builds(
+        replace, strategies.prompts(), content=st.lists(blocks, min_size=1, max_size=2).map(tuple)
+    )
+    responses = st.builds(
+        _speaking, strategies.responses(), usages, st.lists(blocks | vocabulary.calls(), max_size=3)
+    )
+    calling = st.builds(
+        _speaking, strategies.responses(), usages, st.lists(vocabulary.calls(), min_size=1, max_size=3)
+    )
+    arguments = st.one_of(*(vocabulary.arguments(spec) for spec in vocabulary.tools))
+    decisions = st.builds(_edited, strategies.decisions(), arguments)
+    updates = [
+        st.builds(
+            UpdatePluginOpts,
+            at_ms=st.just(0),
+            signal_id=st.just(SignalId("")),
+            plugin=st.just(name),
+            options=st.just(dict(given)),
+        )
+        for name, given in options.items()
+    ]
+    speech: dict[str, SearchStrategy[Any]] = {
+        "prompt": prompts,
+        "steer": st.builds(replace, strategies.steers(), text=texts),
+        "decide": decisions,
+        "call": calling,
+        "respond": responses,
+        "tool": st.builds(_saying, strategies.tool_outcomes(), texts),
+        "errand": st.builds(_finding, strategies.errand_outcomes(), texts),
+        "noise": st.one_of(PLAIN_SPEECH["noise"], *updates),
+    }
+    return MappingProxyType({**PLAIN_SPEECH, **speech})
+
+
+def _speaking(response: ResponseCompleted, usage: TokenUsage, blocks: Sequence[Any]) -> ResponseCompleted:
+    message = AssistantMessage(
+        content=tuple(blocks), model=response.message.model, stop_reason=response.stop_reason
+    )
+    return msgspec.structs.replace(response, message=message, usage=usage)
+
+
+def _edited(signal: Signal, arguments: Any) -> Signal:
+    """Let a person edit arguments in a way that fits the tools that there are."""
+    if isinstance(signal, Approve) and signal.arguments is not None:
+        return msgspec.structs.replace(signal, arguments=arguments)
+    return signal
+
+
+def _saying(signal: Signal, text: str) -> Signal:
+    return msgspec.structs.replace(signal, text=text) if isinstance(signal, ToolFinished) else signal
+
+
+def _finding(signal: ErrandFinished, text: str) -> ErrandFinished:
+    """Say something in a file that is there; `Life` makes of it the kind of answer that was asked for."""
+    match signal.result:
+        case FileText(text=str()) as found:
+            return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))
+        case _:
+            return signal
+
+
+def _specs_of(tools: Sequence[Tool | ToolSpec]) -> list[ToolSpec]:
+    kept = ToolSpecs()
+    listing = ToolListing(
+        session_id=SessionId("scenario"), model="scripted:model", working_dir=".", user_data={}
+    )
+    return [tool if isinstance(tool, ToolSpec) else kept.of(tool, listing) for tool in tools]
+
+
+def _scenes(whole: Scene, max_size: int) -> SearchStrategy[Scene]:
+    return combinations(whole.entries, max_size).map(lambda entries: attrs.evolve(whole, entries=entries))
+
+
+def combinations(pool: Sequence[Entry], max_size: int) -> SearchStrategy[tuple[Entry, ...]]:
+    """Draw stacks of some plugins: subsets of a pool, in any order of registration.
+
+    Args:
+        pool: Plugins of different names.
+        max_size: How many a stack has at most; it has one at least.
+    """
+    places = st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=max_size, unique=True)
+    return places.map(lambda chosen: tuple(pool[place] for place in chosen))
+
+
+# --- running one
+
+
+@attrs.define
+class Tally:
+    """What a check has come to, also while it runs, and after somebody interrupted it.
+
+    Attributes:
+        lives: How many sessions were lived to their end.
+        signals: How many signals they got.
+        found: The shortest thing that broke; None as long as nothing did.
+        heard: Is called after every life.
+    """
+
+    lives: int = 0
+    signals: int = 0
+    found: CounterExample | None = None
+    heard: Callable[["Tally"], None] | None = None
+
+    def count(self, life: Life) -> None:
+        """Count a life."""
+        self.lives += 1
+        self.signals += len(life.script)
+        if self.heard is not None:
+            self.heard(self)
+
+    def keep(self, found: CounterExample) -> None:
+        """Keep what broke, if it is the shortest."""
+        if self.found is None or len(found.drawn) < len(self.found.drawn):
+            self.found = found
+
+
+def check_stack(
+    machine: type[SessionMachine],
+    *,
+    examples: int = 2000,
+    seed: int | None = None,
+    max_signals: int = 25,
+    tally: Tally | None = None,
+) -> Tally:
+    """Live many lives of a stack, and make of what breaks the shortest counter-example that shows it.
+
+    Args:
+        machine: From `stack_machine`, or derived from what that made.
+        examples: How many lives.
+        seed: Of the drawing; the same seed draws the same lives.
+        max_signals: How long a life is at most.
+        tally: Where to count; for whoever wants to look while it runs.
+
+    Returns:
+        The tally.
+
+    Raises:
+        ValueError: Your move: `examples` is not positive.
+    """
+    if examples < 1:
+        message = f"expected one example at least, got {examples}: nothing would be tried"
+        raise ValueError(message)
+    tally = Tally() if tally is None else tally
+    counted = _counted(machine, tally)
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=max_signals,
+        phases=(
+            HypothesisPhase.generate,
+        ),  # `shortened` shrinks, in seconds: it need not draw, only leave out
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(seeded(seed)(counted) if seed is not None else counted, settings=chosen)
+    except (CounterExample, Flaky):  # flaky is what an impure plugin makes of a life that is lived again
+        if tally.found is None:
+            raise
+        tally.found = shortened(tally.found, counted().live)
+    return tally
+
+
+def _counted(machine: type[SessionMachine], tally: Tally) -> type[SessionMachine]:
+    def lived(self: SessionMachine) -> None:
+        tally.count(self.life)
+
+    def broken(_: SessionMachine, found: CounterExample) -> None:
+        tally.keep(found)
+
+    return type(machine.__name__, (machine,), {"lived": lived, "broken": broken, "__test__": False})
+
+
+def commute(
+    a: Entry,
+    b: Entry,
+    *,
+    tools: Sequence[Tool | ToolSpec] | None = None,
+    examples: int = 200,
+    seed: int | None = 0,
+) -> Commutation:
+    """Ask whether two plugins may change places: both stacks hear the same conversations, and are compared after each signal.
+
+    Args:
+        a: The plugin that is asked first: its priority is lower, or the same.
+        b: The other one. Each gets the priority of the other in the second stack.
+        tools: As in `stack_machine`.
+        examples: How many conversations are tried. That no difference was found is no proof.
+        seed: Of the drawing.
+
+    Returns:
+        True in a condition when they commute; else with the shortest conversation that was found where it matters.
+    """
+    machine = stack_machine([a, b], tools=tools, without=EVERYTHING)
+
+    def begin_life(_: SessionMachine, scene: Scene) -> Life:
+        return Twins(scene)
+
+    twins = type("Twins", (machine,), {"begin_life": begin_life, "__test__": False})
+    tally = check_stack(twins, examples=examples, seed=seed)
+    return Commutation(found=tally.found, lives=tally.lives)

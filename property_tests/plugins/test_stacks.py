@@ -1,0 +1,95 @@
+"""Stacks of plugins through the stack machine: drawn ones that do anything, and all that are built in (5.9)."""
+
+import inspect
+import itertools
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import agentrail.plugins
+from agentrail import plugins as p
+from agentrail.core.stack import Entry
+from agentrail.testing import stacks, strategies
+from agentrail.testing.lives import Scene
+from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.session_machine import SessionMachine
+from tests.core.worlds import TOOLS
+
+LARGER_STACKS = 200
+
+# A guard that says Skip lets calls past the guards behind it: that is what it says, and the promise would say so too.
+HARMLESS = tuple(sorted(ACTIONS - {"skip", "raise"}))
+
+
+class AnyStack(SessionMachine):
+    """Plugins that answer anything anywhere, and fail: sessions keep their promises all the same."""
+
+    scenes = st.builds(
+        Scene,
+        entries=strategies.stacks(),
+        tools=st.just(TOOLS),
+        without=st.just(frozenset({"plugins_do_not_fail", "actions_are_taken", "no_call_gets_past_a_judge"})),
+    )
+
+
+class AnyGuards(SessionMachine):
+    """Plugins that answer anything but Skip: no order of them lets a call past one that refuses it."""
+
+    scenes = st.builds(
+        Scene,
+        entries=strategies.stacks(actions=HARMLESS),
+        tools=st.just(TOOLS),
+        without=st.just(frozenset({"plugins_do_not_fail", "actions_are_taken"})),
+    )
+
+
+TestAnyStack = AnyStack.TestCase
+TestAnyGuards = AnyGuards.TestCase
+for case in (TestAnyStack, TestAnyGuards):
+    case.settings = settings(report_multiple_bugs=False, stateful_step_count=30)
+
+
+def built_in() -> list[type[p.Plugin[Any]]]:
+    """Every plugin class that a module of the room defines."""
+    found = []
+    for module in pkgutil.iter_modules(agentrail.plugins.__path__, "agentrail.plugins."):
+        for thing in vars(import_module(module.name)).values():
+            is_plugin = inspect.isclass(thing) and issubclass(thing, p.Plugin)
+            if is_plugin and thing.__module__ == module.name and not inspect.isabstract(thing):
+                found.append(thing)
+    return [one for one in found if one is not p.FunctionPlugin]
+
+
+BUILT_IN = built_in()
+NEEDED: dict[str, dict[str, Any]] = {"CostGuard": {"max_cost_usd": 1.0}}
+"""Options that a plugin cannot do without."""
+
+
+def entry_of(plugin: type[p.Plugin[Any]]) -> Entry:
+    """A built-in plugin, with what it needs."""
+    return plugin, NEEDED.get(plugin.__name__, {})
+
+
+@pytest.mark.parametrize(
+    "pair", itertools.combinations(BUILT_IN, 2), ids=lambda pair: "-".join(one.__name__ for one in pair)
+)
+def test_every_pair_of_built_in_plugins_holds(pair):
+    """Two built-in plugins keep every promise together, in a few sessions for each pair."""
+    machine = stacks.stack_machine([entry_of(one) for one in pair])
+    tally = stacks.check_stack(machine, examples=3, seed=0, max_signals=20)
+    assert tally.found is None, str(tally.found)
+
+
+@given(
+    entries=stacks.combinations([entry_of(one) for one in BUILT_IN], max_size=len(BUILT_IN)),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=LARGER_STACKS)
+def test_larger_stacks_of_built_in_plugins_hold(entries, seed):
+    """Any of them together, in any order, keep every promise."""
+    machine = stacks.stack_machine(entries)
+    tally = stacks.check_stack(machine, examples=1, seed=seed, max_signals=20)
+    assert tally.found is None, str(tally.found)
