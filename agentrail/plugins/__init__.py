@@ -59,6 +59,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.plugin import Context as Context
 from agentrail.core.seeded import SeededRandom as SeededRandom
+from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.base import (
     FunctionPlugin as FunctionPlugin,
     Plugin as Plugin,
@@ -70,7 +71,6 @@ from agentrail.plugins.base import (
     plugin as plugin,
     short_circuit as short_circuit,
 )
-from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.content_policy import ContentPolicy as ContentPolicy
 from agentrail.plugins.cost_guard import CostGuard as CostGuard
 from agentrail.plugins.episodic_memory import EpisodicMemory as EpisodicMemory
