@@ -9,7 +9,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias, assert_never, cast
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 

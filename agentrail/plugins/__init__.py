@@ -59,6 +59,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.plugin import Context as Context
 from agentrail.core.seeded import SeededRandom as SeededRandom
+from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.base import (
     FunctionPlugin as FunctionPlugin,
     Plugin as Plugin,
@@ -72,10 +73,17 @@ from agentrail.plugins.base import (
 )
 from agentrail.plugins.content_policy import ContentPolicy as ContentPolicy
 from agentrail.plugins.cost_guard import CostGuard as CostGuard
+from agentrail.plugins.episodic_memory import EpisodicMemory as EpisodicMemory
 from agentrail.plugins.event_logger import EventLogger as EventLogger
 from agentrail.plugins.human_approval import HumanApproval as HumanApproval
+from agentrail.plugins.large_result_offload import LargeResultOffload as LargeResultOffload
+from agentrail.plugins.memory_flush import MemoryFlush as MemoryFlush
+from agentrail.plugins.memory_loader import MemoryLoader as MemoryLoader
 from agentrail.plugins.model_router import ModelRouter as ModelRouter
+from agentrail.plugins.patch_tool_calls import PatchToolCalls as PatchToolCalls
 from agentrail.plugins.planning import Planning as Planning
+from agentrail.plugins.prompt_cache import PromptCache as PromptCache
+from agentrail.plugins.recovery import Recovery as Recovery
 from agentrail.plugins.reflection import Reflection as Reflection
 from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard as SkillGuard

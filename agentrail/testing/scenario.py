@@ -41,11 +41,12 @@ from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
-from agentrail.messages import JsonValue, SessionId
+from agentrail.messages import JsonValue, Message, SessionId
 from agentrail.testing.scenario_in import (
     SCRIPTED_MODEL,
     Pair,
     ScenarioError,
+    decode_message,
     decode_signal,
     encode_signal,
     split_words,
@@ -81,6 +82,7 @@ class Scenario:
         config: Of the session.
         tools: That it has.
         plugins: Its stack, in the order of registration.
+        messages: The conversation that it begins with, as it came from elsewhere.
         show: Which events are printed.
         lines: Everything but what comes out, in order: inputs, and as text what is kept as it is.
     """
@@ -88,6 +90,7 @@ class Scenario:
     config: SessionConfig
     tools: Toolbox
     plugins: tuple[Entry, ...] = ()
+    messages: tuple[Message, ...] = ()
     show: frozenset[Group]
     lines: tuple[Input | str, ...]
 
@@ -133,6 +136,7 @@ def read_scenario(text: str) -> Scenario:
     show: frozenset[Group] = frozenset()
     specs: list[ToolSpec] = []
     plugins: list[Entry] = []
+    messages: list[Message] = []
     lines: list[Input | str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(_INDENT):
@@ -144,6 +148,12 @@ def read_scenario(text: str) -> Scenario:
                     pass
                 case ("session", _, options):  # session max_turns=2 immune_tools=watch show=cycle,tools
                     config, show = _read_options(options)
+                case (
+                    "message",
+                    _,
+                    words,
+                ):  # message user "Look." · message assistant c1:read · message results c1:read="a"
+                    messages.append(decode_message(words))
                 case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable class=pure
                     specs.append(_read_tool(words))
                 case (
@@ -156,7 +166,9 @@ def read_scenario(text: str) -> Scenario:
                     signal = decode_signal(command.strip(), int(time[1:]))
                     lines[-1] = Input(text=line, number=number, signal=signal)
                 case _:
-                    message = "expected session, tool, plugin, @<ms> and a command, or # and a remark"
+                    message = (
+                        "expected session, tool, plugin, message, @<ms> and a command, or # and a remark"
+                    )
                     raise ScenarioError(message)
         except ValueError as error:
             message = f"line {number}, {line!r}: {error}"
@@ -165,6 +177,7 @@ def read_scenario(text: str) -> Scenario:
         config=_config_of(config),
         tools=Toolbox(specs),
         plugins=tuple(plugins),
+        messages=tuple(messages),
         show=show,
         lines=tuple(lines),
     )
@@ -172,7 +185,8 @@ def read_scenario(text: str) -> Scenario:
 
 def play(scenario: Scenario) -> str:
     """Play a scenario on the pure core, and return the text that a file should have."""
-    state = machine.new_session(scenario.config, scenario.tools, *load_stack(scenario.plugins))
+    stack, states = load_stack(scenario.plugins)
+    state = machine.new_session(scenario.config, scenario.tools, stack, states, scenario.messages)
     began_at_ms: dict[EffectId, int] = {}
     text: list[str] = []
     for line in scenario.lines:

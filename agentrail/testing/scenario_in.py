@@ -67,6 +67,7 @@ from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
     CallId,
+    Message,
     PromptRef,
     QuestionRef,
     SessionId,
@@ -75,6 +76,9 @@ from agentrail.messages import (
     Thinking,
     TokenUsage,
     ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
 )
 from agentrail.testing.scenario_changes import decode_changes, encode_changes
 
@@ -236,6 +240,38 @@ def decode_signal(text: str, at_ms: int) -> Signal:
         raise ScenarioError(message)
     command.check_that_all_was_read()
     return signal
+
+
+def decode_message(text: str) -> Message:
+    """Read a message that a session begins with.
+
+    Args:
+        text: Who, and what: words, calls and results as in signals.
+
+    Raises:
+        ScenarioError: Your move: nobody speaks like that.
+    """
+    command = _Command.of(text)
+    message: Message
+    match command.names:
+        case ["user"]:  # message user "What is in here?"
+            message = UserMessage(content=tuple(Text(text=said) for said in command.texts))
+            command.texts.clear()
+        case ["assistant", *calls] if all(map(_is_call, calls)):  # message assistant "I look." c1:list_dir
+            message = AssistantMessage(content=tuple(_blocks_of(command)), model=SCRIPTED_MODEL)
+        case ["results"]:  # message results c1:list_dir="README.md"
+            message = ToolMessage(results=tuple(map(_result_of, command.pairs)))
+            command.pairs.clear()
+        case _:
+            complaint = f"expected user, assistant or results, and what they say; got {text!r}"
+            raise ScenarioError(complaint)
+    command.check_that_all_was_read()
+    return message
+
+
+def _result_of(pair: Pair) -> ToolResult:
+    call_id, _, name = pair.key.partition(":")
+    return ToolResult(call_id=CallId(call_id), name=name, text=str(pair.value))
 
 
 def _call_of(command: _Command, at_ms: int) -> Signal | None:

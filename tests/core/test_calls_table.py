@@ -10,7 +10,7 @@ import pytest
 from attrs import frozen
 
 from agentrail.core import machine
-from agentrail.core.effects import Effect, Refuse
+from agentrail.core.effects import Effect
 from agentrail.core.signals import (
     Abort,
     AbortTool,

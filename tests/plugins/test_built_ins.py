@@ -29,12 +29,22 @@ PRIORITIES = {
     "SkillGuard": 20,
     "HumanApproval": 50,
     "EventLogger": 90,
+    "MemoryLoader": 115,
     "CostGuard": 120,
+    "PatchToolCalls": 120,
+    "PromptCache": 130,
+    "Recovery": 150,
     "Planning": 200,
     "ModelRouter": 310,
+    "LargeResultOffload": 320,
+    "MemoryFlush": 330,
     "ContentPolicy": 340,
     "Reflection": 400,
+    "EpisodicMemory": 610,
+    "AutoCheckpoint": 700,
 }
+NOT_ASKED_YET = {"MemoryFlush"}
+"""Those on whose hook no session asks: none is compacted yet. Whoever writes the scenario deletes the name here."""
 each_built_in = pytest.mark.parametrize("plugin", BUILT_INS, ids=lambda plugin: plugin.__name__)
 
 
@@ -63,7 +73,8 @@ def test_each_has_a_short_file_a_page_and_a_scenario(plugin):
     page = ROOT / "docs" / "how-to" / "plugins" / f"{file_name(plugin).replace('_', '-')}.md"
     assert f"# `{plugin.__name__}`" in page.read_text(encoding="utf-8")
     scenario = ROOT / "tests" / "scenarios" / f"{file_name(plugin)}.txt"
-    assert f"plugin {plugin.__name__}" in scenario.read_text(encoding="utf-8")
+    assert scenario.exists() != (plugin.__name__ in NOT_ASKED_YET)
+    assert not scenario.exists() or f"plugin {plugin.__name__}" in scenario.read_text(encoding="utf-8")
 
 
 @each_built_in

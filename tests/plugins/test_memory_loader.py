@@ -9,7 +9,7 @@ from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.plugins.memory_loader import MAX_CHARACTERS, MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, failed, result, said
+from tests.plugins.errand_rig import Alone, failed, result, said, user
 
 ASK = p.BeforeRequest()
 
@@ -59,7 +59,7 @@ def test_a_call_that_names_a_file_has_it_read_again():
     plugin.hears(result("", call_id="c1"))
     assert plugin.wanted == []
     files["AGENTS.md"] = "new"
-    plugin.hears(result("", call_id="c1"), messages=messages)
+    plugin.hears(result("", call_id="c1"), messages=(*messages, user("faster!")))
     plugin.runs(files)
     assert section(plugin) == '<agent_memory name="AGENTS.md">\nnew\n</agent_memory>'
 
