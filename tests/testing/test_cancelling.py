@@ -10,7 +10,7 @@ from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool
 from tests.runtime.rig import calling, open_bare, saying, until
 
-MODES = ["cancel", "close", "abort", "crash"]
+MODES = ["cancel", "close", "abort", "steer", "crash"]
 
 
 async def plain(stage):
