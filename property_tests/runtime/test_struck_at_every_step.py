@@ -376,6 +376,7 @@ LIVES = {
 
 
 @on_virtual_time
+@pytest.mark.at(3, 6, 23, 30, 39)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", LIVES)
 async def test_a_long_life(name, mode):
@@ -384,6 +385,7 @@ async def test_a_long_life(name, mode):
     await strike(life, mode, expected, round_seconds=1_000)
 
 
+@pytest.mark.at(18, 29)
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_life_of_threads_and_processes(mode, tmp_path):
     """The same on the real clock, which threads and processes need; and no grandchild is left of any command."""
