@@ -19,6 +19,14 @@ SERIES: Final[Mapping[str, frozenset[int]]] = {
     "AT": frozenset(number for number in range(1, 163) if number % 8),
     "H": frozenset(number for number in range(1, 90) if number % 6),
 }
+# What cannot be proved before the part is there that it speaks of. A number that has a test is no longer of a later part.
+LATER: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
+    "persistence": {
+        "AT": frozenset({2, 57, 62, 95, 100, 102, 118, *range(121, 124), *range(141, 144), *range(145, 151)})
+        | {*range(154, 157), 158, 162},
+    },
+    "host": {"AT": frozenset({36, 51, 71, 78}), "H": SERIES["H"]},
+}
 TITLES: Final = {"S": "OTP scenarios", "AT": "acceptance guarantees", "H": "host scenarios"}
 SERIES_OF_MARK: Final = {"scenario": "S", "at": "AT", "host": "H"}
 
@@ -88,7 +96,13 @@ def report(covered: Mapping[str, set[int]]) -> Iterator[str]:
     for series, known in SERIES.items():
         yield f"{TITLES[series]}: {len(covered[series])} of {len(known)} have a test"
         yield f"  with a test: {as_ranges(covered[series])}"
-        yield f"  without one: {as_ranges(known - covered[series])}"
+        missing = known - covered[series]
+        for part, numbers in LATER.items():
+            later = missing & numbers.get(series, frozenset())
+            if later:
+                yield f"  of a later part, {part}: {as_ranges(later)}"
+                missing -= later
+        yield f"  without one: {as_ranges(missing)}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from agentrail.sandboxes.spool import Spool
 _PIECE_BYTES: Final = 65_536
 _MAX_PIPE_BYTES: Final = 1 << 20  # the most that Linux lets a pipe of an ordinary user hold
 _STOP_SECONDS: Final = GRACE_SECONDS + KILL_SECONDS + 1.0
+_PREPARE_SECONDS: Final = 10.0  # bubblewrap needs two milliseconds, and more where a machine is at its limits
 _OWN_PROCESSES: Final = (
     2  # what is in a namespace besides the command: its first process, and the shell that counts
 )
@@ -150,8 +152,13 @@ async def _start_confined(
         for pipe in (output, info, left):
             pipe.close_writing()
         try:
-            first = await _read_first_pid(info.reading)
+            # Shielded: until this is known there is nobody to kill. `--die-with-parent` holds from the end of bubblewrap's
+            # preparations on; its first process, killed parent or not, would finish them and begin the command.
+            first = None
+            with trio.move_on_after(_PREPARE_SECONDS, shield=True):
+                first = await _read_first_pid(info.reading)
             if first is None:
+                process.kill()  # unless it has ended by itself
                 await process.wait()
                 raise OSError(errno.EIO, _drain(output.reading).decode(errors="replace").strip())
             namespace = os.pidfd_open(first)
@@ -160,7 +167,9 @@ async def _start_confined(
                 tree = ProcessTree(group=first, token=token)
                 yield _Running(process=process, tree=tree, output=output.reading, left=left.reading)
             finally:
-                process.kill()  # ends every process of the namespace, whatever it has done to itself
+                # Ends every process of the namespace, whatever it has done to itself.
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(namespace, signal.SIGKILL)
                 # Its first process has ended when all others have, and not before. Bounded like any stop.
                 with trio.move_on_after(KILL_SECONDS, shield=True):
                     await trio.lowlevel.wait_readable(namespace)

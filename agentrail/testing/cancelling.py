@@ -14,25 +14,36 @@ from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeAlias, assert_never
 
 import trio
+from attrs import define
 
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Abort, ChunksArrived, SignalId
+from agentrail.core.signals import Abort, ChunksArrived, SignalId, Steer
 from agentrail.errors import CycleEnded, ModelNotFound, SessionDown
 from agentrail.events import Event
+from agentrail.messages import Message, SteerRef
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import ChunkBuffer, Letter
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
-from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.expectations import check_events, check_history, check_nothing_lost
 from agentrail.testing.orphans import no_orphans
 
-Mode: TypeAlias = Literal["cancel", "close", "abort", "crash"]
+Mode: TypeAlias = Literal["cancel", "close", "abort", "steer", "crash"]
 MAX_ROUNDS: Final = 2_000
 
 _EVERYTHING: Final = 1 << 20
+_STRUCK: Final = SignalId("struck")
+
+
+@define(eq=False)
+class _Watched:
+    session: Session
+    subscription: Subscription
+    history: tuple[Message, ...] | None = None
 
 
 class Stage:
@@ -45,51 +56,62 @@ class Stage:
     def __init__(self, supervisor: SessionSupervisor) -> None:
         """Made by `cancel_everywhere`, one for each round."""
         self.supervisor = supervisor
-        self._seen: list[tuple[Session, Subscription]] = []
+        self._watched: list[_Watched] = []
 
     async def start_session(self, **options: Any) -> Session:
         """Start a session as `SessionSupervisor.start_session` does; `model` is an object, such as a `ScriptedModel`."""
         session = await self.supervisor.start_session(**options)
         subscription = session.subscribe(buffer=_EVERYTHING)
         await subscription.__aenter__()  # for ever: it ends with the session, which ends with the round
-        self._seen.append((session, subscription))
+        self._watched.append(_Watched(session, subscription))
         return session
 
     async def check_alive(self) -> None:
         """Check that every session that has not ended answers, stops what runs, and has a valid history then."""
-        for session, _ in self._seen:
+        for watched in self._watched:
+            session = watched.session
             with suppress(SessionDown):
                 await session.status()
                 await session.abort(kill_tools="all", clear_queue=True)
-                check_history(await session.messages())
+                watched.history = await session.messages()
+                check_history(watched.history)
                 assert (await session.status()).phase == "idle", f"{session!r} is not idle after an abort"
 
     async def check_ended(self) -> None:
-        """Check what every session has published in its whole life."""
-        for _, subscription in self._seen:
-            events: list[Event] = [event async for event in subscription]
+        """Check what every session has published in its whole life, and that no message was lost on the way."""
+        for watched in self._watched:
+            events: list[Event] = [event async for event in watched.subscription]
             check_events(events)
+            check_nothing_lost(events, watched.history)
 
 
 Scenario: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 
 async def cancel_everywhere(
-    scenario: Scenario, *, mode: Mode = "cancel", round_seconds: float = 10.0, within_seconds: float = 5.0
+    scenario: Scenario,
+    *,
+    mode: Mode = "cancel",
+    round_seconds: float = 10.0,
+    within_seconds: float = 5.0,
+    make_sandbox: MakeSandbox | None = None,
 ) -> int:
     """Play a scenario, strike at its n-th step, and look at what is left; for every n until it gets through.
 
     A round is over when the supervisor is closed. Each time nothing is left behind (`no_orphans`), every call has one
-    result, every cycle one terminal event, the numbers have no gap, and nobody hangs. Except with `close`, sessions
-    must also answer after the blow, and have a valid history.
+    result, every cycle one terminal event, the numbers have no gap, every message that was accepted was heard or thrown
+    away aloud, and nobody hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
 
     Args:
         scenario: Plays on the stage it is given, with fresh models and tools each time.
         mode: What happens at the n-th step: `cancel` cancels the scenario, who is a caller of its sessions; `close` the
-            supervisor and all in it; `abort` calls `abort` on all sessions; `crash` crashes the actors of all sessions.
-            How the cycle ends then (`CycleEnded`) is no failure.
+            supervisor and all in it; `abort` aborts what all sessions do; `steer` steers them; `crash` crashes their
+            actors. How the cycle ends after an abort or a crash (`CycleEnded`) is no failure, and a scenario that wants
+            to go on behind it catches that itself. With `steer` a scenario finds one message more than it sent.
         round_seconds: How long one round may take.
         within_seconds: How long to wait for what is just ending, as of `no_orphans`.
+        make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
+            `working_dir`.
 
     Returns:
         How many rounds it took.
@@ -102,7 +124,7 @@ async def cancel_everywhere(
         blow = _Blow(step)
         try:
             with trio.fail_after(round_seconds):
-                await _play(scenario, mode, blow, within_seconds)
+                await _play(scenario, mode, blow, make_sandbox or _make_sandbox, within_seconds)
         except BaseException as error:
             error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
             raise
@@ -136,11 +158,12 @@ class _Blow(trio.abc.Instrument):
 
     def __init__(self, step: int) -> None:
         self._steps_left = step
+        self.is_armed = True
         self.strike: Callable[[], None] = lambda: None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._steps_left -= 1
-        if self._steps_left == 0:
+        self._steps_left -= self.is_armed
+        if self._steps_left == 0 and self.is_armed:
             self.strike()
 
     @property
@@ -149,25 +172,31 @@ class _Blow(trio.abc.Instrument):
         return self._steps_left <= 0
 
 
-async def _play(scenario: Scenario, mode: Mode, blow: _Blow, within_seconds: float) -> None:
+async def _play(
+    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox, within_seconds: float
+) -> None:
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
-            stage = await _play_on_stage(scenario, mode, blow)
+            stage = await _play_on_stage(scenario, mode, blow, make_sandbox)
         finally:
             trio.lowlevel.remove_instrument(blow)
     if stage is not None:
         await stage.check_ended()
 
 
-async def _play_on_stage(scenario: Scenario, mode: Mode, blow: _Blow) -> Stage | None:
+async def _play_on_stage(
+    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox
+) -> Stage | None:
     stage: Stage | None = None
     with trio.CancelScope() as everything:
-        async with open_sessions(_refuse_names, _make_sandbox) as supervisor:
+        async with open_sessions(_refuse_names, make_sandbox) as supervisor:
             stage = Stage(supervisor)
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
                 await _play_until_it_ends(scenario, stage, mode)
+            if mode == "steer":  # a message that comes while we look would be one that we have not seen
+                blow.is_armed = False
             if mode != "close":
                 await stage.check_alive()
     return stage
@@ -191,6 +220,8 @@ def _decide_strike(
             return everything.cancel
         case "abort":
             return lambda: _abort_all(supervisor)
+        case "steer":
+            return lambda: _steer_all(supervisor)
         case "crash":
             return lambda: _crash_all(supervisor)
         case _:
@@ -205,7 +236,13 @@ def _crash_all(supervisor: SessionSupervisor) -> None:
 def _abort_all(supervisor: SessionSupervisor) -> None:
     # The signal alone, without a caller who waits: it must be there in this very step.
     for session in supervisor.sessions():
-        _mailbox_of(session).put_notice(Abort(at_ms=now_ms(), signal_id=SignalId("struck"), reason="struck"))
+        _mailbox_of(session).put_notice(Abort(at_ms=now_ms(), signal_id=_STRUCK, reason="struck"))
+
+
+def _steer_all(supervisor: SessionSupervisor) -> None:
+    for session in supervisor.sessions():
+        steer = Steer(at_ms=now_ms(), signal_id=_STRUCK, ref=SteerRef(_STRUCK), text="struck")
+        _mailbox_of(session).put_notice(steer)
 
 
 def _mailbox_of(session: Session) -> Mailbox[Letter]:

@@ -10,12 +10,21 @@ from agentrail.events import (
     AgentEnd,
     AgentError,
     AgentStart,
+    ContextOverflow,
     Event,
     MessageDelta,
     MessageStart,
+    ModelSwitched,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
     RequestStart,
     ResponseComplete,
+    Retry,
     SessionEnd,
+    SteeringApplied,
+    SteeringReceived,
     StreamError,
     ThinkingDelta,
     ThinkingStart,
@@ -26,7 +35,7 @@ from agentrail.events import (
     ToolKilled,
     ToolSkippedForSteering,
 )
-from agentrail.messages import AssistantMessage, CallId, Message, ToolMessage
+from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMessage, UserMessage
 
 
 def check_history(messages: Sequence[Message]) -> None:
@@ -66,6 +75,69 @@ def check_events(events: Iterable[Event]) -> None:
         assert nesting.takes(event), f"{event!r} stands outside of what it belongs to"
     ends = [position for position, event in enumerate(seen) if isinstance(event, SessionEnd)]
     assert ends == [len(seen) - 1], f"SessionEnd stands at {ends} of {len(seen)} events: expected once, last"
+
+
+def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | None = None) -> None:
+    """Check that every message that was accepted was heard once, or was thrown away aloud.
+
+    A prompt is heard by the cycle that `AgentStart` names, a steer by the turn that `SteeringApplied` names.
+
+    Args:
+        events: Of one session that has ended, from its first event on.
+        messages: Its conversation, from its first message on, when nothing waited any more; None where nobody could ask.
+
+    Raises:
+        AssertionError: A message was lost, was heard twice, or was heard and thrown away; the message has its ref.
+    """
+    fates = _Fates()
+    for event in events:
+        fates.take(event)
+    came = Counter([*fates.started, *fates.applied, *fates.gone])
+    accepted = sorted(fates.accepted)
+    assert came == Counter(accepted), f"expected one outcome for each of {accepted}, got {dict(came)}"
+    if messages is None:
+        return
+    said = [message for message in messages if isinstance(message, UserMessage)]
+    heard = [message.ref for message in said if message.origin == "prompt"]
+    assert heard == fates.started, f"expected the prompts {fates.started} in the history, got {heard}"
+    steered = [
+        block.text
+        for message in said
+        if message.origin == "steer"
+        for block in message.content
+        if isinstance(block, Text)
+    ]
+    lost = [ref for ref in fates.applied if not any(fates.steers[ref] in text for text in steered)]
+    assert not lost, f"the steers {lost} were applied, and the history has only {steered}"
+
+
+class _Fates:
+    """What became of the messages that a session accepted."""
+
+    def __init__(self) -> None:
+        self.accepted: set[str] = set()
+        self.started: list[str] = []
+        self.applied: list[str] = []
+        self.gone: list[str] = []
+        self.steers: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        match event:
+            case (
+                PromptReceived(ref=ref) | PromptQueued(ref=ref)
+            ):  # a steer that met the end of its cycle is one too
+                self.accepted.add(ref)
+            case SteeringReceived(ref=ref, text=text, status="queued"):
+                self.accepted.add(ref)
+                self.steers[ref] = text
+            case AgentStart(ref=ref):
+                self.started.append(ref)
+            case SteeringApplied(refs=refs):
+                self.applied += refs
+            case PromptDropped(ref=ref) | PromptRejected(ref=ref):
+                self.gone.append(ref)
+            case _:
+                pass
 
 
 def _check_numbers(events: Sequence[Event]) -> None:
@@ -130,6 +202,10 @@ class _Nesting:
             case ResponseComplete() | StreamError():
                 fits, self._in_request = self._in_request, False
                 return fits
+            case Retry() | ContextOverflow() | ModelSwitched(by="fallback"):
+                # The end of a request that failed before its first chunk, and of one that `StreamError` has ended.
+                self._in_request = False
+                return self._in_cycle
             case _:
                 return self._takes_of_a_call(event)
         return True

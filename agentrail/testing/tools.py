@@ -4,7 +4,7 @@ Each is a complete `agentrail.abc.Tool`, takes any arguments, and can be renamed
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import trio
 from attrs import define, field
@@ -27,6 +27,7 @@ class _Fake:
         killable: Whether a default abort stops it.
         effect_class: What it promises about being run twice.
         timeout_seconds: Per attempt; None for the session's own.
+        answered_by: Who gives the result: its code, or the user, whom each call is a question to then.
         started: Set when its first call begins.
         calls: The arguments of all calls so far, in the order in which they began.
         contexts: What came along with them.
@@ -38,6 +39,7 @@ class _Fake:
     killable: bool = True
     effect_class: EffectClass = "once"
     timeout_seconds: float | None = None
+    answered_by: Literal["code", "user"] = "code"
     started: trio.Event = field(factory=trio.Event, init=False)
     calls: list[JsonObject] = field(factory=list, init=False)
     contexts: list[ToolContext] = field(factory=list, init=False)

@@ -154,12 +154,12 @@ async def test_the_processes_of_a_command_are_gone(tmp_path):
                 await trio.sleep(0.01)
             receipt = await session.abort()
         assert (receipt.tasks_ended, receipt.stuck) == (1, ())
-        assert _count_processes(f"TEST_TREE={tmp_path}") == 0
+        assert count_processes(f"TEST_TREE={tmp_path}") == 0
         await session.stop()
     await sandbox.aclose()
 
 
-def _count_processes(variable: str) -> int:
+def count_processes(variable: str) -> int:
     """Count the processes that run and have a variable in their environment."""
     found = 0
     for environ in Path("/proc").glob("[0-9]*/environ"):

@@ -1,5 +1,7 @@
 """What people do while a session works: steer it, stop one call, answer its questions, and come too late."""
 
+from typing import Literal
+
 import pytest
 import trio
 from attrs import define
@@ -45,7 +47,7 @@ class AskingTool(RecordingTool):
     """A tool that is a question to the user, as `ask_user` will be."""
 
     name: str = "ask"
-    answered_by: str = "user"
+    answered_by: Literal["code", "user"] = "user"
 
 
 def asking(then: str = "done") -> ScriptedModel:

@@ -209,6 +209,31 @@ async def test_without_a_shell_there_are_no_commands(sandbox, monkeypatch, tmp_p
 # --- and that nothing is left
 
 
+async def test_a_command_that_is_cancelled_while_it_starts_leaves_no_process(sandbox, alive):
+    """At whichever of its steps: bubblewrap's first process, too, which outlives its parent while it prepares."""
+
+    class CancelAtStep(trio.abc.Instrument):
+        def __init__(self, step: int, scope: trio.CancelScope) -> None:
+            self.left, self.scope = step, scope
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.left -= 1
+            if self.left == 0:
+                self.scope.cancel(reason="while it starts")
+
+    with trio.fail_after(HANGS):
+        await sandbox.confinement()  # looked for once, and not by a command that is cancelled then
+        for step in range(1, 25):
+            with trio.CancelScope() as scope:
+                instrument = CancelAtStep(step, scope)
+                trio.lowlevel.add_instrument(instrument)
+                try:
+                    await sandbox.execute("sleep 1000 & sleep 0.05", ExecuteOptions(timeout_seconds=HANGS))
+                finally:
+                    trio.lowlevel.remove_instrument(instrument)
+    assert alive() == 0
+
+
 async def test_a_cancelled_command_leaves_no_process(sandbox, alive, wait_ready):
     """The shell, its child and the child in the background are gone before the cancellation travels on."""
     with trio.fail_after(HANGS):

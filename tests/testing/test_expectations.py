@@ -1,4 +1,4 @@
-"""`check_history` and `check_events`: each rule that they hold, broken once."""
+"""`check_history`, `check_events` and `check_nothing_lost`: each rule that they hold, broken once."""
 
 import attrs
 import pytest
@@ -12,10 +12,18 @@ from agentrail.events import (
     Envelope,
     MessageDelta,
     MessageStart,
+    ModelSwitched,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
     RequestStart,
     ResponseComplete,
+    Retry,
     SessionEnd,
     SessionStart,
+    SteeringApplied,
+    SteeringReceived,
     StreamError,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -26,6 +34,7 @@ from agentrail.messages import (
     CallId,
     PromptRef,
     SessionId,
+    SteerRef,
     Text,
     TokenUsage,
     ToolCall,
@@ -33,7 +42,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.expectations import check_events, check_history, check_nothing_lost
 
 USER = UserMessage(content=(Text(text="Hi"),))
 SAID = AssistantMessage(content=(Text(text="Hello"),), model="m")
@@ -46,6 +55,7 @@ FAILED = AgentError(error=ErrorInfo(code="x", message="x"))
 
 COMPLETE = ResponseComplete(message=SAID, usage=USAGE, stop_reason="end")
 BROKEN = StreamError(error=ErrorInfo(code="x", message="x"))
+SWITCHED = ModelSwitched(from_model="m", to_model="n", by="fallback")
 KILLED = ToolKilled(name="x", call_id=CallId("a"), reason="why")
 
 
@@ -168,3 +178,71 @@ def test_a_life_with_a_fault(events, words):
     """The message says which rule, and where."""
     with pytest.raises(AssertionError, match=words):
         check_events(events)
+
+
+# --- messages
+
+
+def message_of(text, origin="prompt", ref=None):
+    """Make a message of the user."""
+    return UserMessage(content=(Text(text=text),), origin=origin, ref=PromptRef(ref) if ref else None)
+
+
+CONTENT = (Text(text="Hi"),)
+CAME = PromptReceived(ref=PromptRef("p"), content=CONTENT)
+WAITS = PromptQueued(ref=PromptRef("q"), content=CONTENT, position=0)
+DROPPED = PromptDropped(ref=PromptRef("q"), content=CONTENT)
+STEERED = SteeringReceived(ref=SteerRef("s"), text="left", queued_at_ms=1, status="queued")
+APPLIED = SteeringApplied(refs=(SteerRef("s"),), count=1)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [CAME, BEGIN],
+        [CAME, BEGIN, WAITS, DROPPED],
+        [CAME, PromptRejected(ref=PromptRef("p"), reason="no")],
+        [CAME, BEGIN, STEERED, APPLIED],
+        [CAME, BEGIN, SteeringReceived(ref=SteerRef("s"), text="x", queued_at_ms=1, status="rejected_full")],
+    ],
+)
+def test_a_message_has_one_outcome(events):
+    """Heard, dropped, refused: each of them is fine, and what was not accepted owes nothing."""
+    check_nothing_lost(events)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [CAME],
+        [CAME, BEGIN, BEGIN],
+        [BEGIN],
+        [WAITS, DROPPED, DROPPED],
+        [CAME, BEGIN, STEERED],
+        [CAME, BEGIN, STEERED, APPLIED, APPLIED],
+    ],
+)
+def test_a_message_without_outcome_or_with_two_is_named(events):
+    """By its ref."""
+    with pytest.raises(AssertionError, match="expected one outcome for each of"):
+        check_nothing_lost(events)
+
+
+def test_what_was_heard_stands_in_the_history():
+    """The prompts in their order, and the text of each steer."""
+    events = [CAME, BEGIN, STEERED, APPLIED]
+    heard = [message_of("Hi", ref="p"), SAID, message_of("left", origin="steer")]
+    check_nothing_lost(events, heard)
+    with pytest.raises(AssertionError, match=r"expected the prompts \['p'\] in the history, got \[\]"):
+        check_nothing_lost(events, heard[1:])
+    with pytest.raises(
+        AssertionError, match=r"the steers \['s'\] were applied, and the history has only \[\]"
+    ):
+        check_nothing_lost(events, heard[:2])
+
+
+@pytest.mark.parametrize("end", [Retry(attempt=2, delay_ms=1, error=BROKEN.error), SWITCHED])
+def test_a_request_that_failed_at_once_ends_with_what_follows(end):
+    """Another attempt and another model close it; then the next request may begin."""
+    check_events(published(START, BEGIN, ASKED, end, ASKED, COMPLETE, FINISHED, END))

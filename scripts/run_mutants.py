@@ -1,0 +1,112 @@
+"""Put each mutant of tests/mutants/catalogue.py into a copy of the package, run its test, and say which ones survive.
+
+    python -m scripts.run_mutants [PART OF A NAME ...]
+
+Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+
+ROOT: Final = Path(__file__).parent.parent
+COPIED: Final = ("agentrail", "tests", "conftest.py", "pyproject.toml")
+WITHIN_SECONDS: Final = 120
+FAILED: Final = (
+    1  # what pytest ends with when tests ran, and one of them failed; all others above 0 are mistakes of ours
+)
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Run those whose names have one of these parts, or all; give the exit code."""
+    chosen = [one for one in MUTANTS if not wanted or any(part in one.name for part in wanted)]
+    begun_at = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="agentrail-mutants-") as directory:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        jobs = min(os.cpu_count() or 1, 4)
+        for number in range(jobs):
+            trees.put(_copy(Path(directory) / str(number)))
+        tree = trees.get()
+        if _run_tests(tree, *sorted({one.killed_by for one in chosen})) != 0:
+            print("the tests fail without any mutant: mend that first")
+            return 1
+        trees.put(tree)
+        with ThreadPoolExecutor(jobs) as pool:
+            verdicts = list(pool.map(lambda one: _try(one, trees), chosen))
+    wrong = 0
+    for mutant, verdict in zip(chosen, verdicts, strict=True):
+        wrong += verdict != "killed"
+        print(f"{verdict:9} {mutant.name}  ({mutant.breaks})")
+    seconds = time.monotonic() - begun_at
+    print(f"{len(chosen) - wrong} of {len(chosen)} mutants killed in {seconds:.0f} s")
+    return int(bool(wrong))
+
+
+def _try(mutant: Mutant, trees: "SimpleQueue[Path]") -> str:
+    tree = trees.get()
+    try:
+        with _mutated(tree / "agentrail" / mutant.file, mutant) as is_there:
+            if not is_there:
+                return "stale"
+            match _run_tests(tree, mutant.killed_by):
+                case 0:
+                    return "SURVIVED"
+                case 1:
+                    return "killed"
+                case code:
+                    return f"error {code}"
+    finally:
+        trees.put(tree)
+
+
+@contextmanager
+def _mutated(path: Path, mutant: Mutant) -> Iterator[bool]:
+    """Put the bug in, and take it out again; gives whether there was a place for it."""
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        yield False
+        return
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        yield True
+    finally:
+        path.write_text(text)
+
+
+def _copy(to: Path) -> Path:
+    to.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, to / name)
+    return to
+
+
+def _run_tests(tree: Path, *tests: str) -> int:
+    # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
+    try:
+        ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours
+            command, cwd=tree, env=environment, capture_output=True, check=False, timeout=WITHIN_SECONDS
+        )
+    except subprocess.TimeoutExpired:  # a bug that makes everybody wait for ever is noticed too
+        return FAILED
+    return ended.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

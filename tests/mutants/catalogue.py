@@ -1,0 +1,333 @@
+"""Small deliberate bugs, each with the guarantee that it breaks and the test that has to notice.
+
+`make mutants` puts them into a copy of the package, one at a time. A mutant is a text that stands exactly once in a file,
+and what stands there instead; when the code around it changes, `tests/repo/test_mutants.py` says which one is stale.
+Its test is the fastest that sees the bug, not the only one.
+"""
+
+from typing import Final
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Mutant:
+    """One bug.
+
+    Attributes:
+        name: What is wrong, in a word or two.
+        breaks: The guarantee: a promise of docs/explanation, or a row of the acceptance list.
+        file: Where, below the package.
+        old: What stands there.
+        new: What stands there instead.
+        killed_by: The test that fails then, as pytest names it.
+    """
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    killed_by: str
+
+
+def _scenario(name: str) -> str:
+    return f"tests/core/test_scenarios.py::test_scenario[{name}]"
+
+
+_ABORT: Final = "after an abort nothing is left"
+_HISTORY: Final = "a history is always valid"
+_APPROVED: Final = "what you approve is what runs"
+_LOST: Final = "a message accepted is never lost"
+_RECONNECT: Final = "a subscriber can reconnect with a number"
+_PLUGINS: Final = "no order of plugins lets a call past a guard"
+_ENDS: Final = "each cycle has exactly one end"
+_RESTART: Final = "a session outlives the crash of its actor"
+
+_AFTER_AN_ABORT: Final = "tests/promises/test_after_an_abort_nothing_is_left.py"
+_RESUMING: Final = "tests/runtime/test_resuming.py"
+_PIPELINE: Final = "tests/core/test_pipeline.py"
+_RESTARTING: Final = "tests/runtime/test_restart.py"
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # --- after an abort nothing is left
+    Mutant(
+        name="a tool is not killed",
+        breaks=_ABORT,
+        file="core/teardown.py",
+        old="        work.ask(KillTools(effect_ids=tuple(killed)))\n",
+        new="        pass\n",
+        killed_by=_scenario("abort_while_tools_run"),
+    ),
+    Mutant(
+        name="a kill cancels nothing",
+        breaks=_ABORT,
+        file="runtime/interpreter.py",
+        old="            opened.scope.cancel(reason=reason)\n",
+        new="            pass\n",
+        killed_by=f"{_AFTER_AN_ABORT}::test_hung_tools_are_stopped[1]",
+    ),
+    Mutant(
+        name="a stream is not cancelled",
+        breaks=_ABORT,
+        file="core/teardown.py",
+        old="    work.ask(CancelStream(effect_id=stream.effect_id))\n",
+        new="",
+        killed_by=_scenario("abort_while_streaming"),
+    ),
+    Mutant(
+        name="immune tools are stopped",
+        breaks=_ABORT,
+        file="core/teardown.py",
+        old='return kill == "none" or (kill == "killable" and calls.is_immune(work, state))',
+        new='return kill == "none"',
+        killed_by=_scenario("abort_spares_immune_tools"),
+    ),
+    Mutant(
+        name="survivors outlive their session",
+        breaks=_ABORT,
+        file="core/teardown.py",
+        old="    work.ask(KillTools(effect_ids=ids))\n    _begin_teardown(work, ids)\n",
+        new="",
+        killed_by=_scenario("stop_with_survivors"),
+    ),
+    Mutant(
+        name="the receipt waits for nothing",
+        breaks=_ABORT,
+        file="runtime/interpreter.py",
+        old="            for end in ends:\n                await end.wait()\n",
+        new="            await trio.lowlevel.checkpoint()\n",
+        killed_by=f"{_AFTER_AN_ABORT}::test_a_tool_that_will_not_stop_is_in_the_receipt",
+    ),
+    Mutant(
+        name="a prompt does not wait for the teardown",
+        breaks=_ABORT,
+        file="core/prompts.py",
+        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n",
+        new="    is_free = phase is Phase.IDLE and not position\n",
+        killed_by=_scenario("prompt_during_teardown"),
+    ),
+    Mutant(
+        name="a dismissed crew works on",
+        breaks=_ABORT,
+        file="runtime/crew.py",
+        old='            scope.cancel(reason="the session has ended, or crashed")\n',
+        new="            pass\n",
+        killed_by=f"{_RESTARTING}::test_a_crash_in_the_middle_of_a_batch",
+    ),
+    Mutant(
+        name="a start can be cancelled before there is somebody to kill",
+        breaks=_ABORT,
+        file="sandboxes/command.py",
+        old="            with trio.move_on_after(_PREPARE_SECONDS, shield=True):\n",
+        new="            with trio.move_on_after(_PREPARE_SECONDS):\n",
+        killed_by="tests/sandboxes/test_local_commands.py"
+        "::test_a_command_that_is_cancelled_while_it_starts_leaves_no_process[confined]",
+    ),
+    # --- a history is always valid
+    Mutant(
+        name="a history takes what leaves calls open",
+        breaks=_HISTORY,
+        file="core/history.py",
+        old="        if not expected or came != expected:\n",
+        new="        if not expected:\n",
+        killed_by="tests/core/test_history.py",
+    ),
+    Mutant(
+        name="an abort skips the synthetic results",
+        breaks=_HISTORY,
+        file="core/teardown.py",
+        old="    work.change(survivors=(*work.data.survivors, *spared))\n    into_history(work)\n",
+        new="    work.change(survivors=(*work.data.survivors, *spared))\n",
+        killed_by=_scenario("abort_while_tools_run"),
+    ),
+    Mutant(
+        name="a crash leaves calls open",
+        breaks=_HISTORY,
+        file="core/teardown.py",
+        old="        _answer_what_ran(work)\n        into_history(work)\n    fail(work, error)\n",
+        new="        _answer_what_ran(work)\n    fail(work, error)\n",
+        killed_by=_scenario("restart_in_a_batch"),
+    ),
+    Mutant(
+        name="two calls of one id",
+        breaks=_HISTORY,
+        file="core/gates.py",
+        old="        if not _CALL_ID.fullmatch(call_id) or call_id in used:\n",
+        new="        if not _CALL_ID.fullmatch(call_id):\n",
+        killed_by=_scenario("call_ids_minted"),
+    ),
+    # --- what you approve is what runs
+    Mutant(
+        name="an approval runs twice",
+        breaks=_APPROVED,
+        file="core/interactions.py",
+        old="        interactions=tuple(one for one in work.data.interactions if one is not interaction),\n",
+        new="        interactions=work.data.interactions,\n",
+        killed_by=_scenario("approve_twice"),
+    ),
+    Mutant(
+        name="changed arguments run",
+        breaks=_APPROVED,
+        file="runtime/tool_runner.py",
+        old="    if hashlib.sha256(canonical).hexdigest() != effect.arguments_hash:\n        return None\n",
+        new="",
+        killed_by="tests/runtime/test_tools_at_work.py::test_arguments_that_changed_after_the_check_are_not_run",
+    ),
+    Mutant(
+        name="edited arguments are not judged",
+        breaks=_APPROVED,
+        file="core/decisions.py",
+        old="    if faults:\n        message = (\n",
+        new="    if not faults and faults:\n        message = (\n",
+        killed_by=_scenario("approval_edited"),
+    ),
+    Mutant(
+        name="a command approved always approves its whole program",
+        breaks=_APPROVED,
+        file="core/interactions.py",
+        old='    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command\n',
+        new="    return program\n",
+        killed_by=_scenario("approval_always"),
+    ),
+    Mutant(
+        name="an approval is forgotten by a restart",
+        breaks=_APPROVED,
+        file="core/teardown.py",
+        old="    interactions.rearm(work)\n",
+        new="    work.change(interactions=())\n",
+        killed_by=_scenario("approval_survives_a_restart"),
+    ),
+    # --- a message accepted is never lost
+    Mutant(
+        name="steers are lost by an abort",
+        breaks=_LOST,
+        file="core/teardown.py",
+        old="    _break_off(work, signal.reason, signal.kill_tools)\n    requeue_steers(work)\n",
+        new="    _break_off(work, signal.reason, signal.kill_tools)\n    work.change(steers=())\n",
+        killed_by=_scenario("steers_at_an_abort"),
+    ),
+    Mutant(
+        name="a queue is dropped in silence",
+        breaks=_LOST,
+        file="core/cycle.py",
+        old="        work.publish(PromptDropped(ref=prompt.ref, content=prompt.content))\n",
+        new="",
+        killed_by=_scenario("abort_clears_queue"),
+    ),
+    Mutant(
+        name="only the last steer is heard",
+        breaks=_LOST,
+        file="core/cycle.py",
+        old='"\\n\\n".join(steer.text for steer in steers)',
+        new="steers[-1].text",
+        killed_by=_scenario("steers_merge_at_the_gap"),
+    ),
+    Mutant(
+        name="a message is taken twice",
+        breaks=_LOST,
+        file="core/receipts.py",
+        old="    return known.receipt\n",
+        new="    return None\n",
+        killed_by=_scenario("client_ids"),
+    ),
+    # --- a subscriber can reconnect with a number
+    Mutant(
+        name="one event is replayed twice",
+        breaks=_RECONNECT,
+        file="runtime/event_bus.py",
+        old="for seq in range(after + 1, last.seq + 1))",
+        new="for seq in range(after or 1, last.seq + 1))",
+        killed_by=f"{_RESUMING}::test_after_a_number_comes_all_that_follows_it",
+    ),
+    Mutant(
+        name="a loss is not told",
+        breaks=_RECONNECT,
+        file="runtime/event_bus.py",
+        old="        return after is not None and after < self.last_seq - len(self._kept)\n",
+        new="        return False\n",
+        killed_by=f"{_RESUMING}::test_what_is_kept_no_longer_is_named",
+    ),
+    Mutant(
+        name="a slow subscriber is cut before its deltas are",
+        breaks=_RECONNECT,
+        file="runtime/subscription.py",
+        old="if len(self._buffer) >= self._limit and not self._make_room():",
+        new="if len(self._buffer) >= self._limit:",
+        killed_by="tests/runtime/test_subscriptions.py::test_a_slow_subscriber_loses_deltas_first",
+    ),
+    # --- no order of plugins lets a call past a guard
+    Mutant(
+        name="a rewrite is not judged again",
+        breaks=_PLUGINS,
+        file="core/pipeline.py",
+        old="        if not self.out.rewritten_by:\n            return False\n",
+        new="        return False\n",
+        killed_by=f"{_PIPELINE}::test_a_rewrite_after_a_guard_brings_the_guard_back",
+    ),
+    Mutant(
+        name="a rewrite need not fit the schema",
+        breaks=_PLUGINS,
+        file="core/pipeline.py",
+        old="        if self.out.is_fit or self.fit is None:\n",
+        new="        if True:\n",
+        killed_by=f"{_PIPELINE}::test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them",
+    ),
+    Mutant(
+        name="a guard that fails lets calls pass",
+        breaks=_PLUGINS,
+        file="core/pipeline.py",
+        old='if member.on_error == "closed" else None',
+        new='if member.on_error == "never" else None',
+        killed_by=f"{_PIPELINE}::test_a_closed_plugin_refuses_each_hook_in_its_way",
+    ),
+    Mutant(
+        name="a block does not stop the call",
+        breaks=_PLUGINS,
+        file="core/batch.py",
+        old="            return calls.answer(work, state, reason, blocked)[0]\n",
+        new="            return state\n",
+        killed_by="tests/runtime/test_plugins.py::test_a_call_that_a_plugin_blocks_is_not_run",
+    ),
+    # --- each cycle has exactly one end, and a session outlives its actor
+    Mutant(
+        name="an ended cycle is not closed",
+        breaks=_ENDS,
+        file="core/cycle.py",
+        old="    work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)\n",
+        new="    work.change(stream=None, batch=(), interventions=(), last=ended)\n",
+        killed_by=_scenario("plain_cycle"),
+    ),
+    Mutant(
+        name="a late outcome is taken",
+        breaks=_ENDS,
+        file="core/legality.py",
+        old="    if cell is Verdict.TAKE and isinstance(signal, Outcome) and not is_awaited(data, signal):\n",
+        new="    if cell is Verdict.TAKE and signal is None:\n",
+        killed_by=_scenario("late_outcomes"),
+    ),
+    Mutant(
+        name="a tool that may not be is called again",
+        breaks="what may have happened is not done twice",
+        file="core/retries.py",
+        old='    return session if effect_class in {"pure", "idempotent"} else 0\n',
+        new="    return session\n",
+        killed_by="tests/core/test_retries.py::test_only_what_may_be_repeated_is_retried",
+    ),
+    Mutant(
+        name="what a crash left over is not published",
+        breaks=_RESTART,
+        file="runtime/session.py",
+        old="                case Publish(event):\n                    self.bus.publish(event)\n",
+        new="                case Publish():\n                    pass\n",
+        killed_by=f"{_RESTARTING}::test_an_event_half_published_is_not_lost",
+    ),
+    Mutant(
+        name="callers hang when a session ends",
+        breaks=_RESTART,
+        file="runtime/slots.py",
+        old="        for to in list(self._waiting):\n            self.refuse(to, SessionDown(self._session_id, reason))\n",
+        new="",
+        killed_by="tests/runtime/test_handle.py::test_calls_on_their_way_when_the_session_ends_are_answered",
+    ),
+)
