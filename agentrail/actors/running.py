@@ -29,7 +29,6 @@ from agentrail.otp.exits import (
 )
 from agentrail.otp.supervision_types import StartChild
 
-
 _NORMAL: Final = Normal()
 
 
