@@ -150,11 +150,16 @@ class MachineCell(Cell):
         self.cut()
 
     def finish(self, reason: ExitReason) -> None:
-        """End; a passivated one hands back what it had accepted through an address and not handled."""
+        """End; a passivated one hands back what it had accepted through an address and not handled.
+
+        The machine goes: whoever keeps a handle keeps no data, and a timer that still ran, and whose content leads back
+        here, is let go.
+        """
         if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
             engine = self.loop.engine
             hand_back([*engine.queue, *engine.postponed, *self.mailbox.drain()])
         super().finish(reason)
+        self.loop = None
 
     def counts(self) -> tuple[int, int]:
         """Say how many events are postponed, and how many timers run."""

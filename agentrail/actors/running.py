@@ -7,7 +7,7 @@ Nothing but a cancellation of somebody else leaves the wrapper. What a child rai
 import math
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import trio
 
@@ -28,6 +28,8 @@ from agentrail.otp.exits import (
     leaves,
 )
 from agentrail.otp.supervision_types import StartChild
+
+_NORMAL: Final = Normal()
 
 
 class WorkerCell(Cell):
@@ -159,7 +161,7 @@ async def run_child(run: ChildRun) -> None:
     """Be the task of an instance."""
     cell = run.cell
     cell.enter()
-    reason: ExitReason = Normal()
+    reason: ExitReason = _NORMAL
     foreign: BaseException | None = None
     try:
         with cell.scope:
@@ -224,7 +226,7 @@ async def _live(run: ChildRun) -> ExitReason:
     else:
         run.started()
         await run.call()
-    return Normal()
+    return _NORMAL
 
 
 async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:

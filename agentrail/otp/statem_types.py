@@ -1,6 +1,7 @@
 """The words of the state machine engine: events, transitions, actions, effects. What they do stands in `statem`.
 
-All of them are `msgspec.Struct`s, not attrs classes: a session makes several per signal, and these cost a tenth.
+All of them are `msgspec.Struct`s, not attrs classes: a session makes several per signal, and these cost a tenth. Those
+that live for one step are not seen by the cyclic garbage collector (`gc=False`).
 """
 
 import enum
@@ -76,7 +77,7 @@ Event: TypeAlias = Call | Cast | Info | TimedOut | Internal
 """What `handle` is given."""
 
 
-class TimerFired(Struct, frozen=True):
+class TimerFired(Struct, frozen=True, gc=False):
     """The shell says that a timer came due. Dropped unless `epoch` is that of the timer which runs now."""
 
     key: TimerKey
@@ -90,7 +91,7 @@ Incoming: TypeAlias = Call | Cast | Info | TimerFired
 # --- actions: what a transition asks for, carried out from left to right
 
 
-class Reply(Struct, frozen=True):
+class Reply(Struct, frozen=True, gc=False):
     """Answer a call, this one or one that was kept. At once, in its place among the effects."""
 
     to: object
@@ -109,11 +110,11 @@ class NextEvent(Struct, frozen=True):
     event: Event
 
 
-class _AtSeconds(Struct, frozen=True, kw_only=True):
+class _AtSeconds(Struct, frozen=True, gc=False, kw_only=True):
     at_seconds: float | None = None
 
 
-class StateTimeout(_AtSeconds, frozen=True):
+class StateTimeout(_AtSeconds, frozen=True, gc=False):
     """Start the state timer anew; a state change ends it.
 
     Attributes:
@@ -126,14 +127,14 @@ class StateTimeout(_AtSeconds, frozen=True):
     content: object = None
 
 
-class EventTimeout(_AtSeconds, frozen=True):
+class EventTimeout(_AtSeconds, frozen=True, gc=False):
     """Start the event timer anew; any event ends it. Attributes as of `StateTimeout`."""
 
     seconds: float | None = None
     content: object = None
 
 
-class NamedTimeout(_AtSeconds, frozen=True):
+class NamedTimeout(_AtSeconds, frozen=True, gc=False):
     """Start the timer of this name anew; nothing ends it but the machine. Attributes as of `StateTimeout`."""
 
     name: Hashable
@@ -141,14 +142,14 @@ class NamedTimeout(_AtSeconds, frozen=True):
     content: object = None
 
 
-class CancelTimer(Struct, frozen=True):
+class CancelTimer(Struct, frozen=True, gc=False):
     """Cancel a timer, also if it came due already and was not handled yet. Fine if it does not run."""
 
     kind: TimerKind
     name: Hashable = None
 
 
-class UpdateTimer(Struct, frozen=True):
+class UpdateTimer(Struct, frozen=True, gc=False):
     """Let a running timer carry other content, at the same time. One that does not run fires at once."""
 
     kind: TimerKind
@@ -260,7 +261,7 @@ class Init(Struct, Generic[S_co, D_co], frozen=True):
 # --- effects: what the engine asks of its shell
 
 
-class SendReply(Struct, frozen=True):
+class SendReply(Struct, frozen=True, gc=False):
     """Put the value into the slot of a call."""
 
     to: object
@@ -274,7 +275,7 @@ class RefuseCall(Struct, frozen=True):
     why: str
 
 
-class ArmTimer(Struct, frozen=True):
+class ArmTimer(Struct, frozen=True, gc=False):
     """Bring `TimerFired(key, epoch)` at this time, in place of what was armed under the key before."""
 
     key: TimerKey
@@ -282,7 +283,7 @@ class ArmTimer(Struct, frozen=True):
     due_seconds: float
 
 
-class DisarmTimer(Struct, frozen=True):
+class DisarmTimer(Struct, frozen=True, gc=False):
     """Forget what is armed under this key."""
 
     key: TimerKey

@@ -1,6 +1,7 @@
 """The words of the supervisor: signals, calls, effects, answers and reports. What they do stands in `supervision`.
 
-Signals and effects are `msgspec.Struct`s, as those of the engine; what users see is made of attrs classes.
+Signals and effects are `msgspec.Struct`s, as those of the engine; what users see is made of attrs classes. They live for
+one step and are not seen by the cyclic garbage collector: ten thousand of them at once would call for it again and again.
 """
 
 from collections.abc import Hashable
@@ -254,7 +255,7 @@ Call: TypeAlias = ChangingCall | WhichChildrenCall | CountChildrenCall | GetChil
 # --- signals
 
 
-class _Signal(Struct, frozen=True, kw_only=True):
+class _Signal(Struct, frozen=True, gc=False, kw_only=True):
     """What every signal carries.
 
     Attributes:
@@ -266,7 +267,7 @@ class _Signal(Struct, frozen=True, kw_only=True):
     draw: float
 
 
-class ChildStarted(_Signal, frozen=True):
+class ChildStarted(_Signal, frozen=True, gc=False):
     """The child is up."""
 
     token: Token
@@ -274,27 +275,27 @@ class ChildStarted(_Signal, frozen=True):
     info: object = None
 
 
-class ChildIgnored(_Signal, frozen=True):
+class ChildIgnored(_Signal, frozen=True, gc=False):
     """The start said that there is nothing to run. No process is left."""
 
     token: Token
 
 
-class ChildStartFailed(_Signal, frozen=True):
+class ChildStartFailed(_Signal, frozen=True, gc=False):
     """The child did not start. No process is left, unless the reason's cause is `Stuck`: then it exits later."""
 
     token: Token
     reason: ExitReason
 
 
-class ChildExited(_Signal, frozen=True):
+class ChildExited(_Signal, frozen=True, gc=False):
     """An instance that was up has ended, and nobody had asked it to; or one that was stuck has ended at last."""
 
     token: Token
     reason: ExitReason
 
 
-class ChildStopped(_Signal, frozen=True):
+class ChildStopped(_Signal, frozen=True, gc=False):
     """An instance that was to stop has ended.
 
     Attributes:
@@ -308,19 +309,19 @@ class ChildStopped(_Signal, frozen=True):
     forced: bool
 
 
-class ChildStuck(_Signal, frozen=True):
+class ChildStuck(_Signal, frozen=True, gc=False):
     """An instance that was to stop has not even obeyed its kill, `stuck_after_seconds` after it."""
 
     token: Token
 
 
-class RetryDue(_Signal, frozen=True):
+class RetryDue(_Signal, frozen=True, gc=False):
     """The wait before a retry is over."""
 
     token: Token
 
 
-class Request(_Signal, frozen=True):
+class Request(_Signal, frozen=True, gc=False):
     """Somebody called the supervisor, and waits.
 
     Attributes:
@@ -336,13 +337,13 @@ class Request(_Signal, frozen=True):
     call: Call
 
 
-class RequestCancelled(_Signal, frozen=True):
+class RequestCancelled(_Signal, frozen=True, gc=False):
     """Whoever waited for this request has gone. There will be no answer."""
 
     request_id: RequestId
 
 
-class StopRequested(_Signal, frozen=True):
+class StopRequested(_Signal, frozen=True, gc=False):
     """The parent, the end of the block or a cancellation wants the supervisor to stop.
 
     Attributes:
@@ -369,7 +370,7 @@ SupervisionSignal: TypeAlias = (
 # --- effects
 
 
-class StartChild(Struct, frozen=True):
+class StartChild(Struct, frozen=True, gc=False):
     """Start a child. Answered by exactly one of `ChildStarted`, `ChildIgnored` and `ChildStartFailed`.
 
     Attributes:
@@ -386,7 +387,7 @@ class StartChild(Struct, frozen=True):
     incarnation: int
 
 
-class CancelStart(Struct, frozen=True):
+class CancelStart(Struct, frozen=True, gc=False):
     """End a start that is under way. It brings the same answer, sooner: also `ChildStarted`, if it was too late.
 
     Attributes:
@@ -398,7 +399,7 @@ class CancelStart(Struct, frozen=True):
     how: ShutdownTime
 
 
-class StopChild(Struct, frozen=True):
+class StopChild(Struct, frozen=True, gc=False):
     """End an instance. Answered by one of `ChildStopped` and `ChildStuck`; by its `ChildExited` if that came first.
 
     For an instance that is being stopped already: kill it now, there is still only one answer.
@@ -412,14 +413,14 @@ class StopChild(Struct, frozen=True):
     how: ShutdownTime
 
 
-class ScheduleRetry(Struct, frozen=True):
+class ScheduleRetry(Struct, frozen=True, gc=False):
     """Bring `RetryDue` after this wait. One of 0 s goes behind all that waits now, and behind a checkpoint."""
 
     token: Token
     delay_seconds: float
 
 
-class CancelRetry(Struct, frozen=True):
+class CancelRetry(Struct, frozen=True, gc=False):
     """Bring no `RetryDue` of this token. One that is on its way already does no harm."""
 
     token: Token
@@ -428,7 +429,7 @@ class CancelRetry(Struct, frozen=True):
 Answered: TypeAlias = Started | tuple[ChildInfo, ...] | ChildCounts | ChildSpec | StopSummary | None
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """Answer a request. Each gets exactly one answer, or none once it was cancelled.
 
     Attributes:

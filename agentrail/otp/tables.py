@@ -1,8 +1,9 @@
 """Two frozen maps whose change costs no copy of the whole: `Table` by whole numbers, in order, `Index` by any key.
 
-A supervisor with ten thousand children changes one of them per step, and its older states have to stay what they were.
-So the children hang on a tree with 32 branches per node, and a change copies one path. Numbers are never given twice
-and grow, so the tree needs no balancing: its shape *is* the order.
+A supervisor with ten thousand children changes one of them per step, a machine may set one of a hundred thousand timers
+per event, and older states have to stay what they were. So both hang on trees with 32 branches per node, and a change
+copies one path. In a `Table` numbers are never given twice and grow, so it needs no balancing: its shape *is* the order.
+An `Index` *is* a copied dict up to 32 entries; more are spread by their hash.
 
 Not a dict that all versions share, as `Log` shares its list: things are taken away here as often as they are added.
 """
@@ -14,15 +15,19 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _BITS: Final = 5
-_BRANCHES: Final = 1 << _BITS
-_BUCKETS: Final = (
-    1 << 3 * _BITS
-)  # of an index: three levels, and one entry per bucket up to some ten thousand
+_BRANCHES: Final = (
+    1 << _BITS
+)  # also the largest leaf of an index, so that a copy is one small block of memory
+_HASH_BITS: Final = 60  # deeper than this all hashes are equal, and a leaf grows instead
 
 _Node: TypeAlias = tuple[
     Any, ...
 ]  # 32 nodes, or on the lowest level 32 values; `None` where there is nothing
 _EMPTY: Final[_Node] = (None,) * _BRANCHES
+
+_Leaf: TypeAlias = dict[Any, Any]
+_Tree: TypeAlias = "_Leaf | tuple[_Tree, ...]"  # of an index: 32 parts, or what is there itself
+_EMPTY_LEAF: Final[_Leaf] = {}
 
 
 class Table(Generic[V]):
@@ -86,44 +91,53 @@ class Table(Generic[V]):
 
 
 class Index(Generic[K, V]):
-    """A frozen map from any keys to values. It has no order: nothing that is decided may hang on one."""
+    """A frozen map from any keys to values other than `None`. It has no order: nothing that is decided may hang on one."""
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("_root", "count")
 
     def __init__(self) -> None:
-        """Start empty."""
-        self._buckets: Table[tuple[tuple[K, V], ...]] = Table()
+        """Start empty; `count` is the number of entries."""
+        self._root: _Tree = _EMPTY_LEAF
+        self.count = 0
 
     def get(self, key: K) -> V | None:
         """Return the value of this key, or `None`."""
-        for known, value in self._buckets.get(hash(key) % _BUCKETS) or ():
-            if known is key or known == key:
-                return value
-        return None
+        node = self._root
+        if isinstance(node, tuple):
+            place = hash(key)
+            while isinstance(node, tuple):
+                node = node[place % _BRANCHES]
+                place >>= _BITS
+        return node.get(key)
 
     def put(self, key: K, value: V) -> "Index[K, V]":
         """Return this index with the value under this key, in place of the one before."""
-        return self._replaced(key, ((key, value),))
+        node = self._root
+        if isinstance(node, dict) and len(node) < _BRANCHES:  # as most are, all their lives
+            leaf = {**node, key: value}
+            return _index(leaf, len(leaf))
+        count = self.count if self.get(key) is not None else self.count + 1
+        return _index(_put_hashed(node, key, value, hash(key), 0), count)
 
     def drop(self, key: K) -> "Index[K, V]":
-        """Return this index without this key, which need not be there."""
-        return self._replaced(key, ())
+        """Return this index without this key; the same one if it was not there."""
+        if self.get(key) is None:
+            return self
+        if self.count == 1:
+            return NO_ENTRIES
+        return _index(_drop_hashed(self._root, key, hash(key)), self.count - 1)
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Go through all entries, in no order."""
-        return (pair for _, bucket in self._buckets.items() for pair in bucket)
-
-    def _replaced(self, key: K, entry: tuple[tuple[K, V], ...]) -> "Index[K, V]":
-        place = hash(key) % _BUCKETS
-        bucket = self._buckets.get(place)
-        if bucket:
-            entry = tuple([pair for pair in bucket if pair[0] is not key and pair[0] != key]) + entry
-        changed: Index[K, V] = Index.__new__(Index)
-        changed._buckets = self._buckets.put(place, entry) if entry else self._buckets.drop(place)
-        return changed
+        return _leaf_items(self._root)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Index) and dict(self.items()) == dict(other.items())
+        # Not the trees: their shape depends on what was in them before.
+        return (
+            isinstance(other, Index)
+            and self.count == other.count
+            and dict(self.items()) == dict(other.items())
+        )
 
     __hash__ = None  # type: ignore[assignment]  # values may be anything
 
@@ -190,3 +204,60 @@ def _items(node: _Node, height: int, base: int = 0) -> Iterator[tuple[int, Any]]
                 yield from _items(child, height - 1, number)
             else:
                 yield number, child
+
+
+# --- an index
+
+NO_ENTRIES: Final[Index[Any, Any]] = Index()
+"""The empty index; one that was filled and emptied is this one again."""
+
+
+def _index(root: _Tree, count: int) -> Index[Any, Any]:
+    index: Index[Any, Any] = Index.__new__(Index)
+    index._root = root  # noqa: SLF001 - the second constructor of the class above
+    index.count = count
+    return index
+
+
+def _put_hashed(node: _Tree, key: object, value: object, place: int, depth: int) -> _Tree:
+    if isinstance(node, tuple):
+        branch = place % _BRANCHES
+        child = _put_hashed(node[branch], key, value, place >> _BITS, depth + _BITS)
+        return (*node[:branch], child, *node[branch + 1 :])
+    leaf = {**node, key: value}
+    if len(leaf) <= _BRANCHES or depth >= _HASH_BITS:
+        return leaf
+    branches: list[_Leaf] = [{} for _ in range(_BRANCHES)]
+    for each, its_value in leaf.items():
+        branches[(hash(each) >> depth) % _BRANCHES][each] = its_value
+    return tuple(branches)
+
+
+def _drop_hashed(node: _Tree, key: object, place: int) -> _Tree:
+    if isinstance(node, tuple):
+        branch = place % _BRANCHES
+        child = _drop_hashed(node[branch], key, place >> _BITS)
+        after = (*node[:branch], child, *node[branch + 1 :])
+        # Only when a branch has become empty: to look at all its neighbours at every drop would cost too much.
+        return after if child else _merged(after)
+    leaf = node.copy()
+    del leaf[key]
+    return leaf
+
+
+def _merged(branches: tuple[_Tree, ...]) -> _Tree:
+    """Make one leaf of branches that have become small, so that a tree shrinks as it grew: no residue."""
+    leaf: _Leaf = {}
+    for child in branches:
+        if isinstance(child, tuple) or len(leaf) + len(child) > _BRANCHES // 2:
+            return branches
+        leaf.update(child)
+    return leaf
+
+
+def _leaf_items(node: _Tree) -> Iterator[tuple[Any, Any]]:
+    if isinstance(node, tuple):
+        for child in node:
+            yield from _leaf_items(child)
+    else:
+        yield from node.items()

@@ -11,7 +11,6 @@ from agentrail.core.machine import new_session
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.structured import ResponseFormat
-from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
 from agentrail.runtime.interpreter import Ports, RunChild
 from agentrail.runtime.models import facts_of, find_provider, name_of
@@ -64,7 +63,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         user_data=options.user_data,
     )
     # Before the model is looked for: two tools of one name are found first.
-    toolbox = Toolbox(means.specs.of(tool, listing) for tool in options.tools)
+    toolbox = means.specs.box_of(options.tools, listing)
     watch = PluginWatch()
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)

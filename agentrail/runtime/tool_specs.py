@@ -1,9 +1,10 @@
 """What tools say of themselves, checked once for as long as they say the same."""
 
 import weakref
+from collections.abc import Iterable
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 
 
@@ -13,6 +14,24 @@ class ToolSpecs:
     def __init__(self) -> None:
         """Begin without any."""
         self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
+        self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
+
+    def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> Toolbox:
+        """Return the box that a session begins with, which is frozen: that of the session before, if the tools are the same.
+
+        A supervisor mostly has one kind of session. Ten thousand of them share one box then, and the list of tools is
+        encoded once for all; sessions of several kinds in turn each get their own, as good and no more.
+
+        Raises:
+            ToolDefinitionError: Your move: as of `of`, or two tools of one name.
+        """
+        specs = tuple([self.of(tool, listing) for tool in tools])
+        known, box = self._last_box
+        # The very same, not equal ones: `of` has compared them already.
+        if len(specs) != len(known) or any(spec is not other for spec, other in zip(specs, known, strict=True)):
+            box = Toolbox(specs)
+            self._last_box = (specs, box)
+        return box
 
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
         """Return the spec of a tool, as it describes itself to a session.

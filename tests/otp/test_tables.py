@@ -1,6 +1,6 @@
 """The two frozen maps: as far as single cases go. `property_tests/otp/test_supervision_tables.py` has the rest."""
 
-from agentrail.otp.tables import Index, Table
+from agentrail.otp.tables import NO_ENTRIES, Index, Table
 
 
 class Same:
@@ -44,3 +44,15 @@ def test_index_keeps_keys_apart_that_share_a_bucket():
     assert index != Index()
     assert index != 5
     assert repr(Index().put("a", 1)) == "Index({'a': 1})"
+
+
+def test_index_that_lost_nothing_is_the_same():
+    """To drop what is not there makes no new one, in a leaf as in a tree; and one that is emptied is the empty one."""
+    few = Index().put("a", 1)
+    many = few
+    for number in range(100):
+        many = many.put(number, number)
+    assert few.drop("b") is few
+    assert many.drop("b") is many
+    assert many.count == 101
+    assert few.drop("a") is NO_ENTRIES

@@ -1,4 +1,4 @@
-"""The frozen map of timers: a plain dict is the model."""
+"""The frozen map of timers, an `Index`: a plain dict is the model."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -84,7 +84,7 @@ def test_equality_is_that_of_the_contents():
     assert one != {EVENT_TIMER: timer(1)}
     with pytest.raises(TypeError, match="unhashable"):
         hash(one)
-    assert repr(one) == f"Timers({dict(one.items())!r})"
+    assert repr(one) == f"Index({dict(one.items())!r})"
 
 
 names = st.integers(-5, 60) | st.text(max_size=2)
