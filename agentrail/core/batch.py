@@ -109,8 +109,9 @@ def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) ->
         case RequireApproval(hint=hint, expires_seconds=seconds) if edited_by is None:
             if interactions.is_allowed(work.data.rules, call.name, state.arguments):
                 return state
-            own = None if seconds is None else round(seconds * 1000)
-            timeout_ms = own if own is not None else work.data.config.approval_timeout_ms
+            timeout_ms = (
+                work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
+            )
             interactions.require_approval(work, state, hint, timeout_ms)
             return msgspec.structs.replace(state, stage="asking")
         case _:

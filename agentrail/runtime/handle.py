@@ -369,6 +369,7 @@ class Session:
         ports = self._cell.ports
         name, provider = find_provider(model, provider_opts or {}, ports.find_provider)
         ports.providers[name] = provider
+        ports.provider_opts[name] = dict(provider_opts or {})
         signal = SwitchModel(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),

@@ -21,7 +21,6 @@ EVENTS_OF_LATER_PARTS = {
     for part, names in {
         "stalls and overflow": "StreamStalled",
         "compaction": "CompactStart CompactEnd CompactSkipped",
-        "the pipeline of plugins": "PluginFailed ActionIgnored",
         "the built-in plugins": "MemoryFlushed",
         "todos": "TodoChange",
         "journal and recovery": "SessionRecovered EventsLost",
