@@ -11,9 +11,18 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.actions import Abort
-from agentrail.core.effects import RunErrand
-from agentrail.core.hooks import BeforeTool, Hook, HookEvent, RequestDone, RequestFailed
+from agentrail.core.actions import Abort, CallModel
+from agentrail.core.effects import RunErrand, SetProviderOpts
+from agentrail.core.frozen import thawed
+from agentrail.core.hooks import (
+    BeforeTool,
+    Hook,
+    HookEvent,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+    RequestResult,
+)
 from agentrail.core.outcome import Outcome, Switch
 from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
@@ -51,6 +60,13 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
     Returns:
         What they said; the decision is the caller's to carry out. An abort is noted in `work.abort` already.
     """
+    outcome = consult(work, event, fit=fit, edited_by=edited_by)
+    take(work, outcome)
+    return outcome
+
+
+def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
+    """Ask the plugins as `ask` does, and carry out nothing: the caller publishes something first, and then calls `take`."""
     data = work.data
     ctx = context_of(work)
     if edited_by is not None and isinstance(event, BeforeTool):
@@ -59,12 +75,10 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        take(work, outcome)
-        outcome = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
-    take(work, outcome)
-    decision = outcome.decision
-    if decision is not None and isinstance(decision.action, Abort):
-        work.abort = decision.action.reason
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        outcome = msgspec.structs.replace(
+            told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
+        )
     return outcome
 
 
@@ -74,8 +88,11 @@ def take(work: Work, outcome: Outcome) -> None:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
         work.publish(event)
-    if outcome.waiting is not None:
-        return
+    decision = outcome.decision
+    if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
+        work.abort = (
+            decision.action.reason
+        )  # the first counts; hooks that follow in the same step are still asked
     if outcome.interventions and work.data.cycle is not None:
         work.change(interventions=(*work.data.interventions, *outcome.interventions))
     if outcome.switch is not None:
@@ -86,14 +103,32 @@ def take(work: Work, outcome: Outcome) -> None:
         effect_id = work.mint("e")
         opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
         work.change(errands=(*work.data.errands, opened))
-        work.ask(RunErrand(effect_id=effect_id, wanted=errand.effect))
+        wanted = errand.effect
+        if isinstance(wanted, CallModel) and wanted.model is None:
+            wanted = msgspec.structs.replace(wanted, model=model_of(work.data).model)
+        work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
-    """Give a plugin the answer that it asked for."""
+    """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    done = RequestDone(tag=errand.tag, result=signal.result)
+    if isinstance(signal.result, ModelAnswer):
+        cycle = work.data.cycle
+        work.change(usage=work.data.usage + signal.result.usage)
+        if cycle is not None:
+            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + signal.result.usage))
+    _hand_over(work, errand, signal.result)
+
+
+def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) -> None:
+    """Tell plugins that what they asked for will not be done: whoever did it is gone."""
+    for errand in errands:
+        _hand_over(work, errand, RequestFailed(error=error))
+
+
+def _hand_over(work: Work, errand: OpenErrand, result: RequestResult) -> None:
+    done = RequestDone(tag=errand.tag, result=result)
     outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
     take(work, outcome)
 
@@ -131,12 +166,16 @@ def context_of(work: Work) -> Context:
 
 def _switch(work: Work, switch: Switch) -> None:
     before = model_of(work.data).model
+    if switch.model == before and switch.provider_opts is None:  # a router says so before each request
+        return
     work.change(model=ModelFacts(model=switch.model))
     cycle = work.data.cycle
     if cycle is not None:
         attempts = msgspec.structs.replace(cycle.attempts, model=0)
         work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     changed = switch.provider_opts is not None
+    if switch.provider_opts is not None:
+        work.ask(SetProviderOpts(model=switch.model, provider_opts=thawed(switch.provider_opts)))
     work.publish(
         ModelSwitched(from_model=before, to_model=switch.model, provider_opts_changed=changed, by=switch.by)
     )

@@ -22,6 +22,7 @@ from agentrail.core.actions import (
     Hints as Hints,
     Intervene as Intervene,
     ReadFile as ReadFile,
+    ReplaceResponse as ReplaceResponse,
     ReplaceToolArgs as ReplaceToolArgs,
     ReplaceToolResult as ReplaceToolResult,
     Request as Request,
@@ -80,6 +81,7 @@ from agentrail.plugins.large_result_offload import LargeResultOffload as LargeRe
 from agentrail.plugins.memory_flush import MemoryFlush as MemoryFlush
 from agentrail.plugins.memory_loader import MemoryLoader as MemoryLoader
 from agentrail.plugins.model_router import ModelRouter as ModelRouter
+from agentrail.plugins.output_filter import OutputFilter as OutputFilter
 from agentrail.plugins.patch_tool_calls import PatchToolCalls as PatchToolCalls
 from agentrail.plugins.planning import Planning as Planning
 from agentrail.plugins.prompt_cache import PromptCache as PromptCache

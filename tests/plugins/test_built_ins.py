@@ -16,6 +16,7 @@ from tests.core.plugin_rig import CTX
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = {
+    p.OutputFilter: {"keywords": ["secret"]},
     p.CostGuard: {"max_tokens": 1_500},
     p.SkillGuard: {"skills": {"x": ["read_*", "shell"]}, "active": ["x"]},
 }
@@ -30,6 +31,7 @@ PRIORITIES = {
     "HumanApproval": 50,
     "EventLogger": 90,
     "MemoryLoader": 115,
+    "OutputFilter": 110,
     "CostGuard": 120,
     "PatchToolCalls": 120,
     "PromptCache": 130,

@@ -1,5 +1,7 @@
 """The box of tools that a session begins with: one for all sessions that are given the same."""
 
+from types import MappingProxyType
+
 import pytest
 
 import agentrail
@@ -27,7 +29,7 @@ class Moody:
     """A tool that describes itself in another way each time."""
 
     name = "moody"
-    parameters = {"type": "object"}
+    parameters = MappingProxyType({"type": "object"})
     killable = True
     effect_class = "pure"
     timeout_seconds = None
