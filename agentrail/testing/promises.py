@@ -57,6 +57,7 @@ from agentrail.events import (
     AgentEnd,
     AgentError,
     AgentStart,
+    CompactEnd,
     Event,
     LoopDetected,
     MessageDelta,
@@ -107,8 +108,10 @@ def state_is_as_written(seen: Seen) -> None:
     assert len(data.steers) <= data.config.max_steering_queue
     assert not data.steers or (data.cycle is not None and not state.suspended)
     assert data.cycle is None or state.phase is not Phase.IDLE or data.batch
-    assert data.cycle is not None or state.phase is Phase.IDLE
-    assert (data.stream is not None) == (state.phase in {Phase.RUNNING, Phase.STREAMING})
+    assert data.cycle is not None or state.phase is Phase.IDLE or data.compaction is not None
+    is_asking = state.phase is Phase.STREAMING or (state.phase is Phase.RUNNING and data.compaction is None)
+    assert (data.stream is not None) == is_asking
+    assert data.compaction is None or state.phase is Phase.RUNNING
     assert tuple(call.call for call in data.batch) == data.history.open
     assert data.teardown is None or (state.phase is Phase.IDLE and not state.suspended)
     assert len(data.resolved) <= MAX_RESOLVED
@@ -242,9 +245,14 @@ def history_is_valid(seen: Seen) -> None:
 
 
 def history_only_grows(seen: Seen) -> None:
-    """What was said stays said."""
+    """What was said stays said; only a summary may stand for the beginning, and what is behind it stays."""
     was = seen.before.data.history
     now = seen.after.data.history.messages
+    removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
+    if removed:
+        kept = was.messages[removed:]
+        assert all(new is old for new, old in zip(now[1 : 1 + len(kept)], kept, strict=True))
+        return
     assert len(now) >= len(was)
     assert all(new is old for new, old in zip(now, was.messages, strict=False))
 
@@ -252,6 +260,8 @@ def history_only_grows(seen: Seen) -> None:
 def requests_are_of_a_closed_history(seen: Seen) -> None:
     """A request goes out with the whole history, when all its calls are answered and nothing is torn down."""
     for start in seen.of(StartStream):
+        if start.is_quiet:  # of the beginning alone, for a summary
+            continue
         messages = start.request.messages
         history = seen.after.data.history
         assert not history.open
@@ -283,7 +293,7 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
 def cycles_have_one_terminal_event(seen: Seen) -> None:
     """Exactly one of AgentEnd, AgentAbort, AgentError follows an AgentStart; an AgentAbort of nothing comes in idle."""
     running = seen.before.data.cycle.ref if seen.before.data.cycle else None
-    idle = seen.before.phase is Phase.IDLE
+    idle = seen.before.data.cycle is None
     for event in seen.events:
         if isinstance(event, AgentStart):
             assert running is None
@@ -565,6 +575,8 @@ def _open(state: SessionState) -> set[EffectId]:
         ids.add(data.stream.effect_id)
     if data.teardown is not None:
         ids.add(data.teardown.effect_id)
+    if data.compaction is not None:
+        ids.add(data.compaction.effect_id)
     ids |= {interaction.timer for interaction in data.interactions if interaction.timer is not None}
     ids |= {errand.effect_id for errand in data.errands}
     return ids | set(data.drains)
@@ -572,7 +584,9 @@ def _open(state: SessionState) -> set[EffectId]:
 
 def _looks(state: SessionState) -> set[EffectId]:
     """The timer of the stream that is out."""
-    stream = state.data.stream
+    stream, compaction = state.data.stream, state.data.compaction
+    if compaction is not None and compaction.summary is None:
+        return {look_of(compaction.effect_id)}
     return {look_of(stream.effect_id)} if stream is not None and not stream.pausing else set()
 
 

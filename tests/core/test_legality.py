@@ -65,7 +65,7 @@ def test_a_reply_is_waited_for_while_a_cycle_runs():
 def test_the_id_narrows_the_cell():
     """An outcome of another request is dropped where one of this request is taken."""
     data = new_session().data
-    running = structs.replace(data, stream=Stream(effect_id=EffectId("r1")))
+    running = structs.replace(data, stream=Stream(effect_id=EffectId("r1"), model="m"))
     mine, other = (StreamStarted(at_ms=0, effect_id=EffectId(name)) for name in ("r1", "r2"))
     assert verdict(Phase.RUNNING, running, mine) is Verdict.TAKE
     assert verdict(Phase.RUNNING, running, other) is Verdict.DROP

@@ -106,15 +106,6 @@ def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
     assert len(state.engine.postponed) == limit
 
 
-def test_a_table_that_takes_too_much_is_a_bug_that_is_noticed(monkeypatch):
-    """When the table lets through what the machine cannot do, the step raises, and the state is as good as before."""
-    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.TAKE))
-    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Compact: cells})
-    signal = Compact(at_ms=1, signal_id=SignalId("k1"))
-    with pytest.raises(InternalError, match="the table refuses"):
-        machine.step(new_session(), signal)
-
-
 def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
     """What the engine throws away must have had a caller who hears of it; anything else is no effect of a session."""
     cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentrail.core import machine
 from agentrail.core.effects import look_of
-from agentrail.core.hooks import FileText
+from agentrail.core.hooks import FileText, FileWritten
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -170,6 +170,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
     for errand_id in (*(errand.effect_id for errand in state.data.errands[:1]), EffectId("e0")):
         yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
+    yield from _compaction_outcomes(state)
     yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
     yield ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
@@ -241,6 +242,22 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
         yield Respond(**by(), ref=wanted, response=7)
     for call in state.data.batch[:1]:
         yield AbortTool(**by(), call_id=call.call.call_id)
+
+
+def _compaction_outcomes(state: SessionState) -> Iterator[Signal]:
+    """What comes of the request for a summary, and of the writing of what it stands for."""
+    compaction = state.data.compaction
+    if compaction is None:
+        return
+    effect_id = compaction.effect_id
+    if compaction.summary is None:
+        yield completed(effect_id, Text(text="short"))
+        yield completed(effect_id)
+        yield StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
+        yield TimerFired(at_ms=1, effect_id=look_of(effect_id))
+    else:
+        for result in (FileWritten(path="a", written_bytes=1), FileText(path="a", text="b")):
+            yield ErrandFinished(at_ms=1, effect_id=effect_id, result=result)
 
 
 def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
