@@ -13,10 +13,10 @@ from agentrail.core.state import SessionConfig
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
-from agentrail.runtime.interpreter import Ports, RunChild
 from agentrail.runtime.models import facts_of, find_provider, name_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
