@@ -13,7 +13,7 @@ from agentrail.core.state import SessionConfig
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
-from agentrail.runtime.models import facts_of, find_provider, name_of
+from agentrail.runtime.models import facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports, RunChild
@@ -59,7 +59,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
     listing = ToolListing(
         session_id=session_id,
-        model=name_of(options.model),
+        model=string_of(options.model),
         working_dir=str(working_dir),
         user_data=options.user_data,
     )

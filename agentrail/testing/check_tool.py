@@ -105,7 +105,7 @@ async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: 
 
 async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """It returns `Ok`, `Error` or `Effect`, whose text is text and whose details are JSON, and leaves its arguments alone."""
-    if getattr(tool, "answered_by", "code") == "user":
+    if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
     given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
@@ -123,7 +123,7 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
 
 async def _can_be_cancelled(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """Cancelled before it begins it does nothing: a call is always a checkpoint, and the cancellation is not swallowed."""
-    if getattr(tool, "answered_by", "code") == "user":
+    if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
     given = spec_of(tool, ctx).with_defaults(dict(arguments))
