@@ -9,6 +9,8 @@ import trio.testing
 
 from agentrail.abc import Done, Effect, NotDone, Ok, ToolContext, ToolListing, Unknown
 from agentrail.core.changes import UpdateContext, UpdateTodos
+from agentrail.core.effects import RunTool
+from agentrail.core.gates import hash_arguments
 from agentrail.errors import ToolDefinitionError
 from agentrail.events import (
     AgentEnd,
@@ -19,11 +21,14 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolProgress,
 )
+from agentrail.otp.exits import leaves
+from agentrail.runtime.tool_runner import Attempt, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
 from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
+from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
 from agentrail.tools.function import tool
 from tests.runtime.rig import calling, on_virtual_time, until, until_status, wants
+from tests.tools.rig import CTX
 
 TODO = Todo(id="1", content="Read the log")
 
@@ -238,6 +243,7 @@ class Reconciling(RecordingTool):
 
 
 @on_virtual_time
+@pytest.mark.at(122)
 @pytest.mark.parametrize(
     ("found", "executed", "text", "is_error"),
     [
@@ -254,7 +260,7 @@ class Reconciling(RecordingTool):
     ids=["not done", "done", "unknown", "no answer"],
 )
 async def test_a_reconcilable_tool_is_asked_before_it_runs_again(supervisor, found, executed, text, is_error):
-    """It runs again only when it says that nothing happened (AT-122)."""
+    """It runs again only when it says that nothing happened."""
     pay = Reconciling(found)
     script = ScriptedModel([calls(("pay", {"euros": 3})), says("done")])
     session = await supervisor.start_session(model=script, tools=[pay])
@@ -375,6 +381,57 @@ async def test_with_too_many_left_behind_none_begins(supervisor):
 
 
 # --- stopping
+
+
+class _Foreign(BaseException):
+    """What no tool may raise and no runner may swallow."""
+
+
+def _attempt(one):
+    arguments = {"a": 1}
+    effect = RunTool(
+        effect_id="t1",
+        call_id="c1",
+        name=one.name,
+        generation=0,
+        arguments=arguments,
+        arguments_hash=hash_arguments(arguments),
+        operation_id="o1",
+        turn=1,
+        model="m",
+        path=("s1",),
+    )
+    return effect, Attempt(tool=one, context=CTX, timeout_seconds=30)
+
+
+@pytest.mark.at(31)
+async def test_a_cancellation_from_outside_is_no_result():
+    """It travels through the runner; only the scope of the call itself makes a result of it."""
+    hang = HangingTool()
+    ended = []
+    with trio.CancelScope() as outside:
+        outside.cancel()
+        ended.append(await run_tool(*_attempt(hang), trio.CancelScope()))
+    assert outside.cancelled_caught
+    own = trio.CancelScope()
+    own.cancel()
+    ended.append(await run_tool(*_attempt(hang), own))
+    assert [(one.text.startswith("Timed out"), one.is_error, one.late) for one in ended] == [
+        (True, True, False)
+    ]
+
+
+@pytest.mark.at(31)
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), _Foreign()], ids=["ctrl-c", "exit", "other"]
+)
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_what_is_no_exception_of_the_tool_travels(error, grouped):
+    """An interrupt stops the program, alone or in a group, also beside a crash of the tool."""
+    raised = BaseExceptionGroup("both", [error, ValueError("a crash")]) if grouped else error
+    with pytest.raises((type(error), BaseExceptionGroup)) as caught:
+        await run_tool(*_attempt(CrashingTool(error=raised)), trio.CancelScope())
+    assert [type(leaf) for leaf in leaves(caught.value)] == [type(error)]
 
 
 @on_virtual_time
