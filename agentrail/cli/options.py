@@ -16,6 +16,7 @@ from agentrail.sandboxes.confinement import ShellFallback
 from agentrail.tools import builtin
 
 DEFAULT_TOOLS: Final = "list_dir,read_file"
+ALL_TOOLS: Final = ", ".join(tool.name for tool in builtin())
 """Those that only read. `shell` must be asked for."""
 
 BaseUrl = Annotated[
@@ -55,8 +56,8 @@ class Choices:
     tools: Annotated[
         str,
         Parameter(
-            help="Which tools the model may call: list_dir, read_file, shell, with commas between them; or none. "
-            "shell runs commands in the working directory, so it must be named."
+            help=f"Which tools the model may call, with commas between them, or none: {ALL_TOOLS}. "
+            "Those that change files or run commands must be named."
         ),
     ] = DEFAULT_TOOLS
     shell_fallback: Annotated[

@@ -16,10 +16,10 @@ from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.messages import SessionId
-from agentrail.runtime.interpreter import Ports, RunChild
-from agentrail.runtime.models import facts_of, find_provider, name_of
+from agentrail.runtime.models import facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
@@ -64,7 +64,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
     listing = ToolListing(
         session_id=session_id,
-        model=name_of(options.model),
+        model=string_of(options.model),
         working_dir=str(working_dir),
         user_data=options.user_data,
     )

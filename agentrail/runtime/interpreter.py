@@ -4,13 +4,13 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, TypeAlias
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
-from agentrail.abc import Error, Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
+from agentrail.abc import Error, Provider, ToolOutcome
 from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
     CancelStream,
@@ -42,19 +42,17 @@ from agentrail.core.signals import (
     TeardownFinished,
     ToolFinished,
 )
-from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
-from agentrail.messages import JsonValue, SessionId
 from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
+from agentrail.runtime.ports import Ports
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
-from agentrail.runtime.tool_threads import ToolThreads
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
@@ -101,47 +99,6 @@ class ChunkBuffer:
 
 Letter: TypeAlias = Signal | ChunkBuffer
 """What lies in a session's mailbox."""
-
-
-@frozen(kw_only=True)
-class Ports:
-    """What a session was given to work with.
-
-    Attributes:
-        session_id: Whose they are.
-        providers: By model string.
-        tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
-        find_provider: Turns a model string and provider options into a provider.
-        spec_of: Says what a tool tells of itself to whom, checked.
-        run_child: Lets a session of its own work for a call.
-        open_sandbox: Gives the place where files are read and commands run.
-        working_dir: The root of the file tools.
-        user_data: The application's own data.
-        provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
-        tool_timeout_seconds: For tools that name none.
-        event_buffer_size: How many committed events are kept for subscribers that come back.
-        group_id: The group that it belongs to, or None; its children belong to it too.
-        threads: Where tools that are plain functions run.
-    """
-
-    session_id: SessionId
-    providers: dict[str, Provider]
-    tools: dict[tuple[str, int], Tool]
-    find_provider: ResolveProvider
-    spec_of: Callable[[Tool, ToolListing], ToolSpec]
-    run_child: "RunChild"
-    open_sandbox: Callable[[], Sandbox]
-    working_dir: str
-    user_data: dict[str, JsonValue] = field(factory=dict)
-    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict)
-    tool_timeout_seconds: float = 300.0
-    event_buffer_size: int = 1000
-    group_id: str | None = None
-    threads: ToolThreads
-
-
-RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Letter], None]], Awaitable[ToolOutcome]]
-"""Carries a `SpawnChild` out to its end, delivers what the child publishes, and gives the result of the call."""
 
 
 @define(eq=False)

@@ -10,7 +10,7 @@ from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
 
 
-def name_of(model: str | Provider) -> str:
+def string_of(model: str | Provider) -> str:
     """Give the string that a session knows a model by."""
     return model if isinstance(model, str) else f"{model.name}:object"
 
@@ -24,7 +24,7 @@ def find_provider(
         ModelNotFound, Authentication, OptionError: Your move; what `resolve` says of a model string.
     """
     found = resolve(model, provider_opts) if isinstance(model, str) else model
-    return name_of(model), found
+    return string_of(model), found
 
 
 def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:

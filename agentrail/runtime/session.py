@@ -19,7 +19,8 @@ from agentrail.messages import CallId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter, Ports
+from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
+from agentrail.runtime.ports import Ports
 from agentrail.runtime.slots import Slots
 
 MAILBOX_CAPACITY = 1000

@@ -23,7 +23,7 @@ from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.effects import SpawnChild
-from agentrail.core.signals import Parked, Stop
+from agentrail.core.signals import Parked, Signal, Stop
 from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import Event
 from agentrail.messages import SessionId
@@ -45,8 +45,8 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session, SessionMonitor
-from agentrail.runtime.interpreter import Letter, Ports
 from agentrail.runtime.options import SessionOptions, decide_options
+from agentrail.runtime.ports import Ports
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
@@ -352,7 +352,7 @@ class SessionSupervisor:
     # --- children of sessions
 
     async def _run_child(
-        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Letter], None]
+        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None]
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
         seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -14,13 +14,11 @@ from agentrail.core.signals import Signal, ToolEmitted, ToolFinished, ToolProgre
 from agentrail.messages import JsonValue
 from agentrail.runtime.clock import jitter, now_ms
 from agentrail.runtime.crew import Crew
+from agentrail.runtime.ports import Ports
 from agentrail.runtime.progress import Progress
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
-
-if TYPE_CHECKING:
-    from agentrail.runtime.interpreter import Ports
 
 
 class Voice:
@@ -82,7 +80,7 @@ class ToolCalls:
 
     __slots__ = ("_crew", "_deliver", "_ports", "_slots")
 
-    def __init__(self, ports: "Ports", slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
+    def __init__(self, ports: Ports, slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
         """Take what calls need.
 
         Args:

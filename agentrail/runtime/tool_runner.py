@@ -31,7 +31,7 @@ from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.exits import leaves
 
 MAX_CRASH_CHARACTERS: Final = 1000
-CHANGED: Final = "Not run: the arguments changed after they were checked."
+CHANGED: Final = "Not run: the arguments changed after they were approved."
 UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -9,6 +9,7 @@
 - `check_provider`: `check_provider(case)`, what a session relies on in every provider
 - `check_requests`: `check_requests_extend(requests)`, which finds what is volatile in the part that a vendor caches
 - `serving`: `open_server(…)`, an HTTP server that cuts, stalls and trickles; `chunks`: what can be said of a response
+- `check_tool(tool, arguments, ctx)`, `check_sandbox(make)`, `check_provider`: what every implementation of a port keeps to
 - `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
 - `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)

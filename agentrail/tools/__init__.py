@@ -16,39 +16,30 @@ A tool of your own:
 """
 
 import difflib
-from typing import Any, Final
+from typing import Final
 
 from agentrail.abc import Tool
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools import (
     ask_user,
-    compact_conversation,
     edit_file,
     glob,
     grep,
     list_dir,
     read_file,
     shell,
+    task,
     write_file,
     write_todos,
 )
-from agentrail.tools.function import FunctionTool
 
-_BUILTIN: Final[dict[str, FunctionTool[Any, Any]]] = {
-    made.name: made
-    for made in (
-        ask_user.ask_user,
-        compact_conversation.compact_conversation,
-        edit_file.edit_file,
-        glob.glob,
-        grep.grep,
-        list_dir.list_dir,
-        read_file.read_file,
-        shell.shell,
-        write_file.write_file,
-        write_todos.write_todos,
-    )
-}
+# fmt: off
+_ALL: Final[tuple[Tool, ...]] = (
+    ask_user.ask_user, edit_file.edit_file, glob.glob, grep.grep, list_dir.list_dir, read_file.read_file, shell.shell,
+    task.TaskTool(), write_file.write_file, write_todos.write_todos,
+)
+# fmt: on
+_BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
 
 def builtin(*names: str) -> tuple[Tool, ...]:

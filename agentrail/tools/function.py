@@ -105,6 +105,8 @@ class FunctionTool(Generic[P, R]):
         Cancellation: An `async def` is cancelled like any task. A worker thread cannot be: it learns of it from
             `ctx.check_cancelled()`, and is waited for unless it is abandonable. An inline function runs to its end.
         """
+        # A function that awaits nothing would run although its call was stopped before it began.
+        await trio.lowlevel.checkpoint_if_cancelled()
         try:
             given = self._signature.convert(arguments, ctx)
         except msgspec.ValidationError as error:

@@ -9,7 +9,6 @@ from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
 from agentrail.core.legality import Verdict
 from agentrail.core.signals import (
-    Compact,
     Prompt,
     ReplyQuery,
     SignalId,

@@ -8,7 +8,15 @@ import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, Ok
-from agentrail.events import AbortSettled, AgentAbort, AgentEnd, AgentError, ToolExecutionEnd, ToolKilled
+from agentrail.events import (
+    AbortSettled,
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    LeftBehind,
+    ToolExecutionEnd,
+    ToolKilled,
+)
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.expectations import check_history
@@ -50,6 +58,7 @@ async def test_hung_tools_are_stopped(parallel):
 
 
 @on_virtual_time
+@pytest.mark.at(19)
 async def test_the_abort_is_published_before_anything_is_waited_for():
     """`AgentAbort` and every result come in the step of the abort, while a tool will not stop for a minute."""
     async with open_bare() as supervisor:
@@ -80,7 +89,11 @@ async def test_a_tool_that_will_not_stop_is_in_the_receipt():
         begun_at = trio.current_time()
         receipt = await session.abort()
         assert trio.current_time() - begun_at == 5.0
-        assert (receipt.tasks_ended, receipt.stuck, receipt.milliseconds) == (1, ("stubborn",), 5000)
+        assert (receipt.tasks_ended, receipt.stuck, receipt.milliseconds) == (
+            1,
+            (LeftBehind(name="stubborn", age_ms=5000),),
+            5000,
+        )
         assert await session.ask("Go on") == "next"
         dropped = (await session.status()).dropped_signals
         await trio.sleep(60)
@@ -136,6 +149,7 @@ async def test_a_tool_thread_is_waited_for():
         await session.stop()
 
 
+@pytest.mark.at(29)
 async def test_the_processes_of_a_command_are_gone(tmp_path):
     """Children and grandchildren of a shell command, and the pipes to them; with bubblewrap where there is one."""
 
@@ -219,6 +233,7 @@ async def test_a_survivor_speaks_in_front_of_the_next_prompt():
         ]
 
 
+@pytest.mark.at(23)
 async def test_kill_all_spares_nobody():
     """`kill_tools="all"` stops immune calls too."""
     immune = HangingTool(killable=False)

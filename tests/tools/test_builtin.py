@@ -1,5 +1,7 @@
 """`builtin`: which tools there are, and what they promise."""
 
+from pathlib import Path
+
 import pytest
 
 from agentrail.abc import Tool
@@ -9,8 +11,7 @@ from agentrail.tools import builtin
 
 # fmt: off
 NAMES = (
-    "ask_user", "compact_conversation", "edit_file", "glob", "grep", "list_dir", "read_file", "shell", "write_file",
-    "write_todos",
+    "ask_user", "edit_file", "glob", "grep", "list_dir", "read_file", "shell", "task", "write_file", "write_todos",
 )
 # fmt: on
 
@@ -50,13 +51,13 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
     ("name", "effect_class", "killable", "timeout_seconds", "required"),
     [
         ("ask_user", "idempotent", True, 300, ["question"]),
-        ("compact_conversation", "idempotent", True, None, []),
         ("edit_file", "reconcilable", False, 30, ["path", "old_string", "new_string"]),
         ("glob", "pure", True, 30, ["pattern"]),
         ("grep", "pure", True, 30, ["pattern"]),
         ("list_dir", "pure", True, 30, []),
         ("read_file", "pure", True, 30, ["path"]),
         ("shell", "once", True, 605, ["command"]),
+        ("task", "once", True, 120, ["description"]),
         ("write_file", "idempotent", False, 30, ["path", "content"]),
         ("write_todos", "idempotent", False, 30, ["todos"]),
     ],
@@ -71,6 +72,20 @@ def test_promises_are_those_of_the_reference_page(name, effect_class, killable, 
     )
     assert tool.parameters.get("required", []) == required
     assert tool.parameters["additionalProperties"] is False
+
+
+def test_the_reference_page_has_every_tool_and_parameter():
+    """Row by row: the name, each parameter, bold where it is required."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert sorted(rows) == list(NAMES)
+    for tool in builtin():
+        properties = tool.parameters["properties"]
+        assert isinstance(properties, dict)
+        for name in properties:
+            required = name in tool.parameters.get("required", [])
+            assert f"**`{name}`**" in rows[tool.name] if required else f" `{name}`" in rows[tool.name]
+        assert f"| `{tool.effect_class}` | {'yes' if tool.killable else 'no'} |" in rows[tool.name]
 
 
 @pytest.mark.parametrize(

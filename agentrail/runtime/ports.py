@@ -1,0 +1,54 @@
+"""What a session was given to work with: its adapters and its surroundings, in one value."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.abc import Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
+from agentrail.core.effects import SpawnChild
+from agentrail.core.signals import Signal
+from agentrail.core.toolbox import ToolSpec
+from agentrail.messages import JsonValue, SessionId
+from agentrail.runtime.tool_threads import ToolThreads
+
+
+@frozen(kw_only=True)
+class Ports:
+    """What a session was given to work with.
+
+    Attributes:
+        session_id: Whose they are.
+        providers: By model string.
+        tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
+        find_provider: Turns a model string and provider options into a provider.
+        spec_of: Says what a tool tells of itself to whom, checked.
+        run_child: Lets a session of its own work for a call.
+        open_sandbox: Gives the place where files are read and commands run.
+        working_dir: The root of the file tools.
+        user_data: The application's own data.
+        provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
+        tool_timeout_seconds: For tools that name none.
+        event_buffer_size: How many committed events are kept for subscribers that come back.
+        group_id: The group that it belongs to, or None; its children belong to it too.
+        threads: Where tools that are plain functions run.
+    """
+
+    session_id: SessionId
+    providers: dict[str, Provider]
+    tools: dict[tuple[str, int], Tool]
+    find_provider: ResolveProvider
+    spec_of: Callable[[Tool, ToolListing], ToolSpec]
+    run_child: "RunChild"
+    open_sandbox: Callable[[], Sandbox]
+    working_dir: str
+    user_data: dict[str, JsonValue] = field(factory=dict)
+    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict)
+    tool_timeout_seconds: float = 300.0
+    event_buffer_size: int = 1000
+    group_id: str | None = None
+    threads: ToolThreads
+
+
+RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None]], Awaitable[ToolOutcome]]
+"""Carries a `SpawnChild` out to its end, delivers what the child publishes, and gives the result of the call."""

@@ -1,0 +1,146 @@
+"""`check_tool`: what every tool keeps to, ours and yours, tried through the port alone.
+
+async def test_mine():
+    await check_tool(my_tool, {"city": "Lisbon"}, ctx)
+"""
+
+import copy
+import json
+from typing import Final
+
+import msgspec
+import trio
+
+from agentrail.abc import Effect, Error, Ok, Tool, ToolContext, ToolListing
+from agentrail.core.toolbox import ToolSpec
+from agentrail.errors import ToolDefinitionError
+from agentrail.messages import JsonObject
+
+MAX_LABEL_CHARACTERS: Final = 200
+
+_RULE_SECONDS: Final = 60.0
+
+
+async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """Hold a tool against the port.
+
+    Args:
+        tool: The tool; it is run twice.
+        arguments: With which it works.
+        ctx: What it is given; its sandbox should be one for tests.
+
+    Raises:
+        AssertionError: A rule is broken; the message is the rule, and what came instead.
+
+    Cancellation: Stops the call that is being tried.
+    """
+    for rule in RULES:
+        try:
+            with trio.fail_after(_RULE_SECONDS):
+                await rule(tool, arguments, ctx)
+        except AssertionError as error:
+            sentence = " ".join((rule.__doc__ or rule.__name__).split())
+            message = f"tool {tool.name!r} breaks a rule: {sentence} {error}"
+            raise AssertionError(message) from error
+
+
+def spec_of(tool: Tool, ctx: ToolContext) -> ToolSpec:
+    """Give what a tool tells of itself to a session."""
+    listing = ToolListing(
+        session_id=ctx.session_id, model=ctx.model, working_dir=ctx.working_dir, user_data=ctx.user_data
+    )
+    described = tool.description
+    return ToolSpec(
+        name=tool.name,
+        description=described if isinstance(described, str) else described(listing),
+        parameters=tool.parameters,
+        timeout_seconds=tool.timeout_seconds,
+    )
+
+
+async def _can_be_offered(tool: Tool, _arguments: JsonObject, ctx: ToolContext) -> None:
+    """Name, description, schema and timeout are such that a model can be told of them."""
+    await trio.lowlevel.checkpoint()
+    try:
+        spec_of(tool, ctx).check()
+    except ToolDefinitionError as error:
+        raise AssertionError(str(error)) from error
+
+
+async def _says_the_same_each_time(tool: Tool, _arguments: JsonObject, ctx: ToolContext) -> None:
+    """Asked twice it describes itself with the same bytes, or the provider's prompt cache is of no use."""
+    await trio.lowlevel.checkpoint()
+    first, second = (
+        (one.name, one.description, json.dumps(one.parameters))
+        for one in (spec_of(tool, ctx), spec_of(tool, ctx))
+    )
+    assert first == second, f"{first} and {second}"
+
+
+async def _has_legal_traits(tool: Tool, arguments: JsonObject, _ctx: ToolContext) -> None:
+    """What it promises fits together: retries are counted, one that can be asked says how, its label is one short line."""
+    await trio.lowlevel.checkpoint()
+    retries = getattr(tool, "max_retries", None)
+    assert retries is None or (type(retries) is int and retries >= 0), f"max_retries is {retries!r}"
+    if tool.effect_class == "reconcilable":
+        assert getattr(tool, "reconcile", None) is not None, "it is reconcilable and has no `reconcile`"
+    most = getattr(tool, "max_result_bytes", 1)
+    assert type(most) is int and most > 0, f"max_result_bytes is {most!r}"  # noqa: PT018 - one statement
+    label = getattr(tool, "label", None)
+    if label is not None:
+        text = label(arguments)
+        assert isinstance(text, str), f"label gave a value of type {type(text).__name__}"
+        assert text, "label gave the empty text"
+        assert "\n" not in text, f"label gave several lines: {text!r}"
+        assert len(text) <= MAX_LABEL_CHARACTERS, f"label gave {len(text)} characters"
+
+
+async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """Arguments with which it works are such as its schema allows; unknown ones are not silently lost."""
+    await trio.lowlevel.checkpoint()
+    spec = spec_of(tool, ctx)
+    faults = spec.faults(spec.with_defaults(arguments))
+    assert not faults, "; ".join(faults)
+
+
+async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """It returns `Ok`, `Error` or `Effect`, whose text is text and whose details are JSON, and leaves its arguments alone."""
+    if getattr(tool, "answered_by", "code") != "code":
+        await trio.lowlevel.checkpoint()
+        return
+    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    before = msgspec.json.encode(given, order="deterministic")
+    returned: object = await tool.execute(given, ctx)
+    assert isinstance(returned, Ok | Error | Effect), f"it returned a value of type {type(returned).__name__}"
+    assert isinstance(returned.text, str), f"its text is a value of type {type(returned.text).__name__}"
+    try:
+        json.dumps(returned.details, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        message = f"its details are not JSON: {error}"
+        raise AssertionError(message) from error
+    assert msgspec.json.encode(given, order="deterministic") == before, "it changed its arguments"
+
+
+async def _can_be_cancelled(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """Cancelled before it begins it does nothing: a call is always a checkpoint, and the cancellation is not swallowed."""
+    if getattr(tool, "answered_by", "code") != "code":
+        await trio.lowlevel.checkpoint()
+        return
+    given = spec_of(tool, ctx).with_defaults(dict(arguments))
+    returned: object = None
+    with trio.CancelScope() as scope:
+        scope.cancel(reason="check_tool")
+        returned = await tool.execute(given, ctx)
+    assert scope.cancelled_caught, f"it returned {returned!r}"
+    await trio.lowlevel.checkpoint()
+
+
+RULES: Final = (
+    _can_be_offered,
+    _says_the_same_each_time,
+    _has_legal_traits,
+    _takes_what_its_schema_allows,
+    _gives_a_result,
+    _can_be_cancelled,
+)
+"""Each is a sentence and a trial of it."""

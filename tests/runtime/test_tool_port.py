@@ -1,0 +1,480 @@
+"""What the port promises to tools and asks of them: threads, progress, events, changes, reconciling, receipts."""
+
+import threading
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from agentrail.abc import Done, Effect, NotDone, Ok, ToolContext, ToolListing, Unknown
+from agentrail.core.changes import UpdateContext, UpdateTodos
+from agentrail.core.effects import RunTool
+from agentrail.core.gates import hash_arguments
+from agentrail.errors import ToolDefinitionError
+from agentrail.events import (
+    AgentEnd,
+    LeftBehind,
+    PluginEvent,
+    Todo,
+    TodoChange,
+    ToolExecutionEnd,
+    ToolProgress,
+)
+from agentrail.otp.exits import leaves
+from agentrail.runtime.tool_runner import Attempt, run_tool
+from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
+from agentrail.tools.function import tool
+from tests.runtime.rig import calling, on_virtual_time, until, until_status, wants
+from tests.tools.rig import CTX
+
+TODO = Todo(id="1", content="Read the log")
+
+
+async def results_of(session):
+    """Give the results of the first batch."""
+    return (await session.messages())[2].results
+
+
+# --- effects
+
+
+async def test_a_tool_changes_its_session(supervisor):
+    """The changes are there in the next call, and everybody heard of the todos before the call ended."""
+    seen = []
+
+    @tool
+    async def plan(ctx: ToolContext) -> Effect:
+        """Plan."""
+        seen.append((ctx.todos, ctx.memory))
+        return Effect(
+            UpdateTodos(todos=(TODO,)), UpdateContext(key="memory", value={"n": 1}), text="Planned."
+        )
+
+    script = ScriptedModel([wants("plan"), wants("plan"), says("done")])
+    session = await supervisor.start_session(model=script, tools=[plan])
+    async with session.subscribe() as events:
+        await session.ask("Hi")
+        published = await until(events, AgentEnd)
+    assert seen == [((), None), ((TODO,), {"n": 1})]
+    kinds = [type(event) for event in published if isinstance(event, TodoChange | ToolExecutionEnd)]
+    assert kinds == [TodoChange, ToolExecutionEnd] * 2
+    assert (await session.snapshot()).todos == (TODO,)
+    assert [result.text for result in await results_of(session)] == ["Planned."]
+
+
+@pytest.mark.parametrize(
+    "details", [{"at": float("nan")}, {"a": object()}, [b"x"]], ids=["nan", "object", "bytes"]
+)
+async def test_details_that_are_no_json(supervisor, details):
+    """The tool broke its contract: the model reads so, and the call is not tried again."""
+    record = RecordingTool(answer=Ok(text="fine", details=details), effect_class="pure")
+    session = await supervisor.start_session(model=calling("record"), tools=[record])
+    await session.ask("Hi")
+    (result,) = await results_of(session)
+    assert result.is_error
+    assert "ToolContractError: tool 'record' returned details that are not JSON" in result.text
+    assert (result.details, len(record.calls)) == (None, 1)
+
+
+async def test_details_are_a_copy(supervisor):
+    """What a tool does to them afterwards changes no history."""
+    details = {"lines": [1]}
+    record = RecordingTool(answer=Ok(text="fine", details=details))
+    session = await supervisor.start_session(model=calling("record"), tools=[record])
+    await session.ask("Hi")
+    details["lines"].append(2)
+    assert (await results_of(session))[0].details == {"lines": [1]}
+
+
+# --- what it says
+
+
+async def test_a_tool_emits_events(supervisor):
+    """They are committed, in order, between start and end of the call, with the application's data in them."""
+
+    @tool
+    def deploy(ctx: ToolContext) -> str:
+        """Deploy, in a thread."""
+        ctx.emit("ticket", {"id": 7})
+        ctx.emit("note", "on its way")
+        return "deployed"
+
+    session = await supervisor.start_session(model=calling("deploy"), tools=[deploy], user_data={"tenant": 1})
+    async with session.subscribe() as events:
+        await session.ask("Hi")
+        seen = [event for event in await until(events, AgentEnd) if isinstance(event, PluginEvent)]
+    assert seen == [
+        PluginEvent(name="ticket", payload={"id": 7, "user_data": {"tenant": 1}}),
+        PluginEvent(name="note", payload="on its way"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are taken"),
+        ({"x": float("inf")}, "the payload of 'big' is not JSON"),
+    ],
+)
+async def test_a_payload_has_its_bounds(supervisor, payload, words):
+    """The tool hears it where it emits."""
+
+    @tool
+    async def emits(ctx: ToolContext) -> str:
+        """Emit."""
+        ctx.emit("big", payload)
+        return "never"
+
+    session = await supervisor.start_session(model=calling("emits"), tools=[emits])
+    await session.ask("Hi")
+    assert words in (await results_of(session))[0].text
+
+
+async def test_what_a_call_says_after_its_end_is_counted(supervisor):
+    """Nobody hears it, and the status says that there was something."""
+    record = RecordingTool()
+    session = await supervisor.start_session(model=calling("record"), tools=[record])
+    await session.ask("Hi")
+    record.contexts[0].report_progress("too late")
+    record.contexts[0].emit("news")
+    assert (await until_status(session, lambda status: status.dropped_signals >= 2)).dropped_signals == 2
+
+
+@on_virtual_time
+async def test_progress_is_merged_when_it_comes_too_fast(supervisor):
+    """Ten a second at most; what waits comes out together when its time has come, or when the call ends."""
+
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        """Work."""
+        for number in range(5):
+            ctx.report_progress(str(number))
+        await trio.sleep(1)
+        ctx.report_progress("x" * 5_000)
+        ctx.report_progress("last")
+        return "worked"
+
+    session = await supervisor.start_session(model=calling("work"), tools=[work])
+    async with session.subscribe() as events:
+        await session.ask("Hi")
+        seen = [event.text for event in await until(events, AgentEnd) if isinstance(event, ToolProgress)]
+    assert seen == ["0", "1\n2\n3\n4", "x" * 4_096, "last"]
+
+
+# --- who asks
+
+
+async def test_a_call_knows_where_it_stands(supervisor):
+    """The chain of sessions, what was used so far, and how much time is left, in a thread as well."""
+    seen = {}
+
+    @tool(timeout_seconds=100)
+    def look(ctx: ToolContext, path: str = ".") -> str:
+        """Look."""
+        seen.update(ctx=ctx, left=ctx.seconds_left())
+        return path
+
+    session = await supervisor.start_session(model=calling("look"), tools=[look], group_id="g")
+    await session.ask("Hi")
+    ctx = seen["ctx"]
+    assert (ctx.path, ctx.depth, ctx.group_id) == ((session.session_id,), 0, "g")
+    assert 0 < ctx.total_tokens < (await session.status()).usage.total
+    assert ctx.arguments == {"path": "."}
+    assert 0 < seen["left"] <= 100
+
+
+async def test_a_description_may_be_a_function(supervisor, tmp_path):
+    """It is told for whom, when the tool is given to a session."""
+    asked = []
+
+    def describe(listing: ToolListing) -> str:
+        asked.append(listing)
+        return f"Knows {listing.user_data['tenant']}."
+
+    @tool(description=describe)
+    async def know() -> str:
+        """Know."""
+        return "it"
+
+    script = calling("know")
+    session = await supervisor.start_session(
+        model=script, tools=[know], working_dir=tmp_path, user_data={"tenant": "Ann"}
+    )
+    await session.ask("Hi")
+    assert script.requests[0].tools.get("know").description == "Knows Ann."
+    expected = ToolListing(
+        session_id=session.session_id,
+        model="scripted:object",
+        working_dir=str(tmp_path),
+        user_data={"tenant": "Ann"},
+    )
+    assert asked == [expected]
+
+
+# --- trying again
+
+
+class Reconciling(RecordingTool):
+    """A tool that crashes at first, and is asked what became of that."""
+
+    def __init__(self, found):
+        super().__init__(name="pay", effect_class="reconcilable")
+        self.max_retries = 1
+        self.found = found
+        self.asked = []
+
+    async def execute(self, arguments, ctx):
+        """Crash once."""
+        self._begin(arguments, ctx)
+        await trio.lowlevel.checkpoint()
+        if ctx.attempt == 1:
+            message = "the line broke"
+            raise OSError(message)
+        return Ok(text="paid now")
+
+    async def reconcile(self, operation_id, ctx):
+        """Say what was found."""
+        self.asked.append((operation_id, ctx.attempt, ctx.arguments))
+        await trio.lowlevel.checkpoint()
+        return self.found
+
+
+@on_virtual_time
+@pytest.mark.at(122)
+@pytest.mark.parametrize(
+    ("found", "executed", "text", "is_error"),
+    [
+        (NotDone(), 2, "paid now", False),
+        (Done(Ok(text="paid before")), 1, "paid before", False),
+        (Unknown(), 1, "[Outcome unknown: an attempt failed, and whether it took effect cannot", True),
+        (
+            "yes",
+            1,
+            "reconcile of tool 'pay' returned str, expected Done(result), NotDone() or Unknown()",
+            True,
+        ),
+    ],
+    ids=["not done", "done", "unknown", "no answer"],
+)
+async def test_a_reconcilable_tool_is_asked_before_it_runs_again(supervisor, found, executed, text, is_error):
+    """It runs again only when it says that nothing happened."""
+    pay = Reconciling(found)
+    script = ScriptedModel([calls(("pay", {"euros": 3})), says("done")])
+    session = await supervisor.start_session(model=script, tools=[pay])
+    await session.ask("Hi")
+    (result,) = await results_of(session)
+    assert text in result.text
+    assert (len(pay.calls), result.is_error) == (executed, is_error)
+    assert pay.asked == [(pay.contexts[0].operation_id, 2, {"euros": 3})]
+
+
+async def test_a_reconcilable_tool_that_cannot_say_is_refused(supervisor):
+    """At the start, and nothing is attached."""
+    with pytest.raises(ToolDefinitionError, match=r"'record' is 'reconcilable' and has no `reconcile"):
+        await supervisor.start_session(model=calling("x"), tools=[RecordingTool(effect_class="reconcilable")])
+
+
+# --- threads
+
+
+async def test_threads_of_tools_leave_those_of_trio_alone(supervisor):
+    """As many tools as may block do block, and Trio's default limiter is still free."""
+    release = threading.Event()
+
+    @tool
+    def block() -> None:
+        """Wait."""
+        release.wait(30)
+
+    script = calling(*["block"] * MAX_TOOL_THREADS)
+    session = await supervisor.start_session(model=script, tools=[block], max_parallel_tools=MAX_TOOL_THREADS)
+    with trio.fail_after(30):
+        await session.prompt("Hi")
+        while supervisor.statistics().tool_threads < MAX_TOOL_THREADS:
+            await trio.lowlevel.checkpoint()
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        assert supervisor.statistics().left_behind == ()
+        release.set()
+        await until_status(session, lambda one: one.phase == "idle")
+
+
+@pytest.mark.at(18)
+async def test_a_thread_that_asks_is_stopped(supervisor):
+    """`check_cancelled` raises inside of it, and nothing is left behind."""
+    started = threading.Event()
+
+    @tool
+    def work(ctx: ToolContext) -> None:
+        """Work until somebody says no."""
+        while True:
+            started.set()
+            ctx.check_cancelled()
+
+    session = await supervisor.start_session(model=calling("work"), tools=[work])
+    with trio.fail_after(30):
+        await session.prompt("Hi")
+        await trio.to_thread.run_sync(started.wait)
+        receipt = await session.abort()
+    assert (receipt.tasks_ended, receipt.stuck, receipt.abandoned) == (1, (), ())
+    assert receipt.unknown == tuple(call.call_id for call in (await session.messages())[1].calls)
+
+
+@pytest.mark.at(26)
+@pytest.mark.at(27)
+async def test_a_thread_that_may_be_left_behind_is(supervisor):
+    """At once; the receipt names it, the statistics count it, and its end is noticed."""
+    started, release = threading.Event(), threading.Event()
+
+    @tool(effect_class="pure", abandonable=True)
+    def deaf() -> None:
+        """Hear nothing."""
+        started.set()
+        release.wait(30)
+
+    session = await supervisor.start_session(model=calling("deaf", then="fine"), tools=[deaf])
+    with trio.fail_after(30):
+        await session.prompt("Hi")
+        await trio.to_thread.run_sync(started.wait)
+        receipt = await session.abort()
+        assert (receipt.tasks_ended, receipt.stuck, receipt.unknown) == (1, (), ())
+        assert [left.name for left in receipt.abandoned] == ["deaf"]
+        assert supervisor.statistics().left_behind == ("deaf",)
+        release.set()
+        while supervisor.statistics().tool_threads:
+            await trio.lowlevel.checkpoint()
+    assert supervisor.statistics().left_behind == ()
+
+
+@pytest.mark.at(27)
+async def test_with_too_many_left_behind_none_begins(supervisor):
+    """The seventeenth call of a threaded tool is answered at once; other tools run on."""
+    release = threading.Event()
+    started = threading.Semaphore(0)
+
+    @tool(abandonable=True)
+    def deaf() -> None:
+        """Hear nothing."""
+        started.release()
+        release.wait(30)
+
+    def wait_for_all() -> None:
+        for _ in range(MAX_LEFT_BEHIND):
+            started.acquire()
+
+    script = ScriptedModel([wants(*["deaf"] * MAX_LEFT_BEHIND), wants("deaf", "record"), says("done")])
+    session = await supervisor.start_session(
+        model=script, tools=[deaf, RecordingTool()], max_parallel_tools=MAX_LEFT_BEHIND
+    )
+    with trio.fail_after(30):
+        await session.prompt("Hi")
+        await trio.to_thread.run_sync(wait_for_all)
+        await session.abort()
+        await session.ask("Again")
+        release.set()
+        while supervisor.statistics().tool_threads:
+            await trio.lowlevel.checkpoint()
+    results = (await session.messages())[-2].results
+    assert [(result.text, result.is_error) for result in results] == [(TOO_MANY, True), ("recorded", False)]
+
+
+# --- stopping
+
+
+class _Foreign(BaseException):
+    """What no tool may raise and no runner may swallow."""
+
+
+def _attempt(one):
+    arguments = {"a": 1}
+    effect = RunTool(
+        effect_id="t1",
+        call_id="c1",
+        name=one.name,
+        generation=0,
+        arguments=arguments,
+        arguments_hash=hash_arguments(arguments),
+        operation_id="o1",
+        turn=1,
+        model="m",
+        path=("s1",),
+    )
+    return effect, Attempt(tool=one, context=CTX, timeout_seconds=30)
+
+
+@pytest.mark.at(31)
+async def test_a_cancellation_from_outside_is_no_result():
+    """It travels through the runner; only the scope of the call itself makes a result of it."""
+    hang = HangingTool()
+    ended = []
+    with trio.CancelScope() as outside:
+        outside.cancel()
+        ended.append(await run_tool(*_attempt(hang), trio.CancelScope()))
+    assert outside.cancelled_caught
+    own = trio.CancelScope()
+    own.cancel()
+    ended.append(await run_tool(*_attempt(hang), own))
+    assert [(one.text.startswith("Timed out"), one.is_error, one.late) for one in ended] == [
+        (True, True, False)
+    ]
+
+
+@pytest.mark.at(31)
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), _Foreign()], ids=["ctrl-c", "exit", "other"]
+)
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_what_is_no_exception_of_the_tool_travels(error, grouped):
+    """An interrupt stops the program, alone or in a group, also beside a crash of the tool."""
+    raised = BaseExceptionGroup("both", [error, ValueError("a crash")]) if grouped else error
+    with pytest.raises((type(error), BaseExceptionGroup)) as caught:
+        await run_tool(*_attempt(CrashingTool(error=raised)), trio.CancelScope())
+    assert [type(leaf) for leaf in leaves(caught.value)] == [type(error)]
+
+
+@on_virtual_time
+@pytest.mark.at(28)
+async def test_what_is_stuck_is_named_with_its_age(supervisor):
+    """Five seconds are waited; what is there after that is in the receipt, with the time since it began."""
+    stubborn = StubbornTool(deaf_seconds=60)
+    session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
+    await session.prompt("Hi")
+    await stubborn.started.wait()
+    await trio.sleep(1)
+    receipt = await session.abort()
+    assert receipt.stuck == (LeftBehind(name="stubborn", age_ms=6_000),)
+    assert len(receipt.unknown) == 1
+
+
+@on_virtual_time
+@pytest.mark.at(13)
+async def test_a_value_that_comes_after_the_timeout_is_dropped(supervisor):
+    """The tool swallowed its cancellation: the model reads of the timeout, and the value is counted."""
+    stubborn = StubbornTool(deaf_seconds=10, timeout_seconds=2)
+    session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
+    await session.ask("Hi")
+    (result,) = await results_of(session)
+    assert (result.text, result.is_error) == (
+        "Timed out after 2 s. It may have taken effect; check before repeating.",
+        True,
+    )
+    assert (await session.status()).dropped_signals == 1
+
+
+async def test_what_may_have_taken_effect_is_in_the_receipt(supervisor):
+    """Calls of tools that promise nothing, and not those that are pure or idempotent."""
+    tools = [
+        HangingTool(name="read", effect_class="pure"),
+        HangingTool(name="put", effect_class="idempotent"),
+        HangingTool(name="send"),
+    ]
+    session = await supervisor.start_session(model=calling("read", "put", "send"), tools=tools)
+    await session.prompt("Hi")
+    for one in tools:
+        await one.started.wait()
+    receipt = await session.abort()
+    sent = (await session.messages())[1].calls[2]
+    assert receipt.unknown == (sent.call_id,)
+    assert receipt.tasks_ended == 3

@@ -1,0 +1,128 @@
+"""`check_tool` passes for our tools, and names the rule that a broken one breaks."""
+
+from typing import cast
+
+import pytest
+import trio
+
+from agentrail.abc import ExecuteResult, Ok
+from agentrail.testing.check_tool import check_tool
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
+from agentrail.tools.compact_conversation import compact_conversation
+from agentrail.tools.function import tool
+from tests.tools.rig import CTX, StubSandbox, context
+
+ARGUMENTS = {
+    "ask_user": {"question": "Which one?", "options": ["a", "b"]},
+    "compact_conversation": {"reason": "a new part begins"},
+    "edit_file": {"path": "a.txt", "old_string": "one", "new_string": "two"},
+    "glob": {"pattern": "**/*.txt"},
+    "grep": {"pattern": "one", "include": "*.txt"},
+    "list_dir": {},
+    "read_file": {"path": "a.txt", "limit": 1},
+    "shell": {"command": "true"},
+    "task": {"description": "Count the files."},
+    "write_file": {"path": "b/c.txt", "content": "x"},
+    "write_todos": {"todos": [{"id": "1", "content": "Read", "status": "pending"}]},
+}
+
+
+@pytest.mark.parametrize("one", [*builtin(), compact_conversation], ids=lambda one: one.name)
+async def test_our_tools_keep_to_the_port(one):
+    """Each built-in tool, with files in memory."""
+    sandbox = StubSandbox({"a.txt": "one\n"}, result=ExecuteResult(exit_code=0))
+    await check_tool(one, ARGUMENTS[one.name], context(sandbox))
+
+
+class Bad(RecordingTool):
+    """A tool with something wrong in it."""
+
+    max_retries: int | None = None
+    max_result_bytes: int = 10
+
+
+def _label(text):
+    return type("Labelled", (Bad,), {"label": lambda _self, _arguments: text})()
+
+
+class Spoiling(RecordingTool):
+    """Changes what it is given."""
+
+    async def execute(self, arguments, ctx):
+        """Spoil."""
+        await trio.lowlevel.checkpoint()
+        arguments["a"] = 2
+        return Ok(text="ok")
+
+
+class Deaf(RecordingTool):
+    """Hears no cancellation."""
+
+    async def execute(self, arguments, ctx):
+        """Answer, whatever happens."""
+        return Ok(text="ok")
+
+
+class Moody(RecordingTool):
+    """Says something else each time."""
+
+    asked = 0
+
+    def __getattribute__(self, name):
+        """Count."""
+        if name == "description":
+            type(self).asked += 1
+            return f"Asked {type(self).asked} times."
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (RecordingTool(name="bad name"), "expected 1 to 64 of A-Z a-z 0-9 _ -"),
+        (RecordingTool(description=" "), "has no description"),
+        (RecordingTool(parameters={"type": "array"}), "expected 'object'"),
+        (
+            RecordingTool(parameters={"type": "object", "properties": {"a": {"type": "string"}}}),
+            "are such as its schema allows",
+        ),
+        (Moody(), "describes itself with the same bytes"),
+        (RecordingTool(effect_class="reconcilable"), "it is reconcilable and has no `reconcile`"),
+        (type("Eager", (Bad,), {"max_retries": -1})(), "max_retries is -1"),
+        (type("Silent", (Bad,), {"max_result_bytes": 0})(), "max_result_bytes is 0"),
+        (_label(""), "label gave the empty text"),
+        (_label("a\nb"), "label gave several lines"),
+        (_label("a" * 201), "label gave 201 characters"),
+        (_label(None), "label gave a value of type NoneType"),
+        (RecordingTool(answer=cast("str", 7)), "it returned a value of type int"),
+        (RecordingTool(answer=Ok(text=cast("str", 7))), "its text is a value of type int"),
+        (RecordingTool(answer=Ok(text="a", details=cast("str", {1j}))), "its details are not JSON"),
+        (Spoiling(), "it changed its arguments"),
+        (Deaf(), "Cancelled before it begins it does nothing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_broken_rule_is_named(one, words):
+    """With the tool, the rule, and what came instead."""
+    with pytest.raises(AssertionError) as caught:
+        await check_tool(one, {"a": 1}, CTX)
+    assert "breaks a rule: " in str(caught.value)
+    assert words in str(caught.value)
+
+
+async def test_a_decorated_function_keeps_to_the_port():
+    """Also one that awaits nothing, and one in a thread."""
+
+    @tool
+    async def shout(a: int) -> str:
+        """Say it louder."""
+        return f"{a}!"
+
+    @tool
+    def whisper(a: int) -> str:
+        """Say it lower."""
+        return f"{a}."
+
+    await check_tool(shout, {"a": 1}, CTX)
+    await check_tool(whisper, {"a": 1}, CTX)
