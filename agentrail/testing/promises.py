@@ -291,15 +291,21 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
 
 
 def cycles_have_one_terminal_event(seen: Seen) -> None:
-    """Exactly one of AgentEnd, AgentAbort, AgentError follows an AgentStart; an AgentAbort of nothing comes in idle."""
+    """Exactly one of AgentEnd, AgentAbort, AgentError follows an AgentStart.
+
+    An AgentAbort of nothing comes in idle, or for a prompt that was refused, perhaps right behind the cycle before it.
+    """
+    rejected = 0
     running = seen.before.data.cycle.ref if seen.before.data.cycle else None
     idle = seen.before.data.cycle is None
     for event in seen.events:
         if isinstance(event, AgentStart):
             assert running is None
             running = event.ref
+        elif isinstance(event, PromptRejected):
+            rejected += 1
         elif type(event) in TERMINAL:
-            assert running is not None or (idle and isinstance(event, AgentAbort))
+            assert running is not None or (isinstance(event, AgentAbort) and (idle or rejected))
             running = None
     assert running == (seen.after.data.cycle.ref if seen.after.data.cycle else None)
     refused = [
@@ -307,7 +313,7 @@ def cycles_have_one_terminal_event(seen: Seen) -> None:
         for event in seen.events
         if isinstance(event, AgentError) and event.error.code == "budget_exceeded"
     ]
-    assert sum(type(event) in TERMINAL for event in seen.events) <= 1 + len(refused)
+    assert sum(type(event) in TERMINAL for event in seen.events) <= 1 + len(refused) + rejected
 
 
 def tool_events_come_in_pairs(seen: Seen) -> None:

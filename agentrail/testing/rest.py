@@ -41,7 +41,7 @@ from agentrail.testing.strategies import timers_of
 LATER_MS: Final = 1_000_000
 """Behind all that a script does."""
 
-MANY: Final = 400
+MANY: Final = 200
 """More answers than a session can need that asks for something new only when somebody speaks."""
 
 _NOTHING_THERE: Final = RequestFailed(

@@ -481,8 +481,15 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
 
 
 def _usage_of(command: _Command) -> TokenUsage:
-    read, written = command.option("usage", "0/0").split("/")
-    return TokenUsage(input=int(read), output=int(written))
+    """Read `usage=9/4`, or with what it cost `usage=9/4/0.02`."""
+    read, written, *cost = command.option("usage", "0/0").split("/")
+    return TokenUsage(input=int(read), output=int(written), cost_usd=float(cost[0]) if cost else 0.0)
+
+
+def usage_word(usage: TokenUsage) -> str:
+    """Write what was used, and what that cost unless it was nothing."""
+    cost = f"/{usage.cost_usd:g}" if usage.cost_usd else ""
+    return f"usage={usage.input}/{usage.output}{cost}"
 
 
 def _plain_tool(name: str) -> ToolSpec:
@@ -640,14 +647,14 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield effect
             yield from map(block_word, message.content)
             yield f"stop={signal.stop_reason}"
-            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+            yield from unless(usage == TokenUsage(), usage_word(usage))
         case StreamFailed(effect_id=effect, error=error, usage=usage, jitter=jitter):
             yield effect
             yield error.code
             yield quote(error.message)
             yield from unless(not error.retryable, "retryable")
             yield from unless(error.retry_after_seconds is None, f"after={error.retry_after_seconds}")
-            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+            yield from unless(usage == TokenUsage(), usage_word(usage))
             yield from unless(not jitter, f"jitter={jitter}")
         case TimerFired(effect_id=effect):
             yield effect
@@ -708,7 +715,7 @@ def _result_words(result: RequestResult) -> Iterator[str]:
         case ModelAnswer(text=text, usage=usage):
             yield "answer"
             yield quote(text)
-            yield from unless(usage == TokenUsage(), f"usage={usage.input}/{usage.output}")
+            yield from unless(usage == TokenUsage(), usage_word(usage))
         case Found(entries=entries):
             yield "found"
             yield from (quote(str(entry)) for entry in entries)

@@ -9,8 +9,9 @@ The class is a test by itself, for pytest and for unittest. What holds for every
 Needs hypothesis.
 """
 
+import json
 import unittest
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
@@ -32,9 +33,11 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.abc import Tool, ToolListing
 from agentrail.core.hooks import FileText
 from agentrail.core.plugin import Plugin
+from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Approve,
     ErrandFinished,
+    Prompt,
     ResponseCompleted,
     Signal,
     SignalId,
@@ -43,8 +46,8 @@ from agentrail.core.signals import (
 )
 from agentrail.core.stack import Entry, load_stack
 from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import ToolSpec
-from agentrail.messages import AssistantMessage, SessionId, Text, TokenUsage
+from agentrail.core.toolbox import ToolSpec, read_call
+from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies
 from agentrail.testing.lives import (
@@ -101,11 +104,13 @@ class StackMachine(SessionMachine, unittest.TestCase):
 
     Attributes:
         scene: What each life begins with.
+        tours: Short lives that are lived before any is drawn.
         max_signals: How many signals a life has at most.
     """
 
     __test__ = False  # until a subclass has a stack
     scene: ClassVar[Scene]
+    tours: ClassVar[tuple[tuple[Signal, ...], ...]] = ()
     max_signals: ClassVar[int] = 25
 
     def __init__(self, method: str = "test_any_order") -> None:
@@ -180,6 +185,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     fields = {
         "scene": scene,
         "scenes": st.just(scene) if max_size is None else _scenes(scene, max_size),
+        "tours": tuple(tours_of(vocabulary)) if max_size is None else (),
         "speech": speech_of(vocabulary, options),
         "__doc__": f"The stack {', '.join(stack.names) or 'without plugins'}.",
         "__module__": __name__,
@@ -232,6 +238,30 @@ def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) 
         "noise": st.one_of(PLAIN_SPEECH["noise"], *updates),
     }
     return MappingProxyType({**PLAIN_SPEECH, **speech})
+
+
+def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
+    """Give the shortest lives in which every tool is called with every word: drawing alone takes long to meet them all."""
+    for spec in vocabulary.tools:
+        properties: Any = spec.parameters.get("properties", {})
+        texts = [key for key, one in properties.items() if _is_text(one)]
+        for word in dict.fromkeys(vocabulary.words) if texts else ():
+            call = read_call("c1", spec.name, json.dumps(dict.fromkeys(texts, word)))
+            message = AssistantMessage(content=(call,), model="scripted:model", stop_reason="tool_use")
+            yield (
+                Prompt(at_ms=0, signal_id=SignalId(""), ref=PromptRef(""), content=(Text(text=word),)),
+                ResponseCompleted(
+                    at_ms=0,
+                    effect_id=EffectId("0"),
+                    message=message,
+                    usage=TokenUsage(),
+                    stop_reason="tool_use",
+                ),
+            )
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "string"
 
 
 def _speaking(response: ResponseCompleted, usage: TokenUsage, blocks: Sequence[Any]) -> ResponseCompleted:
@@ -344,6 +374,8 @@ def check_stack(
         raise ValueError(message)
     tally = Tally() if tally is None else tally
     counted = _counted(machine, tally)
+    if _tour(counted, tally):
+        return tally
     chosen = settings(
         max_examples=examples,
         stateful_step_count=max_signals,
@@ -363,6 +395,20 @@ def check_stack(
             raise
         tally.found = shortened(tally.found, counted().live)
     return tally
+
+
+def _tour(counted: type[SessionMachine], tally: Tally) -> bool:
+    """Live the short lives; say whether something broke."""
+    guide = counted()
+    if not isinstance(guide, StackMachine):
+        return False
+    for drawn in guide.tours:
+        found = guide.live(guide.scene, drawn)
+        if found is not None:
+            tally.keep(shortened(found, guide.live))
+            return True
+        tally.count(guide.life)
+    return False
 
 
 def _counted(machine: type[SessionMachine], tally: Tally) -> type[SessionMachine]:

@@ -74,7 +74,7 @@ def entry_of(plugin: type[p.Plugin[Any]]) -> Entry:
 
 
 @pytest.mark.parametrize(
-    "pair", itertools.combinations(BUILT_IN, 2), ids=lambda pair: "-".join(one.__name__ for one in pair)
+    "pair", list(itertools.combinations(BUILT_IN, 2)), ids=lambda pair: "-".join(one.__name__ for one in pair)
 )
 def test_every_pair_of_built_in_plugins_holds(pair):
     """Two built-in plugins keep every promise together, in a few sessions for each pair."""
