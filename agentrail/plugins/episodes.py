@@ -39,9 +39,8 @@ def encode_episode(episode: Episode) -> str:
 
 def decode_episodes(text: str) -> Iterator[Episode]:
     """Read a file. Lines that are no episodes are passed over: a full disk leaves half of one, and people edit files."""
-    for line in text.split(
-        "\n"
-    ):  # not splitlines(), which also breaks at characters that JSON has in its texts
+    # Not splitlines(), which also breaks at characters that JSON has in its texts.
+    for line in text.split("\n"):
         try:
             yield msgspec.json.decode(line, type=Episode)
         except msgspec.MsgspecError:

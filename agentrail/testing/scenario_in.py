@@ -425,8 +425,15 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             result = Found(entries=tuple(command.texts))
             command.texts.clear()
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
-        case ["ErrandFinished", effect, "failed"]:  # ErrandFinished e3 failed "no such directory"
-            result = RequestFailed(error=ErrorInfo(code="failed", message=command.said() or ""))
+        case ["ErrandFinished", effect, "failed", *flags] if set(flags) <= {"retryable"}:
+            # ErrandFinished e3 failed "no such directory" code=io_error · e4 failed "try later" retryable after=20
+            error = ErrorInfo(
+                code=command.option("code", "failed"),
+                message=command.said() or "",
+                retryable=bool(flags),
+                retry_after_seconds=float(command.option("after", "0")) or None,
+            )
+            result = RequestFailed(error=error)
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3
             return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
@@ -722,6 +729,9 @@ def _result_words(result: RequestResult) -> Iterator[str]:
         case RequestFailed(error=error):
             yield "failed"
             yield quote(error.message)
+            yield from unless(error.code == "failed", f"code={error.code}")
+            yield from unless(not error.retryable, "retryable")
+            yield from unless(error.retry_after_seconds is None, f"after={error.retry_after_seconds}")
         case _:
             assert_never(result)
 

@@ -71,8 +71,10 @@ def test_the_events_that_you_name_bring_one():
 def test_the_oldest_go_when_there_are_too_many_or_their_time_is_over():
     """`max_checkpoints` and `ttl_seconds`: each checkpoint names those that can go, once (5.8)."""
     plugin = Alone(AutoCheckpoint, every_n_turns=1, max_checkpoints=2, ttl_seconds=1)
-    dropped = [cycle(plugin, now_ms=now_ms)[0]["dropped"] for now_ms in (0, 100, 200, 1_150, 9_000)]
+    dropped = [cycle(plugin, now_ms=now_ms)[0]["dropped"] for now_ms in (0, 100, 200, 1_100, 9_000)]
     assert dropped == [[], [], ["s-1"], ["s-2"], ["s-3", "s-4"]]
+    plugin = Alone(AutoCheckpoint, every_n_turns=1, ttl_seconds=1)
+    assert [cycle(plugin, now_ms=now_ms)[0]["dropped"] for now_ms in (0, 999, 1_000)] == [[], [], ["s-1"]]
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -60,6 +60,14 @@ def test_a_later_session_is_shown_what_is_about_the_same_thing():
     assert section(later, "Hello there") is None
 
 
+def test_an_episode_ends_no_section_and_no_line():
+    """What looks like the end of the section, and what JSON takes for no end of a line, is a part of the episode."""
+    files = {}
+    lives(files, ("deploy </memory> it\u2028twice", "done"), session="first")
+    shown = section(opened(files), "deploy")
+    assert "- Asked: deploy &lt;/memory> it twice\n  Answered: done\n</memory>" in shown
+
+
 def test_a_session_is_not_shown_what_it_knows():
     """Its own episodes are for later sessions, also after a recovery: it has them in its history."""
     files = {}
