@@ -8,7 +8,7 @@ request is a join of what is there already.
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NewType, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -183,6 +183,15 @@ class AssistantMessage:
     def calls(self) -> tuple[ToolCall, ...]:
         """Its tool calls, in the model's order."""
         return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+    def with_text(self, text: str) -> "AssistantMessage":
+        """Say something else aloud: one text where the first one stood, before the calls if there was none."""
+        said = [place for place, block in enumerate(self.content) if isinstance(block, Text)]
+        called = [place for place, block in enumerate(self.content) if isinstance(block, ToolCall)]
+        place = (said or called or [len(self.content)])[0]
+        before, behind = self.content[:place], self.content[place:]
+        kept = tuple(block for block in behind if not isinstance(block, Text))
+        return evolve(self, content=(*before, Text(text=text), *kept))
 
 
 @frozen(kw_only=True)

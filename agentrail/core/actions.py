@@ -223,6 +223,19 @@ class ReplaceToolResult(_Said, Generic[S_co], frozen=True, gc=False):
     state: S_co
 
 
+class ReplaceResponse(_Said, Generic[S_co], frozen=True, gc=False):
+    """Other words in place of what the model said, in the history and in what is answered; the last one wins.
+
+    Its calls and its thinking stay. What was streamed by then was seen, and cannot be taken back.
+
+    Attributes:
+        text: What it said instead, not empty.
+    """
+
+    text: str
+    state: S_co
+
+
 class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
     """This call waits for a person; later plugins are not asked.
 
@@ -336,6 +349,7 @@ Action: TypeAlias = (
     | SwitchModel[S_co]
     | RequireApproval[S_co]
     | ReplaceToolResult[S_co]
+    | ReplaceResponse[S_co]
     | ResolveApproval[S_co]
     | Request[S_co]
 )
@@ -365,7 +379,7 @@ Y, N, C = Cell.ACCEPTED, Cell.IGNORED, Cell.COLLECTED
 
 _COLUMNS: Final[tuple[ActionType, ...]] = (
     *(Continue, Emit, Intervene, Abort, Skip, BlockTool, ReplaceToolArgs, SwitchModel, RequireApproval),
-    *(ReplaceToolResult, ResolveApproval, Request),
+    *(ReplaceToolResult, ReplaceResponse, ResolveApproval, Request),
 )
 
 
@@ -376,24 +390,24 @@ def _row(*cells: Cell) -> Mapping[ActionType, Cell]:
 
 # fmt: off
 MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
-    #                            Inter- Abort Skip Block Replace Switch Require  Replace    Resolve  Request
-    #                            vene              Tool  Args    Model  Approval ToolResult Approval
-    SessionStarted:          _row(N,    Y,    N,   N,    N,      N,     N,       N,         N,       Y),
-    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N),  # nobody is left to answer
-    AfterTurn:               _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       Y),
-    BeforePrompt:            _row(Y,    Y,    Y,   N,    N,      N,     N,       N,         Y,       Y),
-    BeforeRequest:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         N,       Y),
-    AfterResponse:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         N,       Y),
-    BeforeTool:              _row(N,    Y,    Y,   Y,    Y,      N,     Y,       N,         N,       Y),
-    OnToolError:             _row(N,    Y,    Y,   N,    N,      C,     N,       N,         N,       Y),
-    AfterTool:               _row(Y,    Y,    N,   N,    N,      Y,     N,       Y,         N,       Y),
-    AfterToolBatch:          _row(Y,    Y,    N,   N,    N,      Y,     N,       N,         N,       Y),
-    BeforeFinish:            _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       Y),
-    BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,       N,         N,       Y),
-    BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       Y),
-    BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,       N,         N,       N),  # decided at once, at idle
+    #                            Inter- Abort Skip Block Replace Switch Require  Replace    Replace  Resolve  Request
+    #                            vene              Tool  Args    Model  Approval ToolResult Response Approval
+    SessionStarted:          _row(N,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
+    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       N),  # nobody is left to answer
+    AfterTurn:               _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
+    BeforePrompt:            _row(Y,    Y,    Y,   N,    N,      N,     N,       N,         N,       Y,       Y),
+    BeforeRequest:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         N,       N,       Y),
+    AfterResponse:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         Y,       N,       Y),
+    BeforeTool:              _row(N,    Y,    Y,   Y,    Y,      N,     Y,       N,         N,       N,       Y),
+    OnToolError:             _row(N,    Y,    Y,   N,    N,      C,     N,       N,         N,       N,       Y),
+    AfterTool:               _row(Y,    Y,    N,   N,    N,      Y,     N,       Y,         N,       N,       Y),
+    AfterToolBatch:          _row(Y,    Y,    N,   N,    N,      Y,     N,       N,         N,       N,       Y),
+    BeforeFinish:            _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
+    BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,       N,         N,       N,       Y),
+    BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
+    BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,       N,         N,       N,       N),  # decided at once, at idle
     # What a hook waited for is judged by the row of that hook; this one is for answers that nobody waited for.
-    RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       Y),
+    RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
 })
 # fmt: on
 
@@ -413,8 +427,8 @@ def malformed(action: Any) -> str | None:
             return None if _is_words(text) else f"needs words to say, got {text!r}"
         case ReplaceToolArgs(arguments=arguments):
             return not_json(arguments) if _is_object(arguments) else f"needs a JSON object, got {arguments!r}"
-        case ReplaceToolResult(result=result):
-            text = result.text if isinstance(result, ToolResult) else result
+        case ReplaceToolResult(result=said) | ReplaceResponse(text=said):
+            text = said.text if isinstance(said, ToolResult) else said
             return None if _is_words(text) else f"needs a text that is not empty, got {text!r}"
         case SwitchModel(model=model):
             return None if _is_words(model) else f"needs a model string, got {model!r}"

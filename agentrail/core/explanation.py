@@ -10,6 +10,7 @@ from agentrail.core.actions import (
     BlockTool,
     Emit,
     Intervene,
+    ReplaceResponse,
     ReplaceToolArgs,
     ReplaceToolResult,
     Request,
@@ -21,7 +22,7 @@ from agentrail.core.actions import (
 from agentrail.core.outcome import Outcome, Unfit
 from agentrail.errors import ErrorInfo
 
-_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult)
+_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse)
 
 
 @frozen(kw_only=True)
@@ -104,7 +105,11 @@ def _in_words(answer: Any) -> str:
         case ErrorInfo(message=message):
             return f"failed, {message}"
         case (
-            Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
+            Intervene(prompt=text)
+            | Abort(reason=text)
+            | BlockTool(reason=text)
+            | RequireApproval(hint=text)
+            | ReplaceResponse(text=text)
         ):
             return f"{type(answer).__name__}({text!r})"
         case ReplaceToolArgs(arguments=value) | ReplaceToolResult(result=value) | SwitchModel(model=value):

@@ -51,6 +51,13 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
     Returns:
         What they said; the decision is the caller's to carry out. An abort is noted in `work.abort` already.
     """
+    outcome = consult(work, event, fit=fit, edited_by=edited_by)
+    take(work, outcome)
+    return outcome
+
+
+def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
+    """Ask the plugins as `ask` does, and carry out nothing: the caller publishes something first, and then calls `take`."""
     data = work.data
     ctx = context_of(work)
     if edited_by is not None and isinstance(event, BeforeTool):
@@ -59,12 +66,10 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        take(work, outcome)
-        outcome = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
-    take(work, outcome)
-    decision = outcome.decision
-    if decision is not None and isinstance(decision.action, Abort):
-        work.abort = decision.action.reason
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        outcome = msgspec.structs.replace(
+            told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
+        )
     return outcome
 
 
@@ -74,8 +79,9 @@ def take(work: Work, outcome: Outcome) -> None:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
         work.publish(event)
-    if outcome.waiting is not None:
-        return
+    decision = outcome.decision
+    if decision is not None and isinstance(decision.action, Abort):
+        work.abort = decision.action.reason
     if outcome.interventions and work.data.cycle is not None:
         work.change(interventions=(*work.data.interventions, *outcome.interventions))
     if outcome.switch is not None:

@@ -28,6 +28,7 @@ from agentrail.core.actions import (
     Emit,
     Hints,
     Intervene,
+    ReplaceResponse,
     ReplaceToolArgs,
     ReplaceToolResult,
     Request,
@@ -343,6 +344,8 @@ class _Run:
                 self._rewrite(member, arguments)
             case ReplaceToolResult(result=result):
                 self._replace_result(member, result)
+            case ReplaceResponse(text=text):
+                self._replace_response(member, text)
             case Request():
                 return self._send(member, action, rounds, todo)
             case Abort() | BlockTool() | ResolveApproval() | RequireApproval() | Skip():
@@ -365,7 +368,10 @@ class _Run:
         return bool(rounds) and isinstance(action, RequireApproval)
 
     def _forget(self, member: Member) -> None:
-        """Go on as if nobody had acted; only what the guards made of the arguments stands."""
+        """Go on as if nobody had acted; only what the guards made of the arguments stands, and a replaced response.
+
+        That is what was said, and not what the session does next; nobody brings back what a filter took out.
+        """
         kept: dict[str, Any] = {}
         if isinstance(self.out.event, BeforeTool) and not member.guards:
             guards = {known.name for known in self.stack.members if known.guards}
@@ -391,6 +397,11 @@ class _Run:
         else:
             result = attrs.evolve(given, call_id=event.call_id, name=event.name)
         event = msgspec.structs.replace(event, result=result)
+        self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+
+    def _replace_response(self, member: Member, text: str) -> None:
+        event: Any = self.out.event
+        event = msgspec.structs.replace(event, message=event.message.with_text(text))
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
     def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:

@@ -9,7 +9,7 @@ from agentrail.core.batch import begin_batch
 from agentrail.core.cycle import fail, finish, send_request
 from agentrail.core.effects import SetTimer
 from agentrail.core.gates import settle_call_ids
-from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooking import consult, somebody_listens, take
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
 from agentrail.core.projection import model_of, models_of
@@ -88,10 +88,17 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     else:
         hear_at_once(work, signal.message)
     message = _with_own_ids(work, signal.message)
-    work.change(history=work.data.history.with_response(message), stream=None)
+    before = work.data.history
+    work.change(history=before.with_response(message), stream=None)
     learn_from(work, signal.usage)
     if signal.stop_reason == "context_window":
         work.change(compact_asked="the window was full")
+    outcome = None
+    if somebody_listens(work, AfterResponse):
+        outcome = consult(work, AfterResponse(message=message))
+        if outcome.message is not None:  # who reads the event reads what the history says
+            message = outcome.message
+            work.change(history=before.with_response(message))
     work.publish(
         ResponseComplete(
             message=message,
@@ -100,8 +107,8 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
             attempt=work.cycle.attempts.number,
         )
     )
-    if somebody_listens(work, AfterResponse):
-        ask(work, AfterResponse(message=message))
+    if outcome is not None:
+        take(work, outcome)
         if work.abort is not None:
             return phase
     if work.data.history.open:

@@ -22,6 +22,7 @@ from agentrail.core.actions import (
     Hints as Hints,
     Intervene as Intervene,
     ReadFile as ReadFile,
+    ReplaceResponse as ReplaceResponse,
     ReplaceToolArgs as ReplaceToolArgs,
     ReplaceToolResult as ReplaceToolResult,
     Request as Request,
@@ -75,6 +76,7 @@ from agentrail.plugins.cost_guard import CostGuard as CostGuard
 from agentrail.plugins.event_logger import EventLogger as EventLogger
 from agentrail.plugins.human_approval import HumanApproval as HumanApproval
 from agentrail.plugins.model_router import ModelRouter as ModelRouter
+from agentrail.plugins.output_filter import OutputFilter as OutputFilter
 from agentrail.plugins.planning import Planning as Planning
 from agentrail.plugins.reflection import Reflection as Reflection
 from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard

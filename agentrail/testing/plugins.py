@@ -2,7 +2,7 @@
 
 A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` on the hooks of calls; the action is a word with perhaps a text behind a
 colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"think again"`, `skip`, `args:{"path": "b"}`,
-`result:"[hidden]"`, `model:scripted:other`, `emit:seen`, `raise`, `section:"Today is Friday."`.
+`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other`, `emit:seen`, `raise`, `section:"Today is Friday."`.
 """
 
 import json
@@ -80,6 +80,7 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
         "args": lambda text, state: p.ReplaceToolArgs(json.loads(text), state),
         "result": p.ReplaceToolResult,
         "resolve": lambda text, state: p.ResolveApproval(text, "approve", state),
+        "response": p.ReplaceResponse,
         "model": p.SwitchModel,
         "emit": lambda text, state: p.Emit(text, {}, state),
         "section": lambda text, state: p.Continue(state, context={"note": text}),

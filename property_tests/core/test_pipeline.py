@@ -63,6 +63,8 @@ class Speaker(p.Plugin[int]):
                 return p.ReplaceToolArgs({"command": word}, state)
             case p.ReplaceToolResult:
                 return p.ReplaceToolResult(word, state)
+            case p.ReplaceResponse:
+                return p.ReplaceResponse(word, state)
             case p.Emit:
                 return p.Emit([(self.name, 1), (self.name, 2)], state)
             case action:
@@ -170,7 +172,7 @@ def test_interventions_are_all_joined_in_order(scene):
 
 @given(scene=scenes())
 def test_the_last_one_wins(scene):
-    """Of arguments, results and models the last executed counts, unless a `Skip` took it back."""
+    """Of arguments, results, responses and models the last executed counts; a `Skip` takes back arguments and models."""
     hook, members = scene
     asked = in_order(members, hook)
     skipped = bool(accepted(asked, hook, p.Skip))
@@ -181,6 +183,8 @@ def test_the_last_one_wins(scene):
     )
     results = accepted(asked, hook, p.ReplaceToolResult)
     assert (outcome.result and outcome.result.text) == (results[-1].word if results else None)
+    responses = accepted(asked, hook, p.ReplaceResponse)
+    assert (outcome.message and outcome.message.text) == (responses[-1].word if responses else None)
     rewrites = accepted(asked, hook, p.ReplaceToolArgs)
     final = rewrites[-1].word if rewrites and not skipped else "ls"
     assert (outcome.arguments or {"command": "ls"}) == {"command": final}
@@ -288,13 +292,14 @@ rewriters = st.lists(
     hook=st.sampled_from([hook for hook in HOOKS if MATRIX[hook][p.Skip] is Cell.ACCEPTED]), data=st.data()
 )
 def test_a_skip_takes_back_what_the_others_wanted(hook, data):
-    """Behind a `Skip` the session goes on as if nobody had acted; states and emits are those of a stack without it."""
+    """Behind a `Skip` the session goes on as if nobody had acted; states, emits and the response are those of a stack without it."""
     going_on = [a for a in ACTIONS if MATRIX[hook][a] is Cell.ACCEPTED and a not in SHORT_CIRCUITS]
     members = data.draw(voices(going_on))
     skipped = outcome_of([*members, Voice(name="skips", priority=1_000, action=p.Skip, word="x")], hook)
     without = outcome_of(members, hook)
     assert (skipped.prompt, skipped.switch, skipped.arguments) == (None, None, None)
-    assert skipped.event == EVENTS[hook]
+    # What was said has been said: a replaced response stands, so that nobody brings back what a filter took out.
+    assert skipped.event == (without.event if hook is p.AfterResponse else EVENTS[hook])
     assert skipped.events == without.events
     assert dict(skipped.states) == {**without.states, "skips": 1}
 

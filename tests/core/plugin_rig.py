@@ -44,6 +44,7 @@ SAYINGS: Final[Mapping[type, Callable[[Any], Any]]] = {
     p.SwitchModel: lambda state: p.SwitchModel("demo:small", state),
     p.RequireApproval: lambda state: p.RequireApproval("sure?", state),
     p.ReplaceToolResult: lambda state: p.ReplaceToolResult("shorter", state),
+    p.ReplaceResponse: lambda state: p.ReplaceResponse("kinder", state),
     p.ResolveApproval: lambda state: p.ResolveApproval("a1", "approve", state),
     p.Request: lambda state: p.Request(p.ReadFile("notes"), "t", state),
 }

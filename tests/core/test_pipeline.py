@@ -21,6 +21,7 @@ EFFECT_OF: dict[type, Any] = {
     p.ReplaceToolArgs: lambda outcome: outcome.arguments == {"command": "pwd"},
     p.SwitchModel: lambda outcome: outcome.switch is not None,
     p.ReplaceToolResult: lambda outcome: outcome.result is not None and outcome.result.text == "shorter",
+    p.ReplaceResponse: lambda outcome: outcome.message is not None and outcome.message.text == "kinder",
     p.Request: lambda outcome: bool(outcome.errands),
     **dict.fromkeys(SHORT_CIRCUITS, lambda outcome: outcome.decision is not None),
 }
@@ -61,6 +62,7 @@ def test_the_matrix_is_the_table_of_the_specification():
         p.SwitchModel: "BeforeRequest AfterResponse AfterTool AfterToolBatch",
         p.RequireApproval: "BeforeTool",
         p.ReplaceToolResult: "AfterTool",
+        p.ReplaceResponse: "AfterResponse",
         p.ResolveApproval: "BeforePrompt",
     }
     for action, hooks in wanted.items():

@@ -16,6 +16,7 @@ from tests.core.plugin_rig import CTX
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = {
+    p.OutputFilter: {"keywords": ["secret"]},
     p.CostGuard: {"max_tokens": 1_500},
     p.SkillGuard: {"skills": {"x": ["read_*", "shell"]}, "active": ["x"]},
 }
@@ -29,6 +30,7 @@ PRIORITIES = {
     "SkillGuard": 20,
     "HumanApproval": 50,
     "EventLogger": 90,
+    "OutputFilter": 110,
     "CostGuard": 120,
     "Planning": 200,
     "ModelRouter": 310,

@@ -1,0 +1,107 @@
+"""`OutputFilter`: takes out of what the model said what nobody may read, before it enters the history."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, get_args
+
+import attrs
+
+from agentrail.core.actions import Abort, Action, Continue, ReplaceResponse
+from agentrail.core.hooks import AfterResponse
+from agentrail.core.plugin import Context
+from agentrail.events import ContentPolicyViolated
+from agentrail.plugins.base import Plugin, on
+
+Remedy = Literal["replace", "abort"]
+
+
+@attrs.frozen
+class Filter:
+    """What may not be said.
+
+    Attributes:
+        patterns: Regular expressions.
+        keywords: Whole words, whatever their case.
+        replacement: What stands for each match.
+        action: Whether the response goes on without the matches, or the cycle ends.
+    """
+
+    patterns: tuple[str, ...]
+    keywords: tuple[str, ...]
+    replacement: str
+    action: Remedy
+
+    def rules(self) -> Iterator[tuple[str, re.Pattern[str]]]:
+        """Give each rule with its name, in the order in which they are applied."""
+        for number, pattern in enumerate(self.patterns, start=1):
+            yield f"pattern {number}", re.compile(pattern)
+        for number, word in enumerate(self.keywords, start=1):
+            yield f"keyword {number}", re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", re.IGNORECASE)
+
+
+class OutputFilter(Plugin[Filter]):
+    """Takes out of responses what nobody may read."""
+
+    priority = 110
+
+    def init(
+        self,
+        *,
+        patterns: Sequence[str] = (),
+        keywords: Sequence[str] = (),
+        replacement: str = "[filtered]",
+        action: Remedy = "replace",
+    ) -> Filter:
+        """Take the rules.
+
+        Raises:
+            ValueError: Your move: a pattern that is no regular expression or matches nothing at all, an empty keyword,
+                an empty replacement, an unknown action.
+        """
+        if action not in get_args(Remedy):
+            message = f"action is one of {', '.join(get_args(Remedy))}; got {action!r}"
+            raise ValueError(message)
+        if not replacement.strip():
+            message = (
+                f"replacement needs something to read, or a response could end up empty; got {replacement!r}"
+            )
+            raise ValueError(message)
+        if not all(word.strip() for word in keywords):
+            message = "a keyword needs letters: an empty one would stand in every response"
+            raise ValueError(message)
+        for pattern in patterns:
+            _check(pattern)
+        return Filter(
+            patterns=tuple(patterns), keywords=tuple(keywords), replacement=replacement, action=action
+        )
+
+    @on(AfterResponse)
+    def filter(self, event: AfterResponse, rules: Filter, ctx: Context) -> Action[Filter]:
+        """Look at all that was said aloud; calls and thinking are not read."""
+        text = event.message.text
+        broken: list[str] = []
+        for name, pattern in rules.rules():
+            text, count = pattern.subn(lambda _: rules.replacement, text)
+            if count:
+                broken.append(name)
+        if not broken:
+            return Continue(rules)
+        # The names of the rules, and not what matched: the event would carry on what was taken out.
+        found = ", ".join(broken)
+        violated = ContentPolicyViolated(
+            summary=f"the response matched {found}", triggered_policies=tuple(broken)
+        )
+        if rules.action == "abort":
+            return Abort(f"the response was stopped by the output filter: {found}", rules, emits=(violated,))
+        return ReplaceResponse(text, rules, emits=(violated,))
+
+
+def _check(pattern: str) -> None:
+    try:
+        matches_nothing = re.compile(pattern).search("") is not None
+    except re.error as error:
+        message = f"pattern {pattern!r} is no regular expression: {error}"
+        raise ValueError(message) from error
+    if matches_nothing:
+        message = f"pattern {pattern!r} matches an empty text, so it would match everywhere"
+        raise ValueError(message)
