@@ -47,6 +47,7 @@
     │   ├── CycleAborted · CycleFailed
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── SessionDown                 nobody's: the session has ended, `reason` says how
+    ├── SessionRefused              nobody's: a plugin did not let it begin, `reason` says why
     ├── ActorDown                   nobody's: the actor has ended without an answer; carries handle and reason
     ├── CallTimeout                 nobody's: no answer in time; the work goes on
     ├── SupervisorStartFailed       a child did not start; carries its id and the reason
@@ -506,6 +507,21 @@ class SessionDown(AgentrailError):
     def __init__(self, session_id: str, reason: str) -> None:
         """Say which session, and how it ended."""
         super().__init__(f"session {session_id!r} is down: {reason}")
+        self.session_id = session_id
+        self.reason = reason
+
+
+class SessionRefused(AgentrailError):
+    """A plugin did not let the session begin.
+
+    Attributes:
+        session_id: Which one.
+        reason: What the plugin said.
+    """
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        """Say which session, and why not."""
+        super().__init__(f"session {session_id!r} was not started: {reason}")
         self.session_id = session_id
         self.reason = reason
 

@@ -113,8 +113,9 @@ def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) ->
         case RequireApproval(hint=hint, expires_seconds=seconds) if edited_by is None:
             if interactions.is_allowed(work.data.rules, call.name, state.arguments):
                 return state
-            own = None if seconds is None else round(seconds * 1000)
-            timeout_ms = own if own is not None else work.data.config.approval_timeout_ms
+            timeout_ms = (
+                work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
+            )
             interactions.require_approval(work, state, hint, timeout_ms)
             return msgspec.structs.replace(state, stage="asking")
         case _:
@@ -230,7 +231,8 @@ def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -
     """
     work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
     stages = {state.stage for state in work.data.batch}
-    goes_on = stages & GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or work.data.steers))
+    said = work.data.steers or work.data.interventions
+    goes_on = stages & GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or said))
     if phase is Phase.IDLE and goes_on:
         work.publish(AgentResumed(trigger=trigger))
     return go_on(work)

@@ -9,6 +9,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from agentrail.core import compacting
+from agentrail.core.actions import ResolveApproval
 from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
@@ -81,8 +82,11 @@ def start(work: Work, prompt: QueuedPrompt) -> Phase:
 
 def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> Phase:
     """Begin the cycle of a prompt, with what plugins said about it."""
+    decision = outcome.decision if outcome is not None else None
+    if decision is not None and isinstance(decision.action, ResolveApproval):
+        work.abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
     if work.abort is not None:
-        return _reject(work, prompt, work.abort)
+        return reject(work, prompt, work.abort)
     work.publish(AgentStart(ref=prompt.ref))
     history = work.data.history
     askers = (prompt.asker,) if prompt.asker is not None else ()
@@ -97,10 +101,16 @@ def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> P
     return begin_turn(work)
 
 
-def _reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
-    """Say that a plugin refused a prompt: its text never enters the history, and there was nothing to stop."""
+def reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
+    """Refuse a prompt: its text never enters the history, and there was nothing to stop.
+
+    A cycle that waits for a person meanwhile goes on waiting. It has not ended, so nothing says that one has.
+    """
     work.abort = None
     work.publish(PromptRejected(ref=prompt.ref, reason=reason))
+    if work.data.cycle is not None:
+        work.refuse(prompt.asker, CycleAborted(reason))
+        return Phase.IDLE
     after_turn(work, "aborted", reason=reason)
     work.publish(AgentAbort(reason=reason))
     work.publish(AbortSettled(receipt=AbortReceipt()))
@@ -193,7 +203,7 @@ def finish(work: Work, stop_reason: EndReason) -> Phase:
     """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left."""
     cycle = work.cycle
     turns_left = cycle.turn < work.data.config.max_turns
-    if turns_left and (work.data.steers or work.data.interventions):
+    if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):
         return begin_turn(work)
     if stop_reason not in _NOT_ANSWERS and somebody_listens(work, BeforeFinish):
         ask(work, BeforeFinish())

@@ -4,12 +4,11 @@ Each function returns the phase that follows. A suspended cycle goes on in the s
 for, and says so with `AgentResumed`.
 """
 
-from typing import Any, Final
+from typing import Final, Literal
 
 import msgspec
 
 from agentrail.core import batch, calls, cycle, interactions
-from agentrail.core.actions import ResolveApproval
 from agentrail.core.gates import hash_arguments
 from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
 from agentrail.core.state import CallState, Interaction, Phase, Rule
@@ -29,7 +28,7 @@ SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of d
 def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     """Let the very call run that was shown, or what a person made of it."""
     try:
-        interaction = _approval(work, signal.approval_id)
+        interaction = find_approval(work, signal.approval_id)
         state = _call_of(work, interaction)
         arguments = _edited(state, signal.arguments)
     except AgentrailError as error:
@@ -49,19 +48,18 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     return batch.decided(work, phase, "tool_approved", resume=signal.auto_resume)
 
 
-def resolve(work: Work, phase: Phase, action: ResolveApproval[Any]) -> Phase:
+def resolve(
+    work: Work, phase: Phase, interaction: Interaction, decision: Literal["approve", "reject", "always"]
+) -> Phase:
     """Carry out what a plugin understood from a prompt: a decision that the user gave in words."""
-    interaction = next((one for one in work.data.interactions if one.id == action.approval_id), None)
-    if interaction is None or isinstance(interaction.asked, Question):
-        return phase  # decided by now; whoever said it hears of that from the event of the first decision
-    if action.decision == "reject":
+    if decision == "reject":
         interactions.close(work, interaction, "rejected", "user")
         _answer(work, interaction, "Rejected by the user.")
         return batch.decided(work, phase, "tool_rejected", resume=True)
     interactions.close(work, interaction, "approved", "user")
     state = msgspec.structs.replace(_call_of(work, interaction), stage="waiting")
     calls.put(work, state)
-    if action.decision == "always":
+    if decision == "always":
         _always(work, state)
     return batch.decided(work, phase, "tool_approved", resume=True)
 
@@ -69,7 +67,7 @@ def resolve(work: Work, phase: Phase, action: ResolveApproval[Any]) -> Phase:
 def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
     """Answer a call with a person's no."""
     try:
-        interaction = _approval(work, signal.approval_id)
+        interaction = find_approval(work, signal.approval_id)
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "rejected", "user")
@@ -124,7 +122,12 @@ def hear_steer(work: Work, phase: Phase) -> Phase:
     return batch.decided(work, phase, "steering", resume=True)
 
 
-def _approval(work: Work, wanted: str) -> Interaction:
+def find_approval(work: Work, wanted: str) -> Interaction:
+    """Find a call that waits for an approval.
+
+    Raises:
+        InteractionError: Nothing of this id waits, or it is a question.
+    """
     interaction = interactions.find(work, wanted)
     if isinstance(interaction.asked, Question):
         message = f"{wanted!r} is a question: answer it with respond"

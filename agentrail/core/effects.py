@@ -158,6 +158,18 @@ class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wanted: Wanted
 
 
+class SetProviderOpts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Use these options whenever this model is asked, from the next request on. Owes nothing.
+
+    Attributes:
+        model: The model string.
+        provider_opts: Of its provider, as of `start_session`.
+    """
+
+    model: str
+    provider_opts: JsonObject
+
+
 class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Wait until what was stopped is really gone, but not for ever.
 
@@ -229,6 +241,7 @@ Effect: TypeAlias = (
     | SetTimer
     | CancelTimer
     | RunErrand
+    | SetProviderOpts
     | Teardown
     | Publish
     | Reply

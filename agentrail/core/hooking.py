@@ -11,9 +11,18 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.actions import Abort
-from agentrail.core.effects import RunErrand
-from agentrail.core.hooks import BeforeTool, Hook, HookEvent, RequestDone, RequestFailed
+from agentrail.core.actions import Abort, CallModel
+from agentrail.core.effects import RunErrand, SetProviderOpts
+from agentrail.core.frozen import thawed
+from agentrail.core.hooks import (
+    BeforeTool,
+    Hook,
+    HookEvent,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+    RequestResult,
+)
 from agentrail.core.outcome import Outcome, Switch
 from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
@@ -80,8 +89,10 @@ def take(work: Work, outcome: Outcome) -> None:
     for event in outcome.events:
         work.publish(event)
     decision = outcome.decision
-    if decision is not None and isinstance(decision.action, Abort):
-        work.abort = decision.action.reason
+    if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
+        work.abort = (
+            decision.action.reason
+        )  # the first counts; hooks that follow in the same step are still asked
     if outcome.interventions and work.data.cycle is not None:
         work.change(interventions=(*work.data.interventions, *outcome.interventions))
     if outcome.switch is not None:
@@ -92,14 +103,32 @@ def take(work: Work, outcome: Outcome) -> None:
         effect_id = work.mint("e")
         opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
         work.change(errands=(*work.data.errands, opened))
-        work.ask(RunErrand(effect_id=effect_id, wanted=errand.effect))
+        wanted = errand.effect
+        if isinstance(wanted, CallModel) and wanted.model is None:
+            wanted = msgspec.structs.replace(wanted, model=model_of(work.data).model)
+        work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
-    """Give a plugin the answer that it asked for."""
+    """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    done = RequestDone(tag=errand.tag, result=signal.result)
+    if isinstance(signal.result, ModelAnswer):
+        cycle = work.data.cycle
+        work.change(usage=work.data.usage + signal.result.usage)
+        if cycle is not None:
+            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + signal.result.usage))
+    _hand_over(work, errand, signal.result)
+
+
+def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) -> None:
+    """Tell plugins that what they asked for will not be done: whoever did it is gone."""
+    for errand in errands:
+        _hand_over(work, errand, RequestFailed(error=error))
+
+
+def _hand_over(work: Work, errand: OpenErrand, result: RequestResult) -> None:
+    done = RequestDone(tag=errand.tag, result=result)
     outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
     take(work, outcome)
 
@@ -137,12 +166,16 @@ def context_of(work: Work) -> Context:
 
 def _switch(work: Work, switch: Switch) -> None:
     before = model_of(work.data).model
+    if switch.model == before and switch.provider_opts is None:  # a router says so before each request
+        return
     work.change(model=ModelFacts(model=switch.model))
     cycle = work.data.cycle
     if cycle is not None:
         attempts = msgspec.structs.replace(cycle.attempts, model=0)
         work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     changed = switch.provider_opts is not None
+    if switch.provider_opts is not None:
+        work.ask(SetProviderOpts(model=switch.model, provider_opts=thawed(switch.provider_opts)))
     work.publish(
         ModelSwitched(from_model=before, to_model=switch.model, provider_opts_changed=changed, by=switch.by)
     )

@@ -4,18 +4,20 @@ Each function returns the phase that follows. A message that was accepted leaves
 into the history, or is thrown away aloud.
 """
 
+from typing import Any
+
 import msgspec
 
 from agentrail.core import cycle
 from agentrail.core.actions import ResolveApproval
-from agentrail.core.decisions import hear_steer, resolve, supersede
+from agentrail.core.decisions import find_approval, hear_steer, resolve, supersede
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeSteering
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
 from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer
 from agentrail.core.work import Work
-from agentrail.errors import ClientIdReused, PromptQueueFull, SessionDown, SteeringQueueFull
+from agentrail.errors import ClientIdReused, InteractionError, PromptQueueFull, SessionDown, SteeringQueueFull
 from agentrail.events import PromptQueued, PromptReceived, SteeringReceived, SteerStatus
 from agentrail.messages import PromptRef, Text
 
@@ -61,17 +63,31 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
 
 def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
     """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
+    waiting = work.data.interventions
     outcome = cycle.before_prompt(work, prompt)
     if work.data.cycle is None:
         return cycle.start_judged(work, prompt, outcome)
+    work.change(
+        interventions=waiting
+    )  # what is said here belongs to the prompt, and not to the cycle that waits
+    if work.abort is not None:
+        return cycle.reject(work, prompt, work.abort)
     decision = outcome.decision if outcome is not None else None
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        if prompt.asker is not None:
-            cycle.wait_for_reply(work, prompt.asker)
-        return resolve(work, phase, decision.action)
-    if work.abort is None:  # a prompt that is refused ends nothing
-        supersede(work)
+        return _resolve(work, phase, prompt, decision.action)
+    supersede(work)
     return cycle.start_judged(work, prompt, outcome)
+
+
+def _resolve(work: Work, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any]) -> Phase:
+    """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
+    try:
+        approval = find_approval(work, action.approval_id)
+    except InteractionError as error:
+        return cycle.reject(work, prompt, str(error))
+    if prompt.asker is not None:
+        cycle.wait_for_reply(work, prompt.asker)
+    return resolve(work, phase, approval, action.decision)
 
 
 def steer(work: Work, phase: Phase, signal: Steer) -> Phase:

@@ -14,7 +14,7 @@ from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop 
 from agentrail.core.cycle import MAX_ASKERS, close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
-from agentrail.core.hooks import SessionEnding
+from agentrail.core.hooks import SessionEnding, SessionStarted
 from agentrail.core.listening import hear_rest
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
@@ -151,7 +151,14 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
+    errands = work.data.errands
     _forget_what_ran(work)
+    hooking.errands_lost(work, errands, error)
+    if somebody_listens(work, SessionStarted):
+        ask(work, SessionStarted(recovered=True))
+        if work.abort is not None:
+            reason, work.abort = f"refused by a plugin: {work.abort}", None
+            return _end(work, reason, ErrorInfo(code="aborted", message=reason))
     if work.data.interactions:
         _answer_what_ran(work)
         return go_on(work)
@@ -164,9 +171,14 @@ def parked(work: Work, signal: Parked) -> Phase:
     work.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
     _forget_what_ran(work)
+    return _end(work, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+
+
+def _end(work: Work, reason: str, error: ErrorInfo) -> Phase:
+    """Let nothing wait any more in a session that is not to go on."""
     for interaction in work.data.interactions:
         interactions.close(work, interaction, "aborted", "abort")
-    _fail_cycle(work, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+    _fail_cycle(work, error)
     drop_queue(work, SessionDown(work.data.config.session_id, reason))
     work.change(stopping=reason)
     return Phase.IDLE

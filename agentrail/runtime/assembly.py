@@ -1,15 +1,19 @@
 """From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
 
+import logging
 import os
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from attrs import frozen
 
 from agentrail.abc import Provider, ResolveProvider, ToolListing
-from agentrail.core.machine import new_session
+from agentrail.core.hooks import SessionStarted
+from agentrail.core.machine import new_session, step
+from agentrail.core.signals import Started
 from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionConfig
+from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import SessionId
@@ -21,6 +25,8 @@ from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
 
 
 @frozen(kw_only=True)
@@ -85,14 +91,29 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         open_sandbox=workspace.open if given is None else lambda: given,
         working_dir=str(working_dir),
         user_data=dict(options.user_data),
+        provider_opts={model: dict(options.provider_opts)},
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,
         threads=means.threads,
     )
+    for warning in stack.warnings:
+        LOGGER.warning("session %s: %s", session_id, warning)
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
+
+
+def decide_refusal(state: SessionState, at_ms: int) -> str | None:
+    """Say why plugins will not let a session begin; None when they will.
+
+    The first step is taken to see, and thrown away: it is a function, so the actor takes the same one again. To carry its
+    effects out here would publish before anybody can subscribe.
+    """
+    if not state.data.stack.listeners(SessionStarted):
+        return None
+    after, _ = step(state, Started(at_ms=at_ms))
+    return after.data.stopping
 
 
 def _config_of(

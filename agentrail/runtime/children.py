@@ -129,7 +129,13 @@ def assemble_child(parent: SessionCell, effect: SpawnChild, fresh_id: str) -> Se
     change = _stack_of(parent)
     toolbox = Toolbox(spec for spec in data.tools if (spec.name, 0) in tools)
     state = new_session(config, toolbox, change.stack, change.states)
-    own_ports = attrs.evolve(ports, session_id=session_id, tools=tools, providers=dict(ports.providers))
+    own_ports = attrs.evolve(
+        ports,
+        session_id=session_id,
+        tools=tools,
+        providers=dict(ports.providers),
+        provider_opts=dict(ports.provider_opts),
+    )
     return SessionCell(state, own_ports)
 
 

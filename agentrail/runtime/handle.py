@@ -371,6 +371,7 @@ class Session:
         found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
         name = fresh_name_of(found, provider, ports.providers)
         ports.providers[name] = provider
+        ports.provider_opts[name] = dict(provider_opts or {})
         signal = SwitchModel(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),

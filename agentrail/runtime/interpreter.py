@@ -5,7 +5,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 from attrs import define, field, frozen
@@ -23,6 +23,7 @@ from agentrail.core.effects import (
     Reply,
     RunErrand,
     RunTool,
+    SetProviderOpts,
     SetTimer,
     SpawnChild,
     StartStream,
@@ -49,6 +50,7 @@ from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
@@ -115,6 +117,7 @@ class Ports:
         open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data.
+        provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
         group_id: The group that it belongs to, or None; its children belong to it too.
@@ -130,6 +133,7 @@ class Ports:
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
+    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict)
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
@@ -213,6 +217,10 @@ class Interpreter:
             case RunErrand(effect_id=effect_id, wanted=wanted):
                 scope, kind = trio.CancelScope(), type(wanted).__name__
                 self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
+            case SetProviderOpts(model=model, provider_opts=opts):
+                # Found when it is asked: an option that its provider does not take is the fault of that request.
+                self._ports.provider_opts[model] = opts
+                self._ports.providers.pop(model, None)
             case Teardown():
                 self._begin_teardown(effect)
             case End():
@@ -306,7 +314,8 @@ class Interpreter:
         if name is None:
             return next(iter(providers.items()))
         if name not in providers:
-            providers[name] = self._ports.find_provider(name, {})
+            opts = decide_provider_opts(name, self._ports.provider_opts)
+            providers[name] = self._ports.find_provider(name, opts)
         return name, providers[name]
 
     # --- stopping

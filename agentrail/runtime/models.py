@@ -39,6 +39,29 @@ def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider])
     return name
 
 
+def decide_provider_opts(model: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Say with which options to find a model that is asked for the first time.
+
+    Args:
+        model: The model string.
+        known: The options of the models so far, the newest last.
+
+    Returns:
+        Its own; else those of the newest model of the same provider, whose server and key are its own too; else none.
+    """
+    if model in known:
+        return known[model]
+    alike = [opts for name, opts in known.items() if _provider_of(name) == _provider_of(model)]
+    return alike[-1] if alike else {}
+
+
+def _provider_of(model: str) -> str:
+    name, _, rest = model.partition(":")
+    return (
+        f"{name}:{rest.partition(':')[0]}" if name == "registry" else name
+    )  # a profile is a provider of its own
+
+
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     """Say what is known of a model when a session has to decide by it."""
     known = provider.capabilities(model.partition(":")[2])

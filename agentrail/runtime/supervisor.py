@@ -24,7 +24,7 @@ from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Stop
-from agentrail.errors import AlreadyStarted, SessionDown
+from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
@@ -38,7 +38,7 @@ from agentrail.otp.child_specs import (
 )
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
-from agentrail.runtime.assembly import Means, assemble
+from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
 from agentrail.runtime.children import assemble_child, run_child
 from agentrail.runtime.clock import now_ms
@@ -161,6 +161,8 @@ class SessionSupervisor:
             ModelNotFound: Your move: no such provider; the message has the nearest name.
             Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
             AlreadyStarted: A live session has this id; `handle` is its handle.
+            PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
+            SessionRefused: Nobody's: a plugin does not want this session; nothing was started.
             SessionDown: The supervisor is closing.
 
         Cancellation: Always a checkpoint; cancelled here, nothing was started.
@@ -175,6 +177,9 @@ class SessionSupervisor:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
         cell, workspace = assemble(session_id, chosen, self._means)
+        refused = decide_refusal(cell.state, now_ms())
+        if refused is not None:
+            raise SessionRefused(session_id, refused)
         return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str) -> Session:

@@ -2,7 +2,7 @@
 
 A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` on the hooks of calls; the action is a word with perhaps a text behind a
 colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"think again"`, `skip`, `args:{"path": "b"}`,
-`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other`, `emit:seen`, `raise`, `section:"Today is Friday."`.
+`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other` with perhaps `?{options}` behind it, `emit:seen`, `raise`, `section:"Today is Friday."`.
 """
 
 import json
@@ -65,6 +65,11 @@ class PuppetPlugin(p.Plugin[int]):
         return p.Continue(state)
 
 
+def _switch(text: str, state: int) -> Answer:
+    model, _, opts = text.partition("?")
+    return p.SwitchModel(model, state, provider_opts=json.loads(opts) if opts else None)
+
+
 def _fail(text: str, state: int) -> Answer:
     del state
     raise RuntimeError(text or "on purpose")
@@ -81,7 +86,7 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
         "result": p.ReplaceToolResult,
         "resolve": lambda text, state: p.ResolveApproval(text, "approve", state),
         "response": p.ReplaceResponse,
-        "model": p.SwitchModel,
+        "model": _switch,
         "emit": lambda text, state: p.Emit(text, {}, state),
         "section": lambda text, state: p.Continue(state, context={"note": text}),
         "read": lambda text, state: p.Request(p.ReadFile(text), text, state),

@@ -20,7 +20,6 @@ EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
         "compaction": "CompactStart CompactEnd CompactSkipped",
-        "the pipeline of plugins": "PluginFailed ActionIgnored",
         "the built-in plugins": "MemoryFlushed",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail import plugins as p
-from agentrail.errors import CycleAborted, OptionError, PluginError
+from agentrail.errors import CycleAborted, OptionError, PluginError, SessionRefused
 from agentrail.events import (
     ApprovalRequired,
     PluginEvent,
@@ -16,6 +16,7 @@ from agentrail.events import (
     PluginSlow,
     ToolBlocked,
 )
+from agentrail.runtime.supervisor import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
@@ -197,3 +198,57 @@ async def test_a_session_with_a_broken_stack_is_not_started(supervisor):
     with pytest.raises(OptionError, match="plugins is 'Short'"):
         await supervisor.start_session(model=ScriptedModel([]), plugins="Short")
     assert supervisor.sessions() == ()
+
+
+async def test_a_session_that_a_plugin_refuses_is_not_started(supervisor):
+    """Whoever starts it is told why, and its id is free; one that the plugin lets in begins."""
+    bouncer = puppet("bouncer", SessionStarted="abort:not today")
+    with pytest.raises(
+        SessionRefused, match="'mine' was not started: refused by a plugin: not today"
+    ) as caught:
+        await supervisor.start_session(model=ScriptedModel([]), plugins=[bouncer], session_id="mine")
+    assert caught.value.session_id == "mine"
+    assert supervisor.sessions() == ()
+    assert supervisor.statistics().started == 0
+    greeter = puppet("greeter", SessionStarted="emit:hello")
+    session = await supervisor.start_session(model=ScriptedModel([]), plugins=[greeter], session_id="mine")
+    async with session.subscribe(kinds=[PluginEvent]) as events:
+        assert (await anext(events)).name == "hello"
+
+
+async def test_what_a_stack_hardly_means_is_logged_once(supervisor, caplog):
+    """A warning of the stack names the session and the plugins."""
+
+    class Deaf(p.Plugin[int]):
+        """Listens to nothing."""
+
+        hooks = frozenset()
+
+        def init(self) -> int:
+            """Begin."""
+            return 0
+
+    await supervisor.start_session(model=ScriptedModel([]), plugins=[Deaf], session_id="mine")
+    assert caplog.messages == ["session mine: 'Deaf' is never asked: it listens to no hook"]
+
+
+async def test_a_model_that_a_plugin_switches_to_is_found_with_its_options():
+    """With those of the action; without any, with those of the session for models of the same provider (5.3)."""
+    found: list[tuple[str, dict[str, object]]] = []
+
+    def resolve(name, opts):
+        found.append((name, dict(opts)))
+        return ScriptedModel([says("ok")])
+
+    async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
+        for rule in ("model:a:two", 'model:a:three?{"timeout": 5}', "model:b:four"):
+            session = await supervisor.start_session(
+                model="a:one", provider_opts={"api_key": "k"}, plugins=[puppet("router", BeforeRequest=rule)]
+            )
+            assert await session.ask("go") == "ok"
+    own = ("a:one", {"api_key": "k"})
+    assert found == [
+        *(own, ("a:two", {"api_key": "k"})),
+        *(own, ("a:three", {"timeout": 5})),
+        *(own, ("b:four", {})),
+    ]

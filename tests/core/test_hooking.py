@@ -1,0 +1,225 @@
+"""What a plugin's answer means for the session, hook by hook: the pipeline's own rules are proved beside it."""
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core import machine
+from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream
+from agentrail.core.hooks import ModelAnswer
+from agentrail.core.signals import ErrandFinished
+from agentrail.core.stack import load_stack
+from agentrail.core.state import Phase
+from agentrail.events import (
+    TERMINAL,
+    AgentAbort,
+    AgentStart,
+    ModelSwitched,
+    PluginEvent,
+    PromptRejected,
+    SessionEnd,
+    SteeringReceived,
+    ToolRetry,
+)
+from agentrail.messages import TokenUsage
+from agentrail.testing.scenario import read_scenario
+
+HEAD = """\
+# tests: a cycle that comes by every hook.
+session show=all
+tool read path=string? class=pure
+plugin puppet {rules}
+"""
+CYCLE = """\
+@0     Started
+@10    Prompt p1 "Look."
+@90    StreamStarted r1
+@100   ResponseCompleted r1 c1:read c2:read
+@110   ToolFinished t2 "a file"
+@120   ToolFinished t3 "boom" error crashed jitter=0.5
+@620   TimerFired w4
+@630   ToolFinished t5 "a file"
+@640   ResponseCompleted r6 "Done."
+"""
+STEERED = CYCLE.partition("@620")[0] + '@130   Steer s1 "Hurry."\n'
+
+CAN_ABORT_A_CYCLE = (
+    "BeforeRequest",
+    "AfterResponse",
+    "BeforeTool",
+    "OnToolError",
+    "AfterTool",
+    "AfterToolBatch",
+    "BeforeFinish",
+)
+
+
+def play(rules, script=CYCLE, *plugins):
+    """Play a script before a puppet and other plugins; the last state, and everything that was asked of the shell."""
+    scenario = read_scenario(HEAD.format(rules=rules) + script)
+    stack, states = load_stack([*scenario.plugins, *plugins])
+    state = machine.new_session(scenario.config, scenario.tools, stack, states)
+    asked = []
+    for line in scenario.inputs:
+        state, effects = machine.step(state, line.signal)
+        asked += effects
+    return state, asked
+
+
+def events(asked, *kinds):
+    """The events of some kinds, in order."""
+    return [
+        effect.event for effect in asked if isinstance(effect, Publish) and isinstance(effect.event, kinds)
+    ]
+
+
+class Once(p.Plugin[int]):
+    """Lets a session begin, and not come back."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.SessionStarted)
+    def look(self, event: p.SessionStarted, state: int, ctx: p.Context) -> p.Action[int]:
+        """Look whether it came back."""
+        return p.Abort("not again", state) if event.recovered else p.Continue(state)
+
+
+class Patient(p.Plugin[int]):
+    """Asks people, and gives them all the time there is."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def look(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Ask."""
+        return p.RequireApproval("sure?", state, expires_seconds=0)
+
+
+class Asks(p.Plugin[str]):
+    """Asks a model on each prompt, and tells what came."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask."""
+        return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state)
+
+    @p.on(p.RequestDone)
+    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+        """Tell."""
+        return p.Emit("told", type(event.result).__name__, state)
+
+
+@pytest.mark.parametrize("hook", CAN_ABORT_A_CYCLE)
+def test_an_abort_ends_the_cycle_once_and_leaves_a_valid_history(hook):
+    """One AgentStart, one terminal event, the plugin's reason; every call is answered, and the session is idle (3.7, 5.4)."""
+    state, asked = play(f'{hook}=abort:"enough"')
+    assert len(events(asked, AgentStart)) == 1
+    assert [type(event) for event in events(asked, *TERMINAL)] == [AgentAbort]
+    assert events(asked, AgentAbort)[0].reason == "enough"
+    assert state.data.history.open == ()
+    assert state.data.cycle is None
+    assert state.phase is Phase.IDLE
+
+
+@pytest.mark.parametrize("hook", CAN_ABORT_A_CYCLE)
+def test_an_abort_starts_nothing_more(hook):
+    """Of the cycle that was aborted no further effect is asked for (3.7)."""
+    script = CYCLE.splitlines(keepends=True)
+    for length in range(1, len(script) + 1):
+        state, asked = play(f'{hook}=abort:"enough"', "".join(script[:length]))
+        if events(asked, AgentAbort):
+            position = next(
+                i for i, e in enumerate(asked) if isinstance(e, Publish) and isinstance(e.event, AgentAbort)
+            )
+            assert not any(isinstance(effect, StartStream | SetTimer) for effect in asked[position:])
+            assert state.data.stream is None
+            break
+    else:
+        pytest.fail("it was never aborted")
+
+
+def test_an_abort_before_a_prompt_rejects_it():
+    """The text never enters the history, no cycle starts, and AgentAbort says why (3.4)."""
+    state, asked = play('BeforePrompt=abort:"no"', '@10    Prompt p1 "Look."\n')
+    assert [event.reason for event in events(asked, PromptRejected, AgentAbort)] == ["no", "no"]
+    assert events(asked, AgentStart) == []
+    assert len(state.data.history) == 0
+
+
+def test_an_abort_before_steering_refuses_the_text_and_nothing_else():
+    """The cycle goes on without it (3.8)."""
+    state, asked = play('BeforeSteering=abort:"no"', STEERED)
+    assert [event.status for event in events(asked, SteeringReceived)] == ["rejected_by_plugin"]
+    assert events(asked, AgentAbort) == []
+    assert state.phase is Phase.EXECUTING_TOOLS
+
+
+def test_what_is_said_before_steering_stands_in_front_of_the_text():
+    """One message, and no intervention of its own (3.8)."""
+    _, asked = play('BeforeSteering=intervene:"Politely:"', STEERED)
+    assert events(asked, SteeringReceived)[0].text == "Politely:\n\nHurry."
+
+
+def test_a_skip_ends_the_retries():
+    """On OnToolError: the call gets its error at once (5.4)."""
+    _, asked = play("OnToolError=skip")
+    assert events(asked, ToolRetry) == []
+    _, asked = play("OnToolError=emit:seen")
+    assert len(events(asked, ToolRetry)) == 1
+
+
+def test_a_session_that_is_refused_ends():
+    """Nothing can be asked of it any more (5.4)."""
+    state, asked = play('SessionStarted=abort:"not here"', "@0     Started\n")
+    assert state.ended
+    assert events(asked, SessionEnd)[0].reason == "refused by a plugin: not here"
+
+
+def test_a_session_that_is_refused_when_it_comes_back_ends_with_all_that_waited():
+    """SessionStarted(recovered) may refuse too; the cycle of before the crash fails, and its queue is dropped."""
+    script = '@10    Prompt p1 "Look."\n@100   ResponseCompleted r1 c1:read\n@110   Restarted 2 "bang"\n'
+    state, asked = play("BeforeTool=approve:ok", script, Once)
+    assert state.ended
+    assert state.data.history.open == ()
+    assert state.data.interactions == ()
+    assert [type(event).__name__ for event in events(asked, *TERMINAL)] == ["AgentError"]
+
+
+def test_a_switch_to_the_model_of_now_is_none():
+    """A router may say the same before each request."""
+    _, asked = play("BeforeRequest=model:scripted:model", '@10    Prompt p1 "Look."\n')
+    assert events(asked, ModelSwitched) == []
+
+
+def test_an_approval_may_wait_for_ever():
+    """`expires_seconds=0` sets no timer (5.3)."""
+    state, asked = play("BeforeCompact=skip", "".join(CYCLE.splitlines(keepends=True)[:4]), Patient)
+    assert not any(isinstance(effect, SetTimer) for effect in asked)
+    assert [one.asked.expires_at_ms for one in state.data.interactions] == [None, None]
+
+
+def test_an_errand_asks_the_model_of_the_session_and_counts():
+    """`CallModel(model=None)` is the model of now, and what it used is in the sums of session and cycle (5.8)."""
+    state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n', Asks)
+    (errand,) = [effect for effect in asked if isinstance(effect, RunErrand)]
+    assert errand.wanted.model == "scripted:model"
+    usage = TokenUsage(input=7, output=3)
+    done = ErrandFinished(at_ms=20, effect_id=errand.effect_id, result=ModelAnswer(text="yes", usage=usage))
+    state, effects = machine.step(state, done)
+    assert state.data.usage == usage
+    assert state.data.cycle.usage == usage
+    assert [event.payload for event in events(effects, PluginEvent)] == ["ModelAnswer"]
+
+
+def test_an_errand_that_died_with_the_actor_is_answered():
+    """After a restart the plugin hears RequestFailed, and waits for nothing (5.8)."""
+    state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
+    assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
+    assert state.data.errands == ()
