@@ -1,6 +1,7 @@
 """The command `agentrail`: one file per command, and what they share.
 
-- `run.py`, `chat.py`, `doctor.py`, `check_plugins.py`: the commands. `commands.py` knows their names and imports the one that is wanted.
+- `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` knows their names and imports
+  the one that is wanted.
 - `options.py`: what `run` and `chat` are told. `exits.py`: exit codes, and errors as sentences.
 - `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: what is written, and what is typed.
 - `interrupts.py`: what Ctrl-C does.

@@ -62,6 +62,14 @@ app.command(
     No prompt is sent. Exit code: 0 when a run would work, else 1.""",
 )
 
+app.command(
+    "agentrail.cli.plugins:app",
+    name="plugins",
+    help="""List the built-in plugins, or explain what a stack of plugins says to a hook event.
+
+    Without more it prints each plugin with its priority, its hooks and its options. Nothing is started.""",
+)
+
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code.

@@ -1,0 +1,104 @@
+"""`agentrail plugins`."""
+
+import json
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.cli.plugins import built_ins, find_stack, show_plugin
+from agentrail.errors import OptionError
+from tests.cli.rig import run_agentrail
+
+CALL = {"hook": "BeforeTool", "name": "shell", "arguments": {"command": "rm -rf /"}, "call_id": "c1"}
+
+
+def test_the_built_ins_stand_in_the_order_in_which_they_are_asked():
+    """All of them, those that are exported and those that are found in their files."""
+    found = built_ins()
+    assert [plugin.priority for plugin in found] == sorted(plugin.priority for plugin in found)
+    assert {p.SecurityGuard, p.HumanApproval, p.OutputFilter, p.Reflection} <= set(found)
+    assert all(not plugin.__module__.endswith(".base") for plugin in found)
+
+
+def test_a_plugin_is_shown_with_hooks_and_options():
+    """What it is for, when it is asked, what can be set."""
+    assert show_plugin(p.OutputFilter) == (
+        " 110 OutputFilter: Takes out of responses what nobody may read.\n"
+        "     hooks: AfterResponse\n"
+        "     options: patterns=(), keywords=(), replacement='[filtered]', action='replace'"
+    )
+    assert "hooks: all" in show_plugin(p.EventLogger)
+
+
+async def test_the_list_is_printed():
+    """Without more, `agentrail plugins` lists them."""
+    ran = await run_agentrail("plugins")
+    assert ran.code == 0
+    assert ran.out.startswith("  10 SecurityGuard: ")
+    assert ran.out.count("options: ") == len(built_ins())
+
+
+async def test_a_chain_is_explained(tmp_path):
+    """Who was asked, what each answered, what won; nothing runs."""
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps(CALL), encoding="utf-8")
+    ran = await run_agentrail("plugins", "explain", "HumanApproval,SecurityGuard", str(event))
+    assert ran.code == 0
+    assert ran.out == (
+        "BeforeTool\n"
+        "    10 SecurityGuard: BlockTool(\"Not run: 'rm -rf /' removes folders by force\") → stops the rest\n"
+        "    50 HumanApproval: not asked\n"
+        "  = BlockTool(\"Not run: 'rm -rf /' removes folders by force\"), by 'SecurityGuard'\n"
+    )
+
+
+async def test_a_response_can_be_explained(tmp_path):
+    """Messages are written as in events."""
+    event = tmp_path / "event.json"
+    message = {"role": "assistant", "content": [{"kind": "text", "text": "a secret"}], "model": "demo:"}
+    event.write_text(json.dumps({"hook": "AfterResponse", "message": message}), encoding="utf-8")
+    ran = await run_agentrail("plugins", "explain", "OutputFilter", str(event))
+    assert ran.out == "AfterResponse\n   110 OutputFilter: Continue → nothing to say\n  = goes on\n"
+
+
+@pytest.mark.parametrize(
+    ("stack", "text", "why"),
+    [
+        ("Nope", CALL, "'Nope' is no built-in plugin; there are SecurityGuard"),
+        (",", CALL, "nothing is no built-in plugin"),
+        ("no.such.module:STACK", CALL, "there is no stack 'STACK' in module 'no.such.module'"),
+        ("agentrail.plugins:Nope", CALL, "there is no stack 'Nope' in module 'agentrail.plugins'"),
+        ("SecurityGuard,SecurityGuard", CALL, "two plugins are named 'SecurityGuard'"),
+        ("SecurityGuard", {"hook": "Before"}, "expected an object whose `hook` is one of SessionStarted"),
+        ("SecurityGuard", {"hook": "BeforeTool"}, "missing required field `name`"),
+        ("SecurityGuard", None, "cannot be read: No such file"),
+    ],
+)
+async def test_what_cannot_be_explained_is_said(tmp_path, stack, text, why):
+    """On stderr, with exit code 2."""
+    event = tmp_path / "event.json"
+    if text is not None:
+        event.write_text(json.dumps(text), encoding="utf-8")
+    ran = await run_agentrail("plugins", "explain", stack, str(event))
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.err
+
+
+def test_a_stack_of_ones_own_is_found(tmp_path, monkeypatch):
+    """In the directory that the command is called in: a list, one plugin, or one with its options."""
+    (tmp_path / "stack_of_mine.py").write_text(
+        "from agentrail.plugins import CostGuard, OutputFilter\n"
+        "STACK = [(OutputFilter, {'keywords': ['x']}), CostGuard]\n"
+        "PAIR = (OutputFilter, {'keywords': ['x']})\n"
+        "TWO = (OutputFilter, CostGuard)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    pair = (p.OutputFilter, {"keywords": ["x"]})
+    assert find_stack("stack_of_mine:STACK") == [pair, p.CostGuard]
+    assert find_stack("stack_of_mine:PAIR") == [pair]
+    assert find_stack("stack_of_mine:TWO") == [p.OutputFilter, p.CostGuard]
+    assert find_stack("agentrail.plugins:CostGuard") == [p.CostGuard]
+    with pytest.raises(OptionError, match="there is no stack 'NONE'"):
+        find_stack("stack_of_mine:NONE")
