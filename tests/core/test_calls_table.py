@@ -152,6 +152,7 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
 }
 """The file, and what comes out of the first such signal in this phase which it plays; nothing for one who waits."""
 
+
 @frozen
 class Met:
     """One signal of a scenario: what it met and what came out."""

@@ -42,7 +42,12 @@ def test_a_replacement_is_taken_as_it_is():
 
 def test_calls_and_thinking_stay():
     """Only what is said aloud is read, and one text stands where the first one stood."""
-    content = (Thinking(text="secret", provider="demo"), Text(text="a secret "), CALL, Text(text="twice: secret"))
+    content = (
+        Thinking(text="secret", provider="demo"),
+        Text(text="a secret "),
+        CALL,
+        Text(text="twice: secret"),
+    )
     outcome = Alone(OutputFilter, keywords=["secret"]).hears(
         p.AfterResponse(message=AssistantMessage(content=content, model="demo:"))
     )
