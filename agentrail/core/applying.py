@@ -19,7 +19,7 @@ def apply_changes(work: Work, changes: Iterable[Change]) -> None:
             case UpdateContext():
                 _update_context(work, change)
             case RequestCompaction(reason=reason):
-                work.change(compaction_asked=reason or "asked for by a tool")
+                work.change(compact_asked=reason or "asked for by a tool")
             case _ as never:
                 assert_never(never)
 

@@ -30,6 +30,7 @@ from agentrail.core.projection import model_of
 from agentrail.core.request import ModelFacts
 from agentrail.core.seeded import SeededRandom, seed_of
 from agentrail.core.signals import ErrandFinished
+from agentrail.core.spending import book
 from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -114,10 +115,7 @@ def errand_finished(work: Work, signal: ErrandFinished) -> None:
     errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
     if isinstance(signal.result, ModelAnswer):
-        cycle = work.data.cycle
-        work.change(usage=work.data.usage + signal.result.usage)
-        if cycle is not None:
-            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + signal.result.usage))
+        book(work, signal.effect_id, signal.result.usage)
     _hand_over(work, errand, signal.result)
 
 

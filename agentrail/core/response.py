@@ -96,9 +96,7 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     outcome = None
     if somebody_listens(work, AfterResponse):
         outcome = consult(work, AfterResponse(message=message))
-        if (
-            outcome.message is not None
-        ):  # before it is published: who reads the event reads what the history says
+        if outcome.message is not None:  # who reads the event reads what the history says
             message = outcome.message
             work.change(history=before.with_response(message))
     work.publish(

@@ -418,7 +418,6 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     last: Ended | None = None  # how the last cycle ended; None before the first
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
     memory: JsonValue = None  # what tools keep between their calls; no model sees it
-    compaction_asked: str | None = None  # why a tool wants the history shortened before the next request
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     ledger: Ledger | None = None  # None without a budget; one reservation while a request is out, else none

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.budget import Price
+from agentrail.core.changes import UpdateContext
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, ToolExecutionEnd
 from agentrail.messages import SessionId
 
@@ -86,4 +87,7 @@ def _values(hint: Any) -> SearchStrategy[Any]:
     if hint is Price:  # it refuses what is no price
         amounts = st.floats(0, 1e6)
         return st.builds(Price, input=amounts, output=amounts, cache_read=st.none() | amounts)
+    if hint is UpdateContext:  # it refuses what names nothing, and sections that are no text
+        keys = st.text(min_size=1).filter(lambda key: key != "todos")
+        return st.builds(UpdateContext, key=keys, value=st.none() | st.text())
     return _SCALARS[hint] if hint in _SCALARS else values_of(hint)

@@ -56,9 +56,9 @@ def test_a_compaction_is_noted_down():
     """Nothing can be cut while the very call is open."""
     work = _work()
     apply_changes(work, [RequestCompaction(reason="a new part begins")])
-    assert work.data.compaction_asked == "a new part begins"
+    assert work.data.compact_asked == "a new part begins"
     apply_changes(work, [RequestCompaction()])
-    assert work.data.compaction_asked == "asked for by a tool"
+    assert work.data.compact_asked == "asked for by a tool"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import pytest
 
-from agentrail import plugins as p
-from agentrail.errors import PluginError
 from agentrail.testing import stacks
 from agentrail.testing.scenario import play, read_scenario
 from tests.testing import planted
