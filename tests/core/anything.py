@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.budget import Price
-from agentrail.core.changes import UpdateContext
-from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, ToolExecutionEnd
+from agentrail.core.changes import UpdateContext, UpdateTodos
+from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId
 
 V = TypeVar("V")
@@ -87,6 +87,11 @@ def _values(hint: Any) -> SearchStrategy[Any]:
     if hint is Price:  # it refuses what is no price
         amounts = st.floats(0, 1e6)
         return st.builds(Price, input=amounts, output=amounts, cache_read=st.none() | amounts)
+    if hint is UpdateTodos:  # it refuses todos without a name, a content, or with a name that another has
+        todos = st.builds(Todo, id=st.text(min_size=1).filter(str.strip), content=st.just("do it"))
+        return st.builds(
+            UpdateTodos, todos=st.lists(todos, max_size=3, unique_by=lambda todo: todo.id).map(tuple)
+        )
     if hint is UpdateContext:  # it refuses what names nothing, and sections that are no text
         keys = st.text(min_size=1).filter(lambda key: key != "todos")
         return st.builds(UpdateContext, key=keys, value=st.none() | st.text())

@@ -11,6 +11,7 @@ from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
 from agentrail.runtime.tool_runner import clean_text, decide_arguments
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, until, wants
 
@@ -127,7 +128,13 @@ async def test_an_error_is_a_result_for_the_model(supervisor):
 
 async def test_a_huge_result_is_cut(supervisor):
     """1 MiB of it is kept, first and last half, with the number of bytes between them."""
-    result = await result_of(supervisor, RecordingTool(answer="a" * 1_000_000 + "b" * 1_000_000))
+    result = await result_of(
+        supervisor,
+        RecordingTool(answer="a" * 1_000_000 + "b" * 1_000_000),
+        plugins=[
+            PuppetPlugin((read_rule("BeforeCompact", "skip"),), name="keeper")
+        ],  # it is longer than any window
+    )
     half = MAX_RESULT_BYTES // 2
     left_out = 2_000_000 - MAX_RESULT_BYTES
     assert result.text == f"{'a' * half}\n[… {left_out:,} bytes left out …]\n{'b' * half}"
