@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from agentrail.core.projection import Snapshot
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import Envelope, Event, EventsLost
 from agentrail.messages import SessionId
-from agentrail.runtime.subscription import Subscription, Terms
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
 
 class EventBus:
@@ -67,7 +66,7 @@ class EventBus:
                 subscription.offer(event)
 
     def subscribe(
-        self, terms: Terms, *, after: int | None, take_snapshot: Callable[[], Snapshot]
+        self, terms: Terms, *, after: int | None, take_snapshot: Callable[[], TakenSnapshot]
     ) -> Subscription:
         """Make a subscription; it is registered when its block is entered."""
 
@@ -94,7 +93,7 @@ class EventBus:
         subscription: Subscription,
         *,
         after: int | None,
-        take_snapshot: Callable[[], Snapshot],
+        take_snapshot: Callable[[], TakenSnapshot],
         in_any_case: bool = False,
     ) -> None:
         """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate.
@@ -102,7 +101,7 @@ class EventBus:
         Args:
             subscription: Whose.
             after: A number without faults; None for nothing of the past.
-            take_snapshot: Says how the session stands. What it counts has been published when it returns; where a crash
+            take_snapshot: Holds how the session stands. What it counts has been published when it returns; where a crash
                 left something back, it publishes that. Given here and not kept: a session that holds its bus, and is
                 held by it, would be freed by the garbage collector only.
             in_any_case: Whether a snapshot is wanted, also where no events are lost.

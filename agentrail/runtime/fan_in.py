@@ -7,12 +7,11 @@ session that nobody reads this way pays nothing. How sessions interleave is the 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from agentrail.core.projection import Snapshot
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.subscription import Subscription, Terms, fault_of_cursor
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 
 _EVERY: Final = "*"
 """What stands for the id where no session is meant in particular; it is none."""
@@ -31,8 +30,8 @@ class Followed(Protocol):
         """The group that it is followed with."""
         ...
 
-    def take_snapshot(self) -> Snapshot:
-        """Say how it stands; what that counts has been published when this returns."""
+    def take_snapshot(self) -> TakenSnapshot:
+        """Hold how it stands; what that counts has been published when this returns."""
         ...
 
 
@@ -126,13 +125,13 @@ class ManySubscription(Subscription):
         super().__init__(terms, enter=lambda _: fan_in.enter(self, after), leave=fan_in.leave)
         self._fan_in = fan_in
         self._group_id = group_id
-        self._snapshots: dict[SessionId, Snapshot] = {}
+        self._snapshots: dict[SessionId, TakenSnapshot] = {}
 
     def reads(self, group_id: str | None) -> bool:
         """Whether sessions of this group are read."""
         return self._group_id is None or self._group_id == group_id
 
-    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: Snapshot | None) -> None:
+    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Take what is to be read of one session before anything live."""
         super().begin(session_id, replay, None)
         if snapshot is not None:
@@ -144,7 +143,7 @@ class ManySubscription(Subscription):
     def _take(self) -> Event | None:
         event = super()._take()
         if type(event) is EventsLost and event.meta is not None:
-            self.snapshot = self._snapshots.pop(event.meta.session_id)
+            self._taken = self._snapshots.pop(event.meta.session_id)
         return event
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import cast
 
 import trio
@@ -10,7 +11,7 @@ from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
-from agentrail.core.projection import Snapshot, snapshot_of
+from agentrail.core.projection import snapshot_of
 from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
@@ -22,6 +23,7 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.slots import Slots
+from agentrail.runtime.subscription import TakenSnapshot
 
 MAILBOX_CAPACITY = 1000
 
@@ -187,11 +189,11 @@ class SessionCell:
         """The group that it is followed with."""
         return self.ports.group_id
 
-    def take_snapshot(self) -> Snapshot:
-        """Say how the session stands, for a subscriber that begins here; what the state counts is published first."""
+    def take_snapshot(self) -> TakenSnapshot:
+        """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
         # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.
         self._finish_last_step()
-        return snapshot_of(self.state.phase, self.state.data, now_ms())
+        return partial(snapshot_of, self.state.phase, self.state.data, now_ms())
 
     def _finish_last_step(self) -> None:
         """Publish and answer what the last step decided before the actor crashed.

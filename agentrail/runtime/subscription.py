@@ -6,7 +6,7 @@ Where the events come from stands in `event_bus.py` (one session) and `fan_in.py
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import trio
 from attrs import frozen
@@ -17,6 +17,9 @@ from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId
 
 _CHECKPOINT_EVERY: Final = 64
+
+TakenSnapshot: TypeAlias = Callable[[], Snapshot]
+"""A snapshot that was taken: the state is held, and drawn for whoever looks. Most subscribers never do."""
 
 
 @frozen(kw_only=True)
@@ -86,23 +89,31 @@ class Subscription:
         self._ended = False
         self._cut_at: Mapping[str, int] | None = None
         self._since_yield = 0
-        self.snapshot: Snapshot | None = None
+        self._taken: TakenSnapshot | None = None
+        self._snapshot: Snapshot | None = None
+        self.dropped_deltas = 0
+        """How many ephemeral events were left out because the buffer was full."""
+
+    @property
+    def snapshot(self) -> Snapshot | None:
         """How the session stood when the block was entered; None before.
 
         Taken in one step with the registration: it holds what all events up to its `last_seq` said, and no more. Where
         `EventsLost` comes, this is what to begin anew from.
         """
-        self.dropped_deltas = 0
-        """How many ephemeral events were left out because the buffer was full."""
+        if self._taken is not None:
+            taken, self._taken = self._taken, None
+            self._snapshot = taken()
+        return self._snapshot
 
-    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: Snapshot | None) -> None:
+    def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Take what is to be read before anything live; called by a bus, in one step with the registration."""
         kinds = self._kinds
         # What was lost is said to everybody: of events that are gone nobody knows whether they were wanted.
         self._replay.extend(
             event for event in replay if kinds is None or type(event) in kinds or type(event) is EventsLost
         )
-        self.snapshot = snapshot
+        self._taken = snapshot
 
     def offer(self, event: Event) -> None:
         """Take a committed event if it is wanted. A full buffer gives up its deltas; without any, the subscriber."""

@@ -1,11 +1,13 @@
 """Buses without sessions behind them: what they publish is made up, with the numbers that are due."""
 
 from collections.abc import Iterable
+from functools import partial
 
-from agentrail.core.projection import Snapshot, snapshot_of
+from agentrail.core.projection import snapshot_of
 from agentrail.events import AgentStart, Envelope, Event, MessageDelta, SessionEnd, ToolCalls
 from agentrail.messages import PromptRef, SessionId
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.subscription import TakenSnapshot
 from tests.core.worlds import new_session
 
 PLENTY = 1 << 20
@@ -19,10 +21,10 @@ class Followed:
     def __init__(self, keep: int, name: str = "s") -> None:
         self.bus = EventBus(Envelope(SessionId(name), 0, 0, (SessionId(name),)), keep=keep)
 
-    def take_snapshot(self) -> Snapshot:
+    def take_snapshot(self) -> TakenSnapshot:
         """Say that it has not begun."""
         state = new_session()
-        return snapshot_of(state.phase, state.data, 0)
+        return partial(snapshot_of, state.phase, state.data, 0)
 
 
 def publish(bus: EventBus, kind: str) -> Event:

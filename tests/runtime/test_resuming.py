@@ -287,6 +287,19 @@ async def test_every_subscriber_has_a_snapshot(supervisor):
         assert numbers(await until(events, AgentAbort))[0] == snapshot.last_seq + 1
 
 
+async def test_a_snapshot_is_of_the_registration_whenever_it_is_looked_at(supervisor):
+    """Who looks late sees what who looked at once saw, however far the session went on in between."""
+    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]))
+    await session.ask("first")
+    async with session.subscribe() as early, session.subscribe() as late:
+        seen_at_once = early.snapshot
+        await session.ask("second")
+        assert late.snapshot == seen_at_once
+        assert late.snapshot is late.snapshot
+        assert late.snapshot.status.messages == 2
+        assert late.snapshot.last_seq < await last_seq(session)
+
+
 class Lingering(HangingTool):
     """A tool that is not gone before it is let go."""
 
