@@ -19,7 +19,6 @@ FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
-        "the built-in plugins": "MemoryFlushed",
         "journal and recovery": "SessionRecovered EventsLost",
     }.items()
     for name in names.split()
