@@ -22,6 +22,7 @@ from agentrail.abc import Tool
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools import (
     ask_user,
+    compact_conversation,
     edit_file,
     glob,
     grep,
@@ -35,7 +36,7 @@ from agentrail.tools import (
 
 # fmt: off
 _ALL: Final[tuple[Tool, ...]] = (
-    ask_user.ask_user, edit_file.edit_file, glob.glob, grep.grep, list_dir.list_dir, read_file.read_file, shell.shell,
+    ask_user.ask_user, compact_conversation.compact_conversation, edit_file.edit_file, glob.glob, grep.grep, list_dir.list_dir, read_file.read_file, shell.shell,
     task.TaskTool(), write_file.write_file, write_todos.write_todos,
 )
 # fmt: on

@@ -45,6 +45,8 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
 def test_memory_is_for_tools_only():
     """Any JSON; no section of the prompt comes of it."""
     work = _work()
+    apply_changes(work, [UpdateContext(key="memory", value="a text is none either")])
+    assert dict(work.data.sections) == {}
     apply_changes(work, [UpdateContext(key="memory", value={"seen": [1, 2]})])
     assert work.data.memory == {"seen": [1, 2]}
     assert dict(work.data.sections) == {}

@@ -9,7 +9,6 @@ from agentrail.abc import ExecuteResult, Ok
 from agentrail.testing.check_tool import check_tool
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
-from agentrail.tools.compact_conversation import compact_conversation
 from agentrail.tools.function import tool
 from tests.tools.rig import CTX, StubSandbox, context
 
@@ -28,7 +27,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("one", [*builtin(), compact_conversation], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", builtin(), ids=lambda one: one.name)
 async def test_our_tools_keep_to_the_port(one):
     """Each built-in tool, with files in memory."""
     sandbox = StubSandbox({"a.txt": "one\n"}, result=ExecuteResult(exit_code=0))

@@ -11,7 +11,8 @@ from agentrail.tools import builtin
 
 # fmt: off
 NAMES = (
-    "ask_user", "edit_file", "glob", "grep", "list_dir", "read_file", "shell", "task", "write_file", "write_todos",
+    "ask_user", "compact_conversation", "edit_file", "glob", "grep", "list_dir", "read_file", "shell", "task", "write_file",
+    "write_todos",
 )
 # fmt: on
 
@@ -51,6 +52,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
     ("name", "effect_class", "killable", "timeout_seconds", "required"),
     [
         ("ask_user", "idempotent", True, 300, ["question"]),
+        ("compact_conversation", "idempotent", True, None, []),
         ("edit_file", "reconcilable", False, 30, ["path", "old_string", "new_string"]),
         ("glob", "pure", True, 30, ["pattern"]),
         ("grep", "pure", True, 30, ["pattern"]),
