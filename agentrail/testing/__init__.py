@@ -11,6 +11,7 @@
 - `serving`: `open_server(…)`, an HTTP server that cuts, stalls and trickles; `chunks`: what can be said of a response
 - `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
+- `stacks`: plugin stacks under any order of signals: `stack_machine`, `invariant`, `commute` (needs hypothesis)
 - `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)
 
     model = ScriptedModel([calls(("add", {"a": 1})), says("one")])
