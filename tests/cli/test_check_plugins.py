@@ -1,6 +1,7 @@
 """`agentrail check-plugins`: exit codes, what is printed, and what bad input hears."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,13 +105,13 @@ async def test_control_c_prints_what_was_found_so_far(folder):
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             process: trio.Process = await nursery.start(
-                lambda task_status: trio.run_process(
+                partial(
+                    trio.run_process,
                     command("check-plugins", "mine:LOOSE", "--examples", "100000"),
                     capture_stdout=True,
                     check=False,
                     cwd=folder,
                     env=environment(),
-                    task_status=task_status,
                 )
             )
             while not begun.exists():  # noqa: ASYNC110 - a file tells nobody when it is made
