@@ -12,6 +12,7 @@
 - `check_tool(tool, arguments, ctx)`, `check_sandbox(make)`, `check_provider`: what every implementation of a port keeps to
 - `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
+- `stacks`: plugin stacks under any order of signals: `stack_machine`, `invariant`, `commute` (needs hypothesis)
 - `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)
 
     model = ScriptedModel([calls(("add", {"a": 1})), says("one")])

@@ -25,6 +25,7 @@ _READS_A_CLOCK: Final = frozenset(
 _TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
 _OF_THE_SYSTEM: Final = frozenset({"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread"})
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
+_LOOKS: Final = (type(os.environ).__getitem__.__code__, type(os.environ).__iter__.__code__)
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 
 
@@ -76,9 +77,7 @@ def _impure(function: Any) -> str | None:
 
 
 def _reads_environment(frame: FrameType, event: str) -> str | None:
-    code = frame.f_code
-    is_look = event == "call" and code.co_qualname in {"_Environ.__getitem__", "_Environ.__iter__"}
-    return "os.environ" if is_look and code.co_filename == os.__file__ else None
+    return "os.environ" if event == "call" and frame.f_code in _LOOKS else None
 
 
 def _line_of(frame: FrameType | None) -> str | None:

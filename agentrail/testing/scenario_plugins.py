@@ -91,7 +91,10 @@ def _path_of(plugin: Any) -> str | None:
     """Find the import path of a class, or of an instance that a module holds under a name."""
     cls = plugin if isinstance(plugin, type) else type(plugin)
     made_of: Any = getattr(plugin, "_function", cls)
-    home = vars(sys.modules[made_of.__module__])
+    module = sys.modules.get(made_of.__module__ or "")
+    if module is None:  # made by `exec`, as the code in pages is
+        return None
+    home = vars(module)
     names = (
         [cls.__qualname__]
         if isinstance(plugin, type)

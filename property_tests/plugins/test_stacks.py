@@ -3,11 +3,12 @@
 import inspect
 import itertools
 import pkgutil
+import random
 from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import settings, strategies as st
 
 import agentrail.plugins
 from agentrail import plugins as p
@@ -79,17 +80,15 @@ def entry_of(plugin: type[p.Plugin[Any]]) -> Entry:
 def test_every_pair_of_built_in_plugins_holds(pair):
     """Two built-in plugins keep every promise together, in a few sessions for each pair."""
     machine = stacks.stack_machine([entry_of(one) for one in pair])
-    tally = stacks.check_stack(machine, examples=3, seed=0, max_signals=20)
+    tally = stacks.check_stack(machine, examples=2, seed=0, max_signals=15, tours=False)
     assert tally.found is None, str(tally.found)
 
 
-@given(
-    entries=stacks.combinations([entry_of(one) for one in BUILT_IN], max_size=len(BUILT_IN)),
-    seed=st.integers(0, 9),
-)
-@settings(max_examples=LARGER_STACKS)
-def test_larger_stacks_of_built_in_plugins_hold(entries, seed):
-    """Any of them together, in any order, keep every promise."""
-    machine = stacks.stack_machine(entries)
-    tally = stacks.check_stack(machine, examples=1, seed=seed, max_signals=20)
+@pytest.mark.parametrize("number", range(LARGER_STACKS))
+def test_larger_stacks_of_built_in_plugins_hold(number):
+    """Three or more of them together, in any order, keep every promise; each stack has a number, and comes again."""
+    drawn = random.Random(number)
+    members = drawn.sample(BUILT_IN, drawn.randint(3, len(BUILT_IN)))
+    machine = stacks.stack_machine([entry_of(one) for one in members])
+    tally = stacks.check_stack(machine, examples=1, seed=number, max_signals=15, tours=False)
     assert tally.found is None, str(tally.found)

@@ -1,10 +1,20 @@
 """Stacks of plugins under any order of signals: what is found, how short it is, and what it looks like."""
 
-import pytest
+import subprocess
+import sys
+import unittest
 
-from agentrail.testing import stacks
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+import agentrail
+from agentrail import plugins as p
+from agentrail.errors import PluginError
+from agentrail.testing import stacks, strategies
+from agentrail.testing.plugins import ACTIONS
 from agentrail.testing.scenario import play, read_scenario
-from tests.testing import planted
+from tests.testing import pairs, planted
 
 EXAMPLES = 400
 
@@ -28,9 +38,157 @@ def test_a_counter_example_is_a_scenario_that_can_be_read_back():
     assert found is not None
     assert "plugin tests.testing.planted:Deployer" in found.scenario
     assert play(read_scenario(found.scenario)) == found.scenario
+
+
+def test_a_counter_example_names_plugins_by_the_list_that_they_stand_in():
+    """A stack that was imported is written by its path, so that instances without a name can be read back too."""
     origin = ("tests.testing.planted:APPROVAL_SKIPPED", planted.APPROVAL_SKIPPED)
-    by_list = stacks.stack_machine(planted.APPROVAL_SKIPPED, origin=origin)
-    again = stacks.check_stack(by_list, examples=EXAMPLES, seed=1).found
-    assert again is not None
-    assert "plugin tests.testing.planted:APPROVAL_SKIPPED[1]" in again.scenario
-    assert play(read_scenario(again.scenario)) == again.scenario
+    machine = stacks.stack_machine(planted.APPROVAL_SKIPPED, origin=origin)
+    found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
+    assert found is not None
+    assert "plugin tests.testing.planted:APPROVAL_SKIPPED[1]" in found.scenario
+    assert play(read_scenario(found.scenario)) == found.scenario
+
+
+def test_a_machine_is_a_test_for_unittest_and_finds_the_bug():
+    """The class that people derive is collected and run as it is, and fails with the counter-example."""
+    machine = stacks.stack_machine([planted.Diary])
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(machine).run(result)
+    assert result.testsRun == 1
+    ((_, text),) = result.failures
+    assert "states_survive_the_codec: plugin 'Diary'" in text
+    assert "plugin tests.testing.planted:Diary" in text
+
+
+def test_an_invariant_that_raises_is_itself_at_fault():
+    """Anything but an assertion is reported as the invariant's own failure."""
+
+    class Wrong(stacks.stack_machine([planted.Spender])):
+        __test__ = False
+
+        @stacks.invariant
+        def spent_nothing(self, session: stacks.SessionView) -> None:
+            assert session.cost == 0  # type: ignore[attr-defined]  # the bug
+
+    found = stacks.check_stack(Wrong, examples=5, seed=1).found
+    assert found is not None
+    assert found.rule == "spent_nothing"
+    assert "raised AttributeError" in found.why
+    assert "an invariant asserts, and raises nothing else" in found.why
+
+
+def test_an_invariant_sees_the_session():
+    """Phase, turn, costs, messages, tools, events and plugin states are there for whoever asserts something about them."""
+    seen = []
+
+    class Looking(stacks.stack_machine([planted.MeanTime], without=["plugins_do_not_fail"])):
+        __test__ = False
+
+        @stacks.invariant
+        def looks(self, session: stacks.SessionView) -> None:
+            times = session.plugin_state("MeanTime")
+            assert times.begun >= times.done
+            seen.append((session.turn, session.total_tokens, session.running, len(session.messages)))
+            assert session.cost_usd is not None
+            assert session.signal is session.life[-1].signal
+            assert session.events == session.life[-1].events
+            assert session.phase is session.state.phase
+
+    assert stacks.check_stack(Looking, examples=20, seed=1).found is None
+    assert any(turn and tokens and running and messages for turn, tokens, running, messages in seen)
+
+
+def test_no_examples_are_refused():
+    """Zero examples would prove nothing, and are not taken for a success."""
+    with pytest.raises(ValueError, match="expected one example at least, got 0"):
+        stacks.check_stack(stacks.stack_machine([]), examples=0)
+
+
+def test_an_unknown_promise_cannot_be_left_out():
+    """Who mistypes the name of a promise hears which there are."""
+    with pytest.raises(ValueError, match=r"no promise pure: there are .*plugins_are_pure"):
+        stacks.stack_machine([], without=["pure"])
+
+
+def test_a_stack_that_cannot_be_loaded_is_told_at_once():
+    """The faults of a stack come before any session."""
+    with pytest.raises(PluginError, match="is no plugin"):
+        stacks.stack_machine([object()])
+
+
+def test_tools_of_ones_own_are_called_with_arguments_that_fit():
+    """The schema of a tool decides what the model sends, so calls get past the gates."""
+
+    @agentrail.tool
+    async def pay(cents: int, to: str) -> str:
+        """Pay."""
+        return f"{cents} to {to}"
+
+    @p.plugin(init=int, hooks=(p.BeforeTool,))
+    def frugal(event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+        """Fails at a hundred."""
+        if isinstance(event, p.BeforeTool) and int(str(event.arguments["cents"])) > 100:
+            raise RuntimeError(event.name)
+        return p.Continue(state)
+
+    found = stacks.check_stack(stacks.stack_machine([frugal], tools=[pay]), examples=EXAMPLES, seed=1).found
+    assert found is not None
+    assert "RuntimeError: pay" in found.why
+
+
+@pytest.mark.parametrize("pair", pairs.COMMUTE)
+def test_two_that_commute(pair):
+    """No conversation shows a difference between the two orders."""
+    answer = stacks.commute(*pairs.COMMUTE[pair], examples=40)
+    assert answer, answer.difference
+    assert (answer.conversation, answer.difference) == ("", "")
+    assert answer.lives >= 40
+
+
+@pytest.mark.parametrize("pair", pairs.DO_NOT_COMMUTE)
+def test_two_that_do_not_commute(pair):
+    """The shortest conversation is shown in which the order matters, and it plays again."""
+    answer = stacks.commute(*pairs.DO_NOT_COMMUTE[pair], examples=EXAMPLES)
+    assert not answer
+    assert answer.found is not None
+    assert len(answer.found.signals) <= 6
+    assert "order" in answer.difference
+    assert play(read_scenario(answer.conversation)) == answer.conversation
+
+
+@given(entries=stacks.combinations(["a", "b", "c"], 2))  # type: ignore[list-item]  # any values will do
+def test_combinations_are_stacks_of_a_pool(entries):
+    """They have members of the pool, each once, and no more than are allowed."""
+    assert 1 <= len(entries) <= 2
+    assert len(set(entries)) == len(entries)
+    assert set(entries) <= {"a", "b", "c"}
+
+
+@given(data=st.data())
+def test_drawn_plugins_can_be_loaded_and_use_every_action(data):
+    """A drawn stack is a stack; each word that a rule may have can be drawn."""
+    drawn = data.draw(strategies.stacks())
+    assert len({plugin.name for plugin in drawn}) == len(drawn)
+    word = data.draw(st.sampled_from(sorted(ACTIONS)))
+    (rule, *_) = data.draw(strategies.plugins([word])).rules
+    assert rule.action == word
+
+
+def test_the_kit_is_not_imported_with_the_scenarios():
+    """Who plays scenarios needs no hypothesis; only who draws does."""
+    program = "import sys, agentrail.testing.scenario; print('hypothesis' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_tally_keeps_the_shortest():
+    """Of several counter-examples the shortest stays, also while a check is interrupted."""
+    machine = stacks.stack_machine(planted.APPROVAL_SKIPPED)
+    found = stacks.check_stack(machine, examples=EXAMPLES, seed=1).found
+    assert found is not None
+    tally = stacks.Tally(found=found)
+    longer = attrs.evolve(stacks.Tally(), found=None)
+    longer.keep(found)
+    tally.keep(found)
+    assert tally.found is longer.found is found
