@@ -29,6 +29,11 @@ def now_ms() -> int:
     return int((wall_at_zero + trio_now) * 1000)
 
 
+def set_now_ms(at_ms: int) -> None:
+    """Say what the clock of signals shows now, for the rest of this Trio run; for tests whose dates have to repeat."""
+    _WALL_AT_ZERO.set(at_ms / 1000 - trio.current_time())
+
+
 def jitter() -> float:
     """Draw the random number that a failure brings along, so that the core need not."""
     return random.random()  # noqa: S311 - spreads retries over time; no secret

@@ -1,17 +1,22 @@
 """The public test kit. Each part is imported from its own module, so that nobody pays for what they do not use.
 
 - `models`: `ScriptedModel`, `FunctionModel`, and what they say: `says`, `calls`, `fails`
-- `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, one behaviour each
+- `cassette`: `CassetteModel(path)`, which plays what a real model said once
+- `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, `LedgerTool`, one behaviour each
+- `clock`: `FakeClock`, under which nothing takes time, and `set_date`
+- `faults`: `FaultPlan(seed)`, under which models, tools and subscribers fail: the same seed, the same run
+- `published`: `events_of(session)`, `expect(events).kinds(…)` and `tree(events)`, readable assertions
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
 - `held`: `held(actor)`, which builds races: meanwhile it takes nothing from its mailbox
-- `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, closes or crashes it at every step; `crash(session)`
+- `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, steers, closes or crashes it at every step; `crash(session)`
 - `check_plugin`: `check_plugin(plugin, options=[…])`, the contract of a plugin
 - `check_provider`: `check_provider(case)`, what a session relies on in every provider
 - `check_requests`: `check_requests_extend(requests)`, which finds what is volatile in the part that a vendor caches
 - `serving`: `open_server(…)`, an HTTP server that cuts, stalls and trickles; `chunks`: what can be said of a response
 - `check_tool(tool, arguments, ctx)`, `check_sandbox(make)`, `check_provider`: what every implementation of a port keeps to
-- `expectations`: `check_history`, `check_events`, the rules that hold for every conversation
+- `expectations`: `check_history`, `check_events`, `check_nothing_lost`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
+- `pytest_plugin`: the fixtures `supervisor`, `scripted` and `clock`, there wherever agentrail is installed
 - `stacks`: plugin stacks under any order of signals: `stack_machine`, `invariant`, `commute` (needs hypothesis)
 - `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)
 

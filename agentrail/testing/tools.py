@@ -1,4 +1,4 @@
-"""Tools for tests, with one behaviour each: one answers and remembers, one hangs, one crashes, one will not stop.
+"""Tools for tests, with one behaviour each: one answers and remembers, one hangs, one crashes, one will not stop, one counts.
 
 Each is a complete `agentrail.abc.Tool`, takes any arguments, and can be renamed: `HangingTool(name="wait")`.
 """
@@ -126,3 +126,39 @@ class StubbornTool(_Fake):
         ):  # deaf on purpose; a real tool bounds its shield by seconds, not minutes
             await trio.sleep(self.deaf_seconds)
         return Ok(text="done at last")
+
+
+@define(kw_only=True, eq=False)
+class LedgerTool(_Fake):
+    """A tool with an effect that can be counted: for tests that something happens exactly once.
+
+    Attributes:
+        crashes: So many of its next calls raise when they have taken effect already: the worst moment.
+        effects: The operations that took effect, in their order. An `idempotent` tool knows the ones it has done.
+    """
+
+    name: str = "ledger"
+    crashes: int = 0
+    effects: list[str] = field(factory=list, init=False)
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Take effect, and say how often that has happened."""
+        self._begin(arguments, ctx)
+        await trio.lowlevel.checkpoint()
+        if self.effect_class != "idempotent" or ctx.operation_id not in self.effects:
+            self.effects.append(ctx.operation_id)
+        if self.crashes > 0:
+            self.crashes -= 1
+            message = "crashed behind its effect"
+            raise RuntimeError(message)
+        return Ok(text=f"{len(self.effects)} effects")
+
+    def assert_each_once(self, expected: int) -> None:
+        """Check that so many operations took effect, each of them once.
+
+        Raises:
+            AssertionError: There were more or fewer, or one of them took effect twice.
+        """
+        twice = sorted({one for one in self.effects if self.effects.count(one) > 1})
+        assert not twice, f"operations that took effect more than once: {twice}"
+        assert len(self.effects) == expected, f"expected {expected} effects, there were {len(self.effects)}"

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import pytest
 import trio
-import trio.testing
 
 from agentrail.core.projection import Status
 from agentrail.errors import ModelNotFound
@@ -16,11 +15,12 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import ScriptedModel, Turn, calls, says
 
 
 def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
-    return trio.run(main, **{**options, "clock": trio.testing.MockClock(autojump_threshold=0)})
+    return trio.run(main, **{**options, "clock": FakeClock()})
 
 
 # A mark, and not the fixture `autojump_clock`: that works only as an argument, which no test would use.

@@ -46,7 +46,8 @@ async def _open_http(kind: type[Any], url: str) -> AsyncIterator[Provider]:
 
 
 @asynccontextmanager
-async def _open_local(make: Callable[[], Provider], _url: str) -> AsyncIterator[Provider]:
+async def open_local(make: Callable[[], Provider], _url: str) -> AsyncIterator[Provider]:
+    """Open a provider that talks to nobody."""
     await trio.lowlevel.checkpoint()
     yield make()
 
@@ -61,7 +62,7 @@ def _over_http(kind: type[Any], wire: str, name: str) -> ProviderCase:
 
 
 def _local(make: Callable[[], Provider], model: str) -> ProviderCase:
-    return ProviderCase(open_provider=partial(_open_local, make), request=ask(model))
+    return ProviderCase(open_provider=partial(open_local, make), request=ask(model))
 
 
 class _Repeated(ScriptedModel):

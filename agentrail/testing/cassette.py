@@ -1,0 +1,242 @@
+"""`CassetteModel`: what a real model said once, said again without a network.
+
+    model = CassetteModel("tests/cassettes/weather.jsonl", record=provider)
+
+Where there is no file yet, requests go to `record`, and what came back is written down; from then on the file answers, and
+`record` is not asked. A cassette stands at the port and not on the wire: it holds requests and chunks, so no header and no
+key is ever in it, and what looks like a key in a text is scrubbed.
+"""
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail.abc import Capabilities, Provider
+from agentrail.core.codec import decode_signal, encode_event, encode_signal
+from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.signals import ChunksArrived
+from agentrail.errors import BadRequest, ErrorInfo, OptionError, ProviderError
+from agentrail.events import AgentEnd
+from agentrail.messages import TokenUsage, UserMessage
+
+SCRUBBED: Final = "[scrubbed]"
+
+_LOOKS_LIKE_A_KEY: Final = re.compile(
+    r"\b(?:sk|pk|rk|key|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{16,}|\bAIza[A-Za-z0-9_-]{30,}|(?<=Bearer )[\w.~+/-]{8,}=*"
+)
+_NAMES_A_KEY: Final = re.compile(r".*(_KEY|_TOKEN|_SECRET|_PASSWORD)")
+_MIN_SECRET_LENGTH: Final = 8  # shorter values stand in texts by chance
+_KINDS: Final[tuple[type[ProviderError], ...]] = (ProviderError, *ProviderError.__subclasses__())
+_ERRORS: Final = {kind.code: kind for kind in _KINDS}
+
+
+@frozen(kw_only=True)
+class _Exchange:
+    request: Any
+    chunks: tuple[Chunk, ...]
+    error: ErrorInfo | None
+    capabilities: Capabilities
+
+
+class CassetteModel:
+    """A provider that plays what another one said.
+
+    Requests are answered in their order. One that was recorded and played already is answered once more in the same way,
+    so that a test may ask twice; one that differs from what comes next is `BadRequest`, and names the first difference.
+
+    Attributes:
+        requests: All that it was asked, in order.
+    """
+
+    name = "cassette"
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, record: Provider | None = None, secrets: Iterable[str] = ()
+    ) -> None:
+        """Open a cassette, or begin one.
+
+        Args:
+            path: The file, JSON lines.
+            record: Who is asked where there is no file; else it is not touched.
+            secrets: Texts that are scrubbed besides what looks like a key, and besides the values of environment variables
+                whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
+
+        Raises:
+            OptionError: Your move: there is neither a file nor somebody to record.
+        """
+        self._path = Path(path)
+        self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
+        self._recorded = record if not self._path.exists() else None
+        if self._recorded is None and not self._path.exists():
+            fault = f"there is no cassette {str(path)!r}: give record=provider once, with a key, to make it"
+            raise OptionError([fault])
+        lines = [] if self._recorded is not None else self._path.read_text().splitlines()
+        self._tape = [_read(line) for line in lines]
+        self._next = 0
+        self.requests: list[ModelRequest] = []
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say what the recorded provider said of the model of its first request that has this name."""
+        if self._recorded is not None:
+            return self._recorded.capabilities(model)
+        known = (one for one in self._tape if str(one.request["model"]).endswith(f":{model}"))
+        return next((one.capabilities for one in known), Capabilities())
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Write a request as it stands in the file: complete, in JSON, scrubbed, without the id of the attempt."""
+        return self._scrub(json.dumps(_plain(request), ensure_ascii=False, sort_keys=True)).encode()
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Stream what the cassette has, or record it.
+
+        Raises:
+            BadRequest: Your move: the cassette has no such request; the message names the first difference.
+        """
+        self.requests.append(request)
+        if self._recorded is not None:
+            async with (
+                self._recorded.open_stream(request) as heard,
+                aclosing(self._record(self._recorded, request, heard)) as chunks,
+            ):
+                yield chunks
+        else:
+            async with aclosing(_play(self._find(request))) as chunks:
+                yield chunks
+
+    async def _record(
+        self, provider: Provider, request: ModelRequest, heard: AsyncIterator[Chunk]
+    ) -> AsyncGenerator[Chunk, None]:
+        """Pass on what comes, and write it down when it has ended; half an answer is no answer, and is not kept."""
+        chunks: list[Chunk] = []
+        try:
+            async for chunk in heard:
+                chunks.append(chunk)
+                yield chunk
+        except ProviderError as error:
+            self._write(provider, request, chunks, ErrorInfo.of(error))
+            raise
+        if chunks and isinstance(chunks[-1], Completed):
+            self._write(provider, request, chunks, None)
+
+    def _write(
+        self, provider: Provider, request: ModelRequest, chunks: Sequence[Chunk], error: ErrorInfo | None
+    ) -> None:
+        line = {
+            "request": _plain(request),
+            "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
+            "error": attrs.asdict(error) if error is not None else None,
+            "capabilities": attrs.asdict(provider.capabilities(request.model_name)),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(self._scrub(json.dumps(line, ensure_ascii=False, sort_keys=True)) + "\n")
+
+    def _find(self, request: ModelRequest) -> _Exchange:
+        asked = json.loads(self.encode(request))
+        if self._next < len(self._tape) and self._tape[self._next].request == asked:
+            self._next += 1
+            return self._tape[self._next - 1]
+        again = [one for one in self._tape[: self._next] if one.request == asked]
+        if again:
+            return again[-1]
+        # Behind its end the last one stands for what might have been meant: any difference says more than none.
+        if not self._tape:
+            message = f"the cassette {str(self._path)!r} is empty: delete it, and record it again"
+            raise BadRequest(message)
+        expected = self._tape[min(self._next, len(self._tape) - 1)].request
+        difference = next(_differences(expected, asked, "request"))
+        where = f"request {self._next + 1} of {len(self._tape)} in {str(self._path)!r}"
+        message = (
+            f"{where} is another one: {difference}. Delete the file, and record it again, if that is meant"
+        )
+        raise BadRequest(message)
+
+    def _scrub(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, SCRUBBED)
+        return _LOOKS_LIKE_A_KEY.sub(SCRUBBED, text)
+
+
+async def _play(exchange: _Exchange) -> AsyncGenerator[Chunk, None]:
+    for chunk in exchange.chunks:
+        await trio.lowlevel.checkpoint()
+        yield chunk
+    await trio.lowlevel.checkpoint()
+    error = exchange.error
+    if error is not None:
+        kind = _ERRORS.get(error.code, ProviderError)
+        raise kind(error.message, retryable=error.retryable, retry_after_seconds=error.retry_after_seconds)
+
+
+def _arrived(chunks: Sequence[Chunk]) -> ChunksArrived:
+    # A signal, because signals have a stable form on disk, with their chunks in it.
+    return ChunksArrived(at_ms=0, effect_id=EffectId(""), chunks=tuple(chunks))
+
+
+def _read(line: str) -> _Exchange:
+    written = json.loads(line)
+    signal = {**json.loads(encode_signal(_arrived(()))), "chunks": written["chunks"]}
+    arrived = decode_signal(json.dumps(signal))
+    assert isinstance(arrived, ChunksArrived)
+    error = written["error"]
+    return _Exchange(
+        request=written["request"],
+        chunks=arrived.chunks,
+        error=ErrorInfo(**error) if error is not None else None,
+        capabilities=msgspec.convert(written["capabilities"], Capabilities),
+    )
+
+
+def _plain(request: ModelRequest) -> dict[str, Any]:
+    """Write a request as JSON values, all that a model gets to see of it."""
+    # As messages stand in an event, the form that is kept stable; without the names that this very session gave them.
+    messages = tuple(
+        attrs.evolve(message, ref=None) if isinstance(message, UserMessage) else message
+        for message in request.messages
+    )
+    said = AgentEnd(messages=messages, usage=TokenUsage(), stop_reason="end")
+    return {
+        "model": request.model,
+        "system": request.system,
+        "messages": json.loads(encode_event(said))["messages"],
+        "tools": [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": msgspec.to_builtins(tool.parameters),
+            }
+            for tool in request.tools
+        ],
+        "tool_choice": request.tool_choice,
+        "max_output_tokens": request.max_output_tokens,
+        "response_format": request.response_format,
+    }
+
+
+def _differences(recorded: Any, asked: Any, path: str) -> Iterator[str]:
+    """Name where two values differ, first things first."""
+    if isinstance(recorded, dict) and isinstance(asked, dict) and recorded.keys() == asked.keys():
+        for key, value in recorded.items():
+            yield from _differences(value, asked[key], f"{path}.{key}")
+    elif isinstance(recorded, list) and isinstance(asked, list):
+        for position, (one, other) in enumerate(zip(recorded, asked, strict=False)):
+            yield from _differences(one, other, f"{path}[{position}]")
+        if len(recorded) != len(asked):
+            yield f"{path} has {len(recorded)} entries in the cassette and {len(asked)} now"
+    elif recorded != asked:
+        yield f"{path} is {recorded!r} in the cassette and {asked!r} now"
+
+
+def _secrets_in(given: Iterable[str]) -> set[str]:
+    known = {value for name, value in os.environ.items() if _NAMES_A_KEY.fullmatch(name)}
+    return {*given, *(value for value in known if len(value) >= _MIN_SECRET_LENGTH)}

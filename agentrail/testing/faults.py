@@ -1,0 +1,179 @@
+"""`FaultPlan(seed)`: models that fail, tools that crash, subscribers that dawdle. The same seed gives the same run.
+
+    plan = FaultPlan(7)
+
+    async def main():
+        async with agentrail.open_supervisor() as supervisor:
+            session = await supervisor.start_session(model=plan.model(model), tools=[plan.tool(tool)])
+            ...
+
+    plan.run(main)
+    print(plan.faults)
+
+What happens to the n-th request of a model is drawn from the seed, the name and n, and from nothing else. What else is left
+to chance, the order of tasks that could all go on and the jitter of retries, is drawn from the seed by `run`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import trio
+from trio._core import _run
+
+from agentrail.abc import Capabilities, Provider, Tool, ToolContext, ToolOutcome
+from agentrail.core.request import Chunk, ModelRequest
+from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberTooSlow, Transport
+from agentrail.events import Event
+from agentrail.messages import JsonObject
+from agentrail.runtime.handle import Session
+from agentrail.testing.clock import FakeClock
+
+T = TypeVar("T")
+
+_ERRORS: Final[tuple[Callable[[str], ProviderError], ...]] = (Overloaded, RateLimited, Transport)
+_MAX_CHUNKS_BEFORE: Final = 4
+_MAX_PAUSE_SECONDS: Final = 20.0
+_MAX_BUFFER: Final = 8
+
+
+class FaultPlan:
+    """Where things go wrong, drawn from a seed.
+
+    Attributes:
+        faults: What went wrong so far, a line each, in the order in which it happened.
+    """
+
+    def __init__(self, seed: int, *, rate: float = 0.3) -> None:
+        """Make a plan.
+
+        Args:
+            seed: Whatever you like; the same one gives the same faults.
+            rate: How many of the chances are taken, from 0 to 1.
+        """
+        self._seed = seed
+        self._rate = rate
+        self._counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+
+    def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run a program as `trio.run` does, on virtual time, with all that is left to chance drawn from the seed."""
+        before = random.getstate(), _run._r.getstate(), _run._ALLOW_DETERMINISTIC_SCHEDULING  # noqa: SLF001 - see below
+        random.seed(f"{self._seed}/jitter")
+        # Trio has no other switch for this; Hypothesis and pytest-trio turn the same two.
+        _run._r.seed(f"{self._seed}/scheduler")  # noqa: SLF001
+        _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001
+        try:
+            return trio.run(main, clock=FakeClock())
+        finally:
+            random.setstate(before[0])
+            _run._r.setstate(before[1])  # noqa: SLF001
+            _run._ALLOW_DETERMINISTIC_SCHEDULING = before[2]  # type: ignore[misc]  # noqa: SLF001
+
+    def model(self, provider: Provider) -> Provider:
+        """Let a provider be slow, or fail before, between or behind its chunks."""
+        return _FaultyModel(self, provider)
+
+    def tool(self, tool: Tool) -> Tool:
+        """Let a tool be slow, crash instead of working, or crash when it has worked."""
+        return _FaultyTool(self, tool)
+
+    async def follow(self, session: Session) -> list[Event]:
+        """Be a subscriber who reads in fits and starts, is cut off, and comes back with a number.
+
+        Returns:
+            All committed events from the first one on, up to the end of the session.
+
+        Cancellation: Stops reading; nothing is returned.
+        """
+        seen: list[Event] = []
+        after = 0
+        while True:
+            chance = self.draw("subscriber")
+            try:
+                async with session.subscribe(
+                    after=after, deltas=False, buffer=chance.randint(1, _MAX_BUFFER)
+                ) as events:
+                    async for event in events:
+                        seen.append(event)
+                        after += 1
+                        if chance.random() < self._rate:
+                            await trio.sleep(chance.uniform(0, _MAX_PAUSE_SECONDS))
+                return seen
+            except SubscriberTooSlow as error:
+                self.faults.append(f"subscriber cut off behind {error.resume_after}")
+
+    def draw(self, name: str) -> random.Random:
+        """Give the chance of the next thing that is done under a name; for faults of your own."""
+        self._counts[name] += 1
+        return random.Random(f"{self._seed}/{name}/{self._counts[name]}")  # noqa: S311 - has to repeat, and hides nothing
+
+    def strikes(self, chance: random.Random) -> bool:
+        """Say whether this chance is taken."""
+        return chance.random() < self._rate
+
+
+class _FaultyModel:
+    def __init__(self, plan: FaultPlan, provider: Provider) -> None:
+        self._plan = plan
+        self._provider = provider
+        self.name = provider.name
+
+    def capabilities(self, model: str) -> Capabilities:
+        return self._provider.capabilities(model)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        return self._provider.encode(request)
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        chance = self._plan.draw(request.model)
+        async with (
+            self._provider.open_stream(request) as chunks,
+            aclosing(self._spoil(request.model, chance, chunks)) as spoilt,
+        ):
+            yield spoilt
+
+    async def _spoil(
+        self, model: str, chance: random.Random, chunks: AsyncIterator[Chunk]
+    ) -> AsyncGenerator[Chunk, None]:
+        fails = self._plan.strikes(chance)
+        left = chance.randint(0, _MAX_CHUNKS_BEFORE)
+        error = chance.choice(_ERRORS)(f"a fault of {model}")
+        async for chunk in chunks:
+            if fails and left == 0:
+                self._plan.faults.append(f"{model} fails: {error.code}")
+                raise error
+            left -= 1
+            if self._plan.strikes(chance):
+                await trio.sleep(chance.uniform(0, _MAX_PAUSE_SECONDS))
+            yield chunk
+
+
+class _FaultyTool:
+    def __init__(self, plan: FaultPlan, tool: Tool) -> None:
+        self._plan = plan
+        self._tool = tool
+
+    def __getattr__(self, name: str) -> Any:
+        # All that a tool says of itself, what only some tools have too.
+        return getattr(self._tool, name)
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        name = self._tool.name
+        chance = self._plan.draw(name)
+        if self._plan.strikes(chance):
+            await trio.sleep(chance.uniform(0, _MAX_PAUSE_SECONDS))
+        when = chance.choice(("before", "behind")) if self._plan.strikes(chance) else "never"
+        if when == "before":
+            self._crash(f"{name} crashes before its work")
+        outcome = await self._tool.execute(arguments, ctx)
+        if when == "behind":
+            self._crash(f"{name} crashes behind its work")
+        return outcome
+
+    def _crash(self, message: str) -> None:
+        self._plan.faults.append(message)
+        raise RuntimeError(message)

@@ -1,0 +1,58 @@
+"""Fixtures for tests of agents, there wherever agentrail is installed: `supervisor`, `scripted`, `clock`.
+
+    async def test_my_agent(supervisor, scripted, clock):
+        session = await supervisor.start_session(model=scripted(says("hello")))
+        assert await session.ask("Hi") == "hello"
+
+They need pytest-trio, which runs the test. Nothing of agentrail and no Trio is imported before a test asks for one of them:
+pytest loads this module whenever it starts, in every project of the environment. A fixture of the same name in a conftest.py
+comes before the one from here.
+"""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import trio.testing
+
+    from agentrail.runtime.supervisor import SessionSupervisor
+    from agentrail.testing.models import ScriptedModel, Turn
+
+
+@pytest.fixture
+def clock() -> "trio.testing.MockClock":
+    """The clock under which the test runs: it jumps to the next deadline when all tasks wait.
+
+    Not for tests with threads or child processes: it does not see them at work, and jumps past them.
+    """
+    from agentrail.testing.clock import FakeClock  # noqa: PLC0415 - as the module says
+
+    return FakeClock()
+
+
+@pytest.fixture
+def scripted() -> "Generator[Callable[..., ScriptedModel], None, None]":
+    """Make a `ScriptedModel` of turns: `scripted(says("one"), says("two"))`. In a test that passes all were asked for."""
+    from agentrail.testing.models import ScriptedModel  # noqa: PLC0415 - as the module says
+
+    made: list[ScriptedModel] = []
+
+    def make(*turns: "Turn") -> "ScriptedModel":
+        made.append(ScriptedModel(turns))
+        return made[-1]
+
+    yield make
+    for model in made:
+        model.assert_exhausted()
+
+
+@pytest.fixture
+async def supervisor() -> "AsyncIterator[SessionSupervisor]":
+    """A supervisor as `agentrail.open_supervisor` gives it; behind the test nothing of its sessions is left."""
+    from agentrail.app import open_supervisor  # noqa: PLC0415 - as the module says
+    from agentrail.testing.orphans import no_orphans  # noqa: PLC0415
+
+    async with no_orphans(), open_supervisor() as opened:
+        yield opened

@@ -1,0 +1,109 @@
+"""`CassetteModel`: it records once, plays ever after, keeps no key, and names what is different."""
+
+from functools import partial
+
+import pytest
+import trio
+
+from agentrail.abc import Capabilities
+from agentrail.core.request import ModelRequest
+from agentrail.errors import BadRequest, CycleFailed, OptionError, Overloaded
+from agentrail.testing.cassette import SCRUBBED, CassetteModel
+from agentrail.testing.check_provider import ProviderCase, ask, check_provider
+from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import on_virtual_time, open_bare
+from tests.testing.test_check_provider import open_local
+
+KEY = "sk-live-0123456789abcdefghij"
+WEATHER = [
+    Turn(thinking="hm", text=("I ", "look."), calls=calls(("record", {"city": "Oslo"})).calls),
+    says("Rain."),
+]
+
+
+async def hold(model, *prompts):
+    """Hold a conversation with a model, and give what it said."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="one")
+        return [await session.ask(prompt) for prompt in prompts]
+
+
+async def test_what_was_recorded_is_played(tmp_path):
+    """The same conversation, and nobody is asked; what the model can do is known too."""
+    path = tmp_path / "new" / "weather.jsonl"
+    first = await hold(CassetteModel(path, record=ScriptedModel(WEATHER)), "Weather?")
+    nobody = ScriptedModel([])
+    played = CassetteModel(path, record=nobody)
+    assert await hold(played, "Weather?") == first == ["I look.Rain."]
+    assert (len(played.requests), nobody.requests) == (2, [])
+    scripted = ScriptedModel([]).capabilities("object")
+    assert played.capabilities(played.requests[0].model_name) == scripted
+    assert played.capabilities("unheard-of") == Capabilities()
+
+
+async def test_another_request_names_the_first_difference(tmp_path):
+    """Where, what was recorded, and what came."""
+    path = tmp_path / "weather.jsonl"
+    await hold(CassetteModel(path, record=ScriptedModel([says("Rain.")])), "Weather?")
+    expected = r"request\.messages\[0\]\.content\[0\]\.text is 'Weather\?' in the cassette and 'Time\?' now"
+    with pytest.raises(CycleFailed, match=expected):
+        await hold(CassetteModel(path), "Time?")
+    with pytest.raises(CycleFailed, match=r"request\.messages has 1 entries in the cassette and 3 now"):
+        await hold(CassetteModel(path), "Weather?", "Weather?")
+
+
+@on_virtual_time
+async def test_errors_are_played_too(tmp_path):
+    """As the same class, with what was said before it; so a retry is a retry again."""
+    path = tmp_path / "weather.jsonl"
+    script = [fails(Overloaded("busy", retry_after_seconds=2), after="Ra"), says("Rain.")]
+    first = await hold(CassetteModel(path, record=ScriptedModel(script)), "Weather?")
+    assert await hold(CassetteModel(path), "Weather?") == first == ["Rain."]
+    model = CassetteModel(path)
+    request = ask("scripted:object")
+    with pytest.raises(BadRequest):
+        async with model.open_stream(request):
+            pass
+
+
+async def test_no_key_is_kept(tmp_path, monkeypatch):
+    """Neither one that looks like a key, nor one from the environment, nor one that was named; the rest is."""
+    monkeypatch.setenv("MY_VENDOR_TOKEN", "correct-horse")
+    path = tmp_path / "weather.jsonl"
+    prompt = f"The keys are {KEY}, correct-horse and swordfish."
+    make = partial(CassetteModel, path, secrets=["swordfish"])
+    await hold(make(record=ScriptedModel([says("I keep ", KEY)])), prompt)
+    text = path.read_text()
+    assert not [secret for secret in (KEY, "correct-horse", "swordfish") if secret in text]
+    assert f"The keys are {SCRUBBED}, {SCRUBBED} and {SCRUBBED}." in text
+    assert await hold(make(), prompt) == [f"I keep {SCRUBBED}"]
+
+
+async def test_half_an_answer_is_not_kept(tmp_path):
+    """A request that was broken off has no end that could be played."""
+    path = tmp_path / "weather.jsonl"
+    model = CassetteModel(path, record=ScriptedModel([says("one", "two")]))
+    async with model.open_stream(ask("scripted:object")) as chunks:
+        await anext(chunks)
+    assert not path.exists()
+
+
+async def test_without_a_file_somebody_has_to_be_recorded(tmp_path):
+    """The message says what to do; and an empty file is no cassette."""
+    with pytest.raises(OptionError, match="give record=provider once"):
+        CassetteModel(tmp_path / "missing.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(CycleFailed, match=r"empty\.jsonl' is empty"):
+        await hold(CassetteModel(tmp_path / "empty.jsonl"), "Hi")
+
+
+async def test_a_cassette_is_a_provider(tmp_path):
+    """It keeps what `check_provider` demands of all of them."""
+    path = tmp_path / "weather.jsonl"
+    request: ModelRequest = ask("scripted:object")
+    async with CassetteModel(path, record=ScriptedModel(WEATHER)).open_stream(request) as chunks:
+        async for _ in chunks:
+            await trio.lowlevel.checkpoint()
+    case = ProviderCase(open_provider=partial(open_local, partial(CassetteModel, path)), request=request)
+    await check_provider(case)

@@ -1,0 +1,75 @@
+"""`FaultPlan`: the same seed gives the same run, and whatever it does the promises hold."""
+
+from contextlib import suppress
+
+import pytest
+import trio
+
+from agentrail.errors import CycleFailed
+from agentrail.testing.clock import set_date
+from agentrail.testing.expectations import check_events, check_history, check_nothing_lost
+from agentrail.testing.faults import FaultPlan
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import LedgerTool, RecordingTool
+from tests.runtime.rig import open_bare
+
+
+def run(seed):
+    """Hold three conversations under a plan; give its faults, the events, and what the subscriber saw."""
+    plan = FaultPlan(seed, rate=0.4)
+
+    async def main():
+        set_date()
+
+        def answer(request):
+            wants = len(request.messages) % 3 == 1
+            return calls(("record", {}), ("ledger", {})) if wants else says("one ", "two ", "three")
+
+        ledger = LedgerTool(effect_class="idempotent")
+        async with open_bare() as supervisor, trio.open_nursery() as nursery:
+            session = await supervisor.start_session(
+                model=plan.model(FunctionModel(answer)),
+                tools=[plan.tool(RecordingTool(effect_class="pure")), plan.tool(ledger)],
+                session_id="one",
+            )
+            seen = []
+
+            async def follow():
+                seen.extend(await plan.follow(session))
+
+            nursery.start_soon(follow)
+            for prompt in ("a", "b"):
+                await session.prompt(prompt)
+            with suppress(CycleFailed):
+                await session.ask("c")
+            messages = await session.messages()
+            await session.stop()
+        check_history(messages)
+        check_events(seen)
+        check_nothing_lost(seen, messages)
+        assert len(set(ledger.effects)) == len(ledger.effects)
+        return plan.faults, [type(event).__name__ for event in seen]
+
+    return plan.run(main)
+
+
+@pytest.mark.at(159)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_seed_gives_the_same_run(seed):
+    """The same faults in the same order, and the same events."""
+    assert run(seed) == run(seed)
+
+
+def test_seeds_differ():
+    """Some run has faults of models, of tools and of subscribers, and no two of them are alike."""
+    runs = [run(seed) for seed in range(6)]
+    faults = " ".join(fault for faults, _ in runs for fault in faults)
+    assert all(word in faults for word in ("fails", "crashes before", "crashes behind"))
+    assert len({tuple(faults) for faults, _ in runs}) == len(runs)
+
+
+def test_without_a_rate_nothing_goes_wrong():
+    """And with all of it everything does."""
+    never, always = FaultPlan(1, rate=0), FaultPlan(1, rate=1)
+    assert not any(never.strikes(never.draw("x")) for _ in range(20))
+    assert all(always.strikes(always.draw("x")) for _ in range(20))

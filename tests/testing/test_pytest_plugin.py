@@ -1,0 +1,49 @@
+"""The fixtures that agentrail brings along: they work in a project of somebody else, and cost nothing where nobody asks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PLUGIN = "agentrail.testing.pytest_plugin"
+
+TESTS = """
+import trio
+from agentrail.testing.models import says
+
+async def test_all_three(supervisor, scripted, clock):
+    session = await supervisor.start_session(model=scripted(says("hel", "lo", pause_seconds=40)))
+    assert await session.ask("Hi") == "hello"
+    assert trio.current_time() > 100
+
+async def test_left_over(supervisor, scripted):
+    scripted(says("never said"))
+"""
+
+
+def run(*arguments, cwd):
+    """Run Python in a folder of somebody else."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_fixtures_work(tmp_path):
+    """A session in no time, on virtual time; and who writes more of a script than is asked for hears of it."""
+    (tmp_path / "test_agent.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
+    # Named here, since an entry point is there only once agentrail is installed; twice is fine for pytest.
+    options = ("-p", PLUGIN, "-p", "no:randomly", "-p", "no:cacheprovider", "-q")
+    ended = run("-m", "pytest", *options, cwd=tmp_path)
+    assert "1 of 1 turns of the script were never asked for" in ended.stdout, ended.stdout + ended.stderr
+    assert "test_all_three" not in ended.stdout
+
+
+def test_loading_it_imports_neither_trio_nor_a_session(tmp_path):
+    """Pytest loads it at every start, in every project."""
+    check = (
+        f"import sys, {PLUGIN}; print([name for name in ('trio', 'agentrail.core') if name in sys.modules])"
+    )
+    ended = run("-c", check, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr) == ("[]\n", "")
