@@ -103,12 +103,12 @@ async def test_nobody_comes(supervisor, autojump_clock):
         assert (resolved.status, resolved.by) == ("timeout", "timeout")
         with pytest.raises(ApprovalExpired):
             await session.approve(approval.id)
-    assert (_, tool.calls) == (["alone"], [])
+    assert (answers, tool.calls) == (["alone"], [])
 
 
 async def test_another_prompt_supersedes_what_waits(supervisor):
     """Its cycle ends, and the new one begins."""
-    async with asking(supervisor, calls(LS), says("new")) as (session, tool, events, answers):
+    async with asking(supervisor, calls(LS), says("new")) as (session, tool, events, _):
         await anext(events)
         assert await session.ask("something else") == "new"
         assert (await anext(events)).status == "superseded"
