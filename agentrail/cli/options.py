@@ -11,7 +11,7 @@ from agentrail.abc import Tool
 from agentrail.app import ChosenModel
 from agentrail.core.stack import Entry
 from agentrail.errors import OptionError, PromptError
-from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.options import SessionOptions
 from agentrail.sandboxes.confinement import ShellFallback
@@ -119,7 +119,7 @@ def decide_approvals(text: str | None) -> tuple[Entry, ...]:
     """
     if text is None:
         return ()
-    names = tuple(name.strip() for name in text.split(","))
+    names: list[JsonValue] = [name.strip() for name in text.split(",")]
     if not all(names):
         message = (
             f"--approve is {text!r}: expected names of tools with commas between them, such as shell, or *"
