@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentrail.actors.tree import render_tree
 from agentrail.app import choose_model, open_supervisor
@@ -19,7 +19,7 @@ from agentrail.cli import people
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.lines import Key, Lines, PlainLines, open_edited_lines
-from agentrail.cli.options import Choices, decide_session
+from agentrail.cli.options import Approve, Choices, decide_approvals, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
@@ -58,10 +58,10 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def chat(*, choices: Choices = Choices()) -> Exit:  # noqa: B008 - frozen
+def chat(*, choices: Choices = Choices(), approve: Approve = None) -> Exit:  # noqa: B008 - frozen
     """Talk with a model; see `commands.py` for the help."""
     send_logs_to_stderr()
-    return trio.run(serve_chat, choices)
+    return trio.run(serve_chat, choices, approve)
 
 
 # --- the terminal
@@ -142,10 +142,15 @@ class Ledger:
         elif isinstance(event, ApprovalRequired | AskUser):
             self._asked.set()
         elif isinstance(event, AgentResumed):
-            self._asked = trio.Event()
+            self.decided()
         elif type(event) in TERMINAL and self._current is not None:
             self._end(self._current)
             self._current = None
+            self.decided()
+
+    def decided(self) -> None:
+        """Note that nothing waits for a person any more."""
+        if self._asked.is_set():  # else somebody may be waiting for this very event
             self._asked = trio.Event()
 
     async def wait_for_line(self) -> None:
@@ -277,6 +282,8 @@ class Chat:
     async def _decide(self, command: str, rest: str) -> None:
         try:
             await self._say(await people.decide(self.session, command, rest))
+            if not (await self.session.status()).suspended:
+                self.ledger.decided()  # the event that says so may lie unread: the next line would not wait
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
 
@@ -343,12 +350,12 @@ def show_status(status: Status) -> str:
 # --- running it
 
 
-async def serve_chat(choices: Choices) -> Exit:
+async def serve_chat(choices: Choices, approve: Approve) -> Exit:
     """Chat until somebody leaves, and say how it ended."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            code = await _serve(choices, signals)
+            code = await _serve(choices, approve, signals)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
@@ -358,24 +365,25 @@ async def serve_chat(choices: Choices) -> Exit:
     return code
 
 
-async def _serve(choices: Choices, signals: AsyncIterator[int]) -> Exit:
+async def _serve(choices: Choices, approve: Approve, signals: AsyncIterator[int]) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
             interrupts = Interrupts(handle=starting.cancel)
             nursery.start_soon(interrupts.receive, signals)
-            code = await _start(choices, nursery, interrupts)
+            code = await _start(choices, approve, nursery, interrupts)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
-async def _start(choices: Choices, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
+async def _start(choices: Choices, approve: Approve, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
     transcript = Transcript(look_of_process())
     try:
         chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)
         await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
         async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
-            session = await supervisor.start_session(decide_session(choices, chosen))
+            options = evolve(decide_session(choices, chosen), plugins=decide_approvals(approve))
+            session = await supervisor.start_session(options)
             async with open_desk() as desk:
                 chat = Chat(
                     session=session, supervisor=supervisor, desk=desk, transcript=transcript, nursery=nursery

@@ -9,8 +9,10 @@ from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel
+from agentrail.core.stack import Entry
 from agentrail.errors import OptionError, PromptError
-from agentrail.messages import MAX_PROMPT_BYTES
+from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
+from agentrail.plugins import HumanApproval
 from agentrail.runtime.options import SessionOptions
 from agentrail.sandboxes.confinement import ShellFallback
 from agentrail.tools import builtin
@@ -21,6 +23,13 @@ ALL_TOOLS: Final = ", ".join(tool.name for tool in builtin())
 
 BaseUrl = Annotated[
     str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
+]
+Approve = Annotated[
+    str | None,
+    Parameter(
+        help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "
+        "them, such as shell, or *."
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -100,6 +109,24 @@ def decide_tools(text: str) -> tuple[Tool, ...]:
             ]
         )
     return builtin(*dict.fromkeys(names))
+
+
+def decide_approvals(text: str | None) -> tuple[Entry, ...]:
+    """Make the plugin that asks before the tools that `--approve` names; none without it.
+
+    Raises:
+        OptionError: Your move: it names nothing.
+    """
+    if text is None:
+        return ()
+    names: list[JsonValue] = [name.strip() for name in text.split(",")]
+    if not all(names):
+        message = (
+            f"--approve is {text!r}: expected names of tools with commas between them, such as shell, or *"
+        )
+        raise OptionError([message])
+    # Whoever chats sits before it, and may be gone for lunch: a call waits for as long as they like.
+    return ((HumanApproval, {"require_approval_for": names, "timeout_seconds": 0}),)
 
 
 def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:

@@ -48,10 +48,13 @@ class Plugin(abc.ABC, Generic[S]):
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
         marked = dict(cls._marked)
+        inherited = frozenset(marked) - {RequestDone}
         for method, found in cls.__dict__.items():
             marked.update(dict.fromkeys(getattr(found, _HOOKS, ()), method))
         cls._marked = types.MappingProxyType(marked)
-        if cls.hooks is None and cls.handle is Plugin.handle:
+        # What a base class declares by its methods grows with the methods; what it declares by name stands.
+        declared = "hooks" in cls.__dict__ or cls.hooks not in (None, inherited)
+        if cls.handle is Plugin.handle and (cls.hooks is None or not declared):
             cls.hooks = frozenset(marked) - {RequestDone}  # an answer comes to whoever asked, declared or not
         for base in cls.__dict__.get("__orig_bases__", ()):
             if issubclass(get_origin(base) or object, Plugin) and not isinstance(get_args(base)[0], TypeVar):

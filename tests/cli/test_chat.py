@@ -8,13 +8,14 @@ import trio.testing
 
 from agentrail.cli.chat import Ledger, decide_editor, show_status
 from agentrail.core.projection import RunningTool, Status
-from agentrail.events import AgentAbort, AgentEnd, AgentStart, PromptDropped
-from agentrail.messages import CallId, PromptRef, SessionId, TokenUsage
+from agentrail.events import AgentAbort, AgentEnd, AgentResumed, AgentStart, AskUser, PromptDropped
+from agentrail.messages import CallId, PromptRef, QuestionRef, SessionId, TokenUsage
 from tests.cli.rig import SLEEPER, alive, open_terminal, run_agentrail, sleeping_below
 
 TALK = ("chat", "--model", "demo:fast", "--tools", "none")
 WORK = ("chat", "--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined")
 A, B = PromptRef("a"), PromptRef("b")
+QUESTION = AskUser(ref=QuestionRef("q"), question="Really?")
 END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
 
 
@@ -42,6 +43,40 @@ async def test_a_chat_knows_its_commands():
     assert "there is no command /halp: did you mean /help?" in ran.err
     assert "/abort: stop the running cycle" in ran.err
     assert "never said" not in ran.out
+
+
+async def test_a_person_decides_before_tools_run():
+    """With --approve a call waits; /approve runs it, /reject tells the model why not, through a pipe as well."""
+    lines = b'shell "echo one"\n/approve\nshell "echo two"\n/reject too many\nshell "echo three"\n/approve #2\n/approve\n'
+    ran = await run_agentrail(*WORK, "--approve", "shell", stdin=lines)
+    assert ran.code == 0
+    assert "may shell run with {'command': 'echo one'" in ran.err
+    assert "shell says: one" in ran.out
+    assert "shell failed: Rejected by the user: too many" in ran.out
+    assert "nothing waits at #2" in ran.err
+    assert "shell says: three" in ran.out
+    assert "aborted" not in ran.err
+
+
+async def test_approvals_of_no_tool_are_refused():
+    """--approve needs names."""
+    ran = await run_agentrail(*TALK, "--approve", "shell,", stdin=b"")
+    assert ran.code == 2
+    assert "--approve is 'shell,': expected names of tools" in ran.err
+
+
+async def test_a_question_that_comes_again_is_heard():
+    """Whoever waits for the next line hears of it, although the end of the question before was read late."""
+    ledger = Ledger()
+    ledger.accept(A)
+    ledger.note(QUESTION)
+    ledger.decided()
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ledger.wait_for_line)
+            await trio.testing.wait_all_tasks_blocked()
+            ledger.note(AgentResumed(trigger="tool_approved"))
+            ledger.note(QUESTION)
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])

@@ -97,7 +97,7 @@ def test_members_have_the_documented_defaults():
 def test_marked_methods_declare_their_hooks():
     """A plugin of marked methods is asked on their hooks, and on no others (5.1)."""
     assert Marked.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}
-    assert Inherits.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}, "declared by its parent"
+    assert Inherits.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering, p.AfterTurn}
     stack, states = load_stack([Marked])
     waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
     assert waits.waiting is not None
@@ -180,3 +180,39 @@ def test_emit_says_how_it_is_written():
         TypeError, match="takes \\(name, payload\\) or a list of such pairs, and a state; it got 1 values"
     ):
         p.Emit("a")
+
+
+def test_methods_of_a_derived_plugin_declare_their_hooks_too():
+    """Beside those of its base; hooks that a class names stand as they are."""
+
+    class Base(p.Plugin[int]):
+        """Listens to calls."""
+
+        def init(self) -> int:
+            """Begin."""
+            return 0
+
+        @p.on(p.BeforeTool)
+        def before(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+            """Go on."""
+            return p.Continue(state)
+
+    class Derived(Base):
+        """Listens to cycles as well."""
+
+        @p.on(p.AfterTurn)
+        def after(self, event: p.AfterTurn, state: int, ctx: p.Context) -> p.Action[int]:
+            """Go on."""
+            return p.Continue(state)
+
+    class Named(Derived):
+        """Says itself what it wants."""
+
+        hooks = frozenset({p.AfterTurn})
+
+    class Same(Named):
+        """Adds nothing."""
+
+    assert Base.hooks == {p.BeforeTool}
+    assert Derived.hooks == {p.BeforeTool, p.AfterTurn}
+    assert Named.hooks == Same.hooks == {p.AfterTurn}
