@@ -126,7 +126,8 @@ def decide_approvals(text: str | None) -> tuple[Entry, ...]:
         )
         raise OptionError([message])
     # Whoever chats sits before it, and may be gone for lunch: a call waits for as long as they like.
-    return ((HumanApproval, {"require_approval_for": names, "timeout_seconds": 0}),)
+    options: dict[str, JsonValue] = {"require_approval_for": names, "timeout_seconds": 0}
+    return ((HumanApproval, options),)
 
 
 def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:
