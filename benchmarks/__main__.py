@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
 from benchmarks.actors import actor_memory, call, cast, child, children, restart
 from benchmarks.crowds import sessions
-from benchmarks.cycles import cycle, growth, tools
+from benchmarks.cycles import cycle, growth, plugins, tools
 from benchmarks.idle import ROOT, memory
 from benchmarks.measure import Effort, Row
 from benchmarks.report import render_table, write_json
@@ -24,6 +24,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "cycle": cycle,
     "growth": growth,
     "tools": tools,
+    "plugins": plugins,
     "sessions": sessions,
     "memory": memory,
     "deltas": deltas,

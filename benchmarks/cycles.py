@@ -13,12 +13,14 @@ import trio
 import trio.testing
 
 import agentrail
+from agentrail import plugins as p
 from benchmarks import bare
 from benchmarks.measure import Effort, Row, Sample, Target, interleave
 from benchmarks.ours import StubModel, add, expect, start_watch
 
 _SESSIONS: Final = 300
 _BATCH: Final = 20
+_LISTENERS: Final = 5
 _CYCLES: Final = 1000
 _EARLY: Final = slice(4, 15)  # around cycle 10
 _LATE: Final = slice(-11, None)
@@ -40,6 +42,24 @@ def cycle(effort: Effort) -> list[Row]:
             target=Target(of="ratio", must=1.2, aim=0.75),
         ),
         rounds.row("cycle", "start_seconds", "starting that session", unit="µs", factor=_MICROSECONDS),
+    ]
+
+
+def plugins(effort: Effort) -> list[Row]:
+    """The same cycle before plugins that are asked at every hook, and have nothing to say."""
+    count = effort.of(_SESSIONS)
+    rounds = interleave(
+        partial(_bare_cycles, count, 1), partial(_our_cycles, count, 1, _LISTENERS), effort.rounds
+    )
+    return [
+        rounds.row(
+            "plugins",
+            "cycle_seconds",
+            f"one cycle with one tool call and {_LISTENERS} plugins that listen to every hook",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=Target(of="ratio", must=1.4, aim=0.9),
+        )
     ]
 
 
@@ -128,15 +148,26 @@ async def _bare_growth_async(count: int) -> Sample:
 # --- agentrail
 
 
-def _our_cycles(count: int, calls: int) -> Sample:
-    return trio.run(_our_cycles_async, count, calls)
+class _Listener(p.Plugin[int]):
+    def init(self) -> int:
+        return 0
+
+    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+        return p.Continue(state)
 
 
-async def _our_cycles_async(count: int, calls: int) -> Sample:
+def _our_cycles(count: int, calls: int, listeners: int = 0) -> Sample:
+    return trio.run(_our_cycles_async, count, calls, listeners)
+
+
+async def _our_cycles_async(count: int, calls: int, listeners: int) -> Sample:
     model = StubModel(calls=calls)
+    stack = [_Listener(name=f"listener {number}") for number in range(listeners)]
     async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
         began_at = process_time()
-        sessions = [await supervisor.start_session(model=model, tools=[add]) for _ in range(count)]
+        sessions = [
+            await supervisor.start_session(model=model, tools=[add], plugins=stack) for _ in range(count)
+        ]
         start_seconds = process_time() - began_at
         watches = [await start_watch(nursery, session, agentrail.AgentEnd) for session in sessions]
         await trio.testing.wait_all_tasks_blocked()

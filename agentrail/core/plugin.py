@@ -106,8 +106,8 @@ class Plugin(Protocol):
         """The answers that it gives whenever it is asked, for the checks of a stack."""
         ...
 
-    def init(self, **options: Any) -> Any:
-        """Make the first state."""
+    def init(self, *args: Any, **options: Any) -> Any:
+        """Make the first state; `args` are never given, and let a type checker take options under their own names."""
         ...
 
     def handle(self, event: HookEvent, state: Any, ctx: Context, /) -> Any:

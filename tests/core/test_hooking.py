@@ -223,3 +223,26 @@ def test_an_errand_that_died_with_the_actor_is_answered():
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
     assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
     assert state.data.errands == ()
+
+
+def test_deltas_ask_nobody():
+    """Ten plugins that listen to every hook cost a delta nothing: none of them is called, and no context is made (issue 5)."""
+    asked: list[str] = []
+
+    class Ear(p.Plugin[int]):
+        """Notes that it was asked."""
+
+        def init(self) -> int:
+            """Begin."""
+            return 0
+
+        def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+            """Note it."""
+            asked.append(type(event).__name__)
+            return p.Continue(state)
+
+    ears = [Ear(name=f"ear {number}") for number in range(10)]
+    deltas = "".join(f'@{100 + n}   ChunksArrived r1 "word "\n' for n in range(50))
+    play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@90    StreamStarted r1\n' + deltas, *ears)
+    assert sorted(set(asked)) == ["BeforePrompt", "BeforeRequest"]
+    assert len(asked) == 20
