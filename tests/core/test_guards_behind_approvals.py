@@ -1,5 +1,7 @@
 """A person's yes stands for the person: every guard is heard about a call all the same, whoever asked for the approval."""
 
+from typing import Any
+
 from agentrail import plugins as p
 from agentrail.core.pipeline import run
 from agentrail.core.stack import load_stack
@@ -11,7 +13,7 @@ def _guard(name: str, priority: int, rule: str) -> PuppetPlugin:
     return PuppetPlugin((read_rule("BeforeTool", rule),), name=name, priority=priority)
 
 
-def _decided(*plugins: PuppetPlugin) -> tuple[type, str]:
+def _decided(*plugins: Any) -> tuple[type, str]:
     stack, states = load_stack(plugins)
     decision = run(stack, EVENTS[p.BeforeTool], states, CTX).decision
     assert decision is not None
