@@ -7,7 +7,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from agentrail.core import machine
-from agentrail.core.effects import Effect, Publish, Reply
+from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.stack import PluginStates, Stack, ask, compile_stack, load_stack
 from agentrail.core.state import SessionData, SessionState
 from agentrail.events import SessionStart
@@ -109,6 +109,8 @@ def _plain(effect: Effect) -> object:
     if isinstance(effect, Publish):
         event: Any = effect.event
         return evolve(event, meta=None)
+    if isinstance(effect, Refuse):  # its words may name the plugins in their order
+        return (effect.to, type(effect.error))
     return comparable(effect)
 
 

@@ -61,7 +61,7 @@ def answer(state: SessionState) -> Signal | None:
         return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
     if timers_of(state) and not running:
         return TimerFired(at_ms=LATER_MS, effect_id=timers_of(state)[0])
-    if data.stream is not None:
+    if data.stream is not None and not data.stream.pausing:
         return _all_right(data.stream.effect_id)
     if running:
         return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
