@@ -126,8 +126,8 @@ def decide_approvals(text: str | None) -> tuple[Entry, ...]:
         )
         raise OptionError([message])
     # Whoever chats sits before it, and may be gone for lunch: a call waits for as long as they like.
-    options: dict[str, JsonValue] = {"require_approval_for": names, "timeout_seconds": 0}
-    return ((HumanApproval, options),)
+    approval: Any = (HumanApproval, {"require_approval_for": names, "timeout_seconds": 0})
+    return (approval,)
 
 
 def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:

@@ -90,7 +90,7 @@ class Crew:
             # Dismissed before its first step, it would still get as far as its first checkpoint.
             if self._gone is None:
                 await function(*args)
-        except BaseException as error:  # the edge of a session's work: it is the actor that crashes
+        except BaseException as error:  # noqa: ASYNC103 - the edge of a session's work: it is the actor that crashes
             parts = leaves(error)
             if any(
                 isinstance(part, trio.Cancelled) for part in parts

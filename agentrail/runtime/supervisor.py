@@ -370,7 +370,7 @@ class SessionSupervisor:
         try:
             yield child
         finally:
-            with cleanup_scope(CHILD_STOP_WITHIN_SECONDS), suppress(SessionDown):
+            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
                 await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
                 await child.stop("its parent's call is over")
 
@@ -402,9 +402,9 @@ class SessionSupervisor:
             entry.branch.leave()
             if cell.crash is None:
                 self._close(entry, "the supervisor had no more time for it")
-            await self._dismiss(entry, crew)
+            await self._dismiss(entry, crew)  # noqa: ASYNC102 - shielded and bounded inside
             if cell.crash is None:
-                await self._retire(entry, "ended")
+                await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _dismiss(self, entry: _Entry, crew: Crew) -> None:
         """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
