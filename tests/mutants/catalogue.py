@@ -105,10 +105,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="core/prompts.py",
         old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
-        "        message = f\"{position} prompts wait already, at most",
+        '        message = f"{position} prompts wait already, at most',
         new="    is_free = phase is Phase.IDLE and not position\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
-        "        message = f\"{position} prompts wait already, at most",
+        '        message = f"{position} prompts wait already, at most',
         killed_by=_scenario("prompt_during_teardown"),
     ),
     Mutant(
