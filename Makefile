@@ -21,7 +21,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench lint docs docs-check coverage coverage-of-spec mutants longest install litellm peers clean
+.PHONY: help run test property check bench lint docs docs-check coverage coverage-of-spec mutants examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -66,6 +66,9 @@ coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
 
 mutants: $(DEV)  ## deliberate bugs, each of which some test has to notice
 	$(BIN)/python -m scripts.run_mutants
+
+examples:  ## the packages of docs/examples, on the wheel in an environment of their own
+	@PYTHON=$(PYTHON) bash scripts/run_examples.sh
 
 longest: $(DEV)  ## the longest functions and files, and the excepts that swallow
 	$(BIN)/python scripts/longest.py

@@ -16,6 +16,7 @@
 - `check_tool(tool, arguments, ctx)`, `check_sandbox(make)`, `check_provider`: what every implementation of a port keeps to
 - `expectations`: `check_history`, `check_events`, `check_nothing_lost`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
+- `supervisors`: `open_nameless()`, a supervisor that knows no model by its name
 - `pytest_plugin`: the fixtures `supervisor`, `scripted` and `clock`, there wherever agentrail is installed
 - `stacks`: plugin stacks under any order of signals: `stack_machine`, `invariant`, `commute` (needs hypothesis)
 - `strategies`: Hypothesis strategies of signals, messages and calls (needs hypothesis)

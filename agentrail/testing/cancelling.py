@@ -8,10 +8,9 @@ await cancel_everywhere(scenario)
 await cancel_everywhere(scenario, mode="abort")
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import trio
 from attrs import define
@@ -19,18 +18,18 @@ from attrs import define
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Abort, ChunksArrived, SignalId, Steer
-from agentrail.errors import CycleEnded, ModelNotFound, SessionDown
+from agentrail.errors import CycleEnded, SessionDown
 from agentrail.events import Event
 from agentrail.messages import Message, SteerRef
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 from agentrail.runtime.interpreter import ChunkBuffer, Letter
 from agentrail.runtime.subscription import Subscription
-from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
-from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.expectations import check_events, check_history, check_nothing_lost
 from agentrail.testing.orphans import no_orphans
+from agentrail.testing.supervisors import open_nameless
 
 Mode: TypeAlias = Literal["cancel", "close", "abort", "steer", "crash"]
 MAX_ROUNDS: Final = 2_000
@@ -124,7 +123,7 @@ async def cancel_everywhere(
         blow = _Blow(step)
         try:
             with trio.fail_after(round_seconds):
-                await _play(scenario, mode, blow, make_sandbox or _make_sandbox, within_seconds)
+                await _play(scenario, mode, blow, make_sandbox, within_seconds)
         except BaseException as error:
             error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
             raise
@@ -173,7 +172,7 @@ class _Blow(trio.abc.Instrument):
 
 
 async def _play(
-    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox, within_seconds: float
+    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None, within_seconds: float
 ) -> None:
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
@@ -186,11 +185,11 @@ async def _play(
 
 
 async def _play_on_stage(
-    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox
+    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None
 ) -> Stage | None:
     stage: Stage | None = None
     with trio.CancelScope() as everything:
-        async with open_sessions(_refuse_names, make_sandbox) as supervisor:
+        async with open_nameless(make_sandbox) as supervisor:
             stage = Stage(supervisor)
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
@@ -248,12 +247,3 @@ def _steer_all(supervisor: SessionSupervisor) -> None:
 def _mailbox_of(session: Session) -> Mailbox[Letter]:
     # Past the handle: no caller of a session can do this, and there is no switch for it in the product.
     return session._cell.mailbox  # noqa: SLF001
-
-
-def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:
-    return LocalSandbox(working_dir)
-
-
-def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
-    message = f"a stage knows no model strings, got {model!r}: give an object such as ScriptedModel([...])"
-    raise ModelNotFound(message)

@@ -50,9 +50,9 @@ def scripted() -> "Generator[Callable[..., ScriptedModel], None, None]":
 
 @pytest.fixture
 async def supervisor() -> "AsyncIterator[SessionSupervisor]":
-    """A supervisor as `agentrail.open_supervisor` gives it; behind the test nothing of its sessions is left."""
-    from agentrail.app import open_supervisor  # noqa: PLC0415 - as the module says
-    from agentrail.testing.orphans import no_orphans  # noqa: PLC0415
+    """A supervisor whose models are objects, so that no test asks a real one; behind it nothing of its sessions is left."""
+    from agentrail.testing.orphans import no_orphans  # noqa: PLC0415 - as the module says
+    from agentrail.testing.supervisors import open_nameless  # noqa: PLC0415
 
-    async with no_orphans(), open_supervisor() as opened:
+    async with no_orphans(), open_nameless() as opened:
         yield opened

@@ -87,7 +87,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="survivors outlive their session",
         breaks=_ABORT,
         file="core/teardown.py",
-        old="    work.ask(KillTools(effect_ids=ids))\n    _begin_teardown(work, ids)\n",
+        old="    work.ask(KillTools(effect_ids=ids))\n    _begin_teardown(work, ids, unknown)\n",
         new="",
         killed_by=_scenario("stop_with_survivors"),
     ),
@@ -103,8 +103,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a prompt does not wait for the teardown",
         breaks=_ABORT,
         file="core/prompts.py",
-        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n",
-        new="    is_free = phase is Phase.IDLE and not position\n",
+        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n"
+        "    if not is_free and position >= data.config.max_prompt_queue:\n"
+        '        message = f"{position} prompts wait already, at most',
+        new="    is_free = phase is Phase.IDLE and not position\n"
+        "    if not is_free and position >= data.config.max_prompt_queue:\n"
+        '        message = f"{position} prompts wait already, at most',
         killed_by=_scenario("prompt_during_teardown"),
     ),
     Mutant(
@@ -261,8 +265,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a rewrite is not judged again",
         breaks=_PLUGINS,
         file="core/pipeline.py",
-        old="        if not self.out.rewritten_by:\n            return False\n",
-        new="        return False\n",
+        old="return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))",
+        new="return False",
         killed_by=f"{_PIPELINE}::test_a_rewrite_after_a_guard_brings_the_guard_back",
     ),
     Mutant(

@@ -1,22 +1,22 @@
 """What the tests of the shell play with: a supervisor without adapters, and readers of subscriptions."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import trio
 
 from agentrail.core.projection import Status
-from agentrail.errors import ModelNotFound
 from agentrail.events import Event
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
-from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import ScriptedModel, Turn, calls, says
+from agentrail.testing.supervisors import open_nameless
 
 
 def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
@@ -40,15 +40,9 @@ class NoSandbox(MemorySandbox):
         await trio.lowlevel.checkpoint()
 
 
-def refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
-    """Know no model by its name."""
-    message = f"no model {model!r} in this test"
-    raise ModelNotFound(message)
-
-
 def open_bare() -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that knows no model by its name, and no files."""
-    return open_sessions(refuse_names, lambda _name, _root: NoSandbox())
+    return open_nameless(lambda _name, _root: NoSandbox())
 
 
 def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[SessionSupervisor]:
@@ -58,7 +52,7 @@ def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[Ses
     def next_one(_name: str, _root: Path) -> NoSandbox:
         return next(several)
 
-    return open_sessions(refuse_names, next_one)
+    return open_nameless(next_one)
 
 
 def saying(*texts: str) -> ScriptedModel:

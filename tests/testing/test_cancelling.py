@@ -95,7 +95,7 @@ async def test_a_stage_knows_no_model_strings():
     async def named(stage):
         await stage.start_session(model="demo:")
 
-    with pytest.raises(Exception, match="a stage knows no model strings, got 'demo:'"):
+    with pytest.raises(Exception, match="a test knows no model strings, got 'demo:'"):
         await cancel_everywhere(named, mode="crash")
 
 

@@ -1,0 +1,30 @@
+"""A supervisor for tests: it knows no model by its name, so that no test asks a real one by mistake."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agentrail.errors import ModelNotFound
+from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.workspace import MakeSandbox
+from agentrail.sandboxes.local import LocalSandbox
+
+
+def open_nameless(make_sandbox: MakeSandbox | None = None) -> AbstractAsyncContextManager[SessionSupervisor]:
+    """Open a supervisor whose models are objects, such as a `ScriptedModel`.
+
+    Args:
+        make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
+            `working_dir`.
+    """
+    return open_sessions(_refuse_names, make_sandbox or _make_sandbox)
+
+
+def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:
+    return LocalSandbox(working_dir)
+
+
+def _refuse_names(model: str, _provider_opts: Mapping[str, Any]) -> NoReturn:
+    message = f"a test knows no model strings, got {model!r}: give an object such as ScriptedModel([...])"
+    raise ModelNotFound(message)

@@ -1,0 +1,41 @@
+"""When the tide is high, for an agent: a tool that says so, and a plugin that keeps the agent off the beach."""
+
+import attrs
+
+import agentrail
+from agentrail import plugins as p
+
+HIGH = {"lisbon": "03:12", "porto": "02:58"}
+
+
+@agentrail.tool(effect_class="pure")
+async def high_tide(port: str) -> str:
+    """Say when the tide is high today."""
+    return HIGH[port.lower()]
+
+
+@attrs.frozen
+class Asked:
+    """What the plugin remembers: the ports that were asked for."""
+
+    ports: tuple[str, ...] = ()
+
+
+class KnownPorts(p.Plugin[Asked]):
+    """Blocks calls for ports that nobody knows, and remembers the others."""
+
+    priority = 50
+
+    def init(self) -> Asked:
+        """Begin with none."""
+        return Asked()
+
+    @p.on(p.BeforeTool)
+    def check(self, event: p.BeforeTool, state: Asked, ctx: p.Context) -> p.Action[Asked]:
+        """Look at the port."""
+        port = str(event.arguments.get("port", "")).lower()
+        if event.name == "high_tide" and port not in HIGH:
+            return p.BlockTool(
+                f"no tides are known for {port!r}: ask for one of {', '.join(sorted(HIGH))}", state
+            )
+        return p.Continue(Asked((*state.ports, port)))
