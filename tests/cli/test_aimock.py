@@ -10,6 +10,7 @@ from tests.peers import Aimock
 pytestmark = pytest.mark.services("aimock")
 
 KEYS = {"OPENAI_API_KEY": "any", "ANTHROPIC_API_KEY": "any"}
+ONCE = ("--max-retries", "0")  # the server says the same each time, and what is tested is what the user reads
 
 
 @pytest.fixture(params=["openai", "openai-chat", "anthropic"])
@@ -53,7 +54,7 @@ async def test_two_calls_of_one_response_run_side_by_side(options, tmp_path):
 
 async def test_a_rate_limit_says_how_long_to_wait(options):
     """A 429 with Retry-After: 7 fails the cycle, and the sentence says when to try again."""
-    ran = await run_agentrail("run", "ratelimit", *options, variables=KEYS)
+    ran = await run_agentrail("run", "ratelimit", *options, *ONCE, variables=KEYS)
     assert ran.code == 1
     assert "Too many requests" in ran.err
     assert "try again in 7 s" in ran.err
@@ -62,7 +63,7 @@ async def test_a_rate_limit_says_how_long_to_wait(options):
 
 async def test_a_stream_that_is_cut_is_no_answer(options):
     """A connection that breaks off fails the cycle, and the sentence says what to do."""
-    ran = await run_agentrail("run", "cut", *options, variables=KEYS)
+    ran = await run_agentrail("run", "cut", *options, *ONCE, variables=KEYS)
     assert ran.code == 1
     assert "before the answer was complete" in ran.err
     assert "look at the network and at --base-url, then try again" in ran.err
@@ -71,7 +72,7 @@ async def test_a_stream_that_is_cut_is_no_answer(options):
 
 async def test_an_overloaded_server_is_said(options):
     """A 529 is the server's trouble, and the sentence says so."""
-    ran = await run_agentrail("run", "overloaded", *options, variables=KEYS)
+    ran = await run_agentrail("run", "overloaded", *options, *ONCE, variables=KEYS)
     assert ran.code == 1
     assert "try again in a minute" in ran.err
 

@@ -220,6 +220,7 @@ def test_the_status_is_one_line():
         tearing_down=False,
         messages=3,
         usage=TokenUsage(input=4, output=5),
+        budget_left=None,
         last_seq=9,
         uptime_ms=1,
         restarts=1,

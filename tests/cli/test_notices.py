@@ -43,10 +43,13 @@ TOLD = [
     ),
     (
         events.ApprovalRequired(approval=APPROVAL),
-        "shell waits for your approval (a-1): it leaves this machine",
+        "may shell run with {'command': 'git push'}? (it leaves this machine) /approve or /reject",
     ),
-    (events.AskUser(ref=ASKED, question="Which?"), "Which?"),
-    (events.AskUser(ref=ASKED, question="Which?", options=("left", "right")), "Which? (left / right)"),
+    (events.AskUser(ref=ASKED, question="Which?"), "Which? /answer"),
+    (
+        events.AskUser(ref=ASKED, question="Which?", options=("left", "right")),
+        "Which? 1) left 2) right /answer",
+    ),
     (
         events.CompactEnd(removed=40, tokens_before=9, tokens_after=1, saved_to=None),
         "a summary stands for the first 40 messages now",
@@ -83,7 +86,7 @@ def test_a_hint_is_said_only_where_there_is_one():
         requested_at_ms=0,
         path=(SessionId("s"),),
     )
-    assert notice_of(events.ApprovalRequired(approval=bare)) == "shell waits for your approval (a-1)"
+    assert notice_of(events.ApprovalRequired(approval=bare)) == "may shell run with {}? /approve or /reject"
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ async def test_the_next_request_goes_to_the_new_model(supervisor):
 async def test_a_model_that_nobody_knows_changes_nothing(supervisor):
     """`ModelNotFound` as at the start, and the session goes on with the model that it had (3.14)."""
     session = await supervisor.start_session(model=saying("still me"))
-    with pytest.raises(ModelNotFound, match="no model 'nope:x'"):
+    with pytest.raises(ModelNotFound, match="nope:x"):
         await session.switch_model("nope:x")
     assert await session.ask("Who are you?") == "still me"
 

@@ -33,8 +33,13 @@ def test_the_fixtures_work(tmp_path):
     """A session in no time, on virtual time; and who writes more of a script than is asked for hears of it."""
     (tmp_path / "test_agent.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
-    # Named here, since an entry point is there only once agentrail is installed; twice is fine for pytest.
-    options = ("-p", PLUGIN, "-p", "no:randomly", "-p", "no:cacheprovider", "-q")
+    options = (
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+    )  # the plugin itself comes by its entry point
     ended = run("-m", "pytest", *options, cwd=tmp_path)
     assert "1 of 1 turns of the script were never asked for" in ended.stdout, ended.stdout + ended.stderr
     assert "test_all_three" not in ended.stdout
