@@ -167,10 +167,9 @@ def _switch(work: Work, switch: Switch) -> None:
     if switch.model == before and switch.provider_opts is None:  # a router says so before each request
         return
     work.change(model=ModelFacts(model=switch.model))
-    cycle = work.data.cycle
-    if cycle is not None:
-        attempts = msgspec.structs.replace(cycle.attempts, model=0)
-        work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
+    cycle = work.cycle  # no hook outside of one may switch
+    attempts = msgspec.structs.replace(cycle.attempts, model=0)
+    work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     changed = switch.provider_opts is not None
     if switch.provider_opts is not None:
         work.ask(SetProviderOpts(model=switch.model, provider_opts=thawed(switch.provider_opts)))

@@ -6,7 +6,7 @@ from agentrail import plugins as p
 from agentrail.core import machine
 from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream
 from agentrail.core.hooks import ModelAnswer
-from agentrail.core.signals import ErrandFinished
+from agentrail.core.signals import Approve, ErrandFinished, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
 from agentrail.events import (
@@ -114,6 +114,57 @@ class Asks(p.Plugin[str]):
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         """Tell."""
         return p.Emit("told", type(event.result).__name__, state)
+
+
+class WaitsForAModel(p.Plugin[str]):
+    """Wants to wait for a model, and tells what came."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask, and wait."""
+        return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state, wait=True)
+
+    @p.on(p.RequestDone)
+    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+        """Tell."""
+        return p.Emit("told", event.result.error.code, state)
+
+
+class AbortsLate(p.Plugin[str]):
+    """Asks a model on each prompt, and aborts over its answer."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask."""
+        return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state)
+
+    @p.on(p.RequestDone)
+    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+        """Abort."""
+        return p.Abort("it is not", state)
+
+
+class NoSecrets(p.Plugin[int]):
+    """Asks a person about each call, and aborts over one that reads the secret."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def look(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Ask, or abort."""
+        if event.arguments["path"] == "secret":
+            return p.Abort("a secret", state)
+        return p.RequireApproval("sure?", state)
 
 
 @pytest.mark.parametrize("hook", CAN_ABORT_A_CYCLE)
@@ -246,3 +297,47 @@ def test_deltas_ask_nobody():
     play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@90    StreamStarted r1\n' + deltas, *ears)
     assert sorted(set(asked)) == ["BeforePrompt", "BeforeRequest"]
     assert len(asked) == 20
+
+
+def test_who_cannot_wait_is_told_at_once():
+    """`Request(wait=True)` is answered with `cannot_wait` in the same step, and no errand goes out (5.8)."""
+    script = '@10    Prompt p1 "Look."\n'
+    state, asked = play("BeforeCompact=skip", script, WaitsForAModel())
+    assert [event.payload for event in events(asked, PluginEvent)] == ["cannot_wait"]
+    assert not any(isinstance(effect, RunErrand) for effect in asked)
+    assert state.phase is Phase.RUNNING
+
+
+def test_a_last_word_is_published_before_the_end():
+    """What a plugin emits on SessionEnding comes in front of SessionEnd (5.1)."""
+    script = CYCLE + "@700   Stop x1\n"
+    _, asked = play('SessionEnding=emit:"farewell"', script)
+    assert [type(event).__name__ for event in events(asked, PluginEvent, SessionEnd)] == [
+        "PluginEvent",
+        "SessionEnd",
+    ]
+
+
+def test_an_abort_that_comes_when_the_cycle_is_over_stops_nothing():
+    """A plugin hears of its errand late: there is nothing left to abort, and nothing is published about it."""
+    script = '@10    Prompt p1 "Look."\n@100   ResponseCompleted r2 "Done."\n'
+    state, asked = play("BeforeCompact=skip", script, AbortsLate())
+    (errand,) = [effect for effect in asked if isinstance(effect, RunErrand)]
+    answer = ModelAnswer(text="no", usage=TokenUsage())
+    state, effects = machine.step(state, ErrandFinished(at_ms=200, effect_id=errand.effect_id, result=answer))
+    assert events(effects, AgentAbort) == []
+    assert (state.phase, state.data.cycle) == (Phase.IDLE, None)
+
+
+def test_an_abort_about_an_edited_call_ends_the_cycle_with_the_call_answered():
+    """A person's edit is judged again; when a plugin aborts over it, the caller hears ok and the history is closed."""
+    script = '@10    Prompt p1 "Look."\n@100   ResponseCompleted r1 c1:read={"path": "a"}\n'
+    state, _ = play("BeforeCompact=skip", script, NoSecrets(priority=50))
+    (waiting,) = state.data.interactions
+    edited = Approve(
+        at_ms=200, signal_id=SignalId("a1"), approval_id=waiting.asked.id, arguments={"path": "secret"}
+    )
+    state, effects = machine.step(state, edited)
+    assert [event.reason for event in events(effects, AgentAbort)] == ["a secret"]
+    assert state.data.history.open == ()
+    assert state.phase is Phase.IDLE

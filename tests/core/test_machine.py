@@ -9,6 +9,7 @@ from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
 from agentrail.core.legality import Verdict
 from agentrail.core.signals import (
+    Abort,
     Prompt,
     ReplyQuery,
     SignalId,
@@ -16,12 +17,13 @@ from agentrail.core.signals import (
     StatusQuery,
     Stop,
     StreamStarted,
+    TeardownFinished,
     ToolFinished,
 )
 from agentrail.core.state import Phase
 from agentrail.core.toolbox import read_call
 from agentrail.errors import InternalError, MailboxFull
-from agentrail.events import AgentStart, SessionStart
+from agentrail.events import AbortReceipt, AgentStart, SessionStart
 from agentrail.messages import PromptRef, Text
 from agentrail.testing.promises import PROMISES, comparable
 from tests.core.worlds import completed, new_session, run, shape, small_world, walk
@@ -90,6 +92,21 @@ def test_one_who_asks_too_late_for_a_reply_is_refused():
         assert isinstance(refusal.error, MailboxFull)
         state = full
     _, effects = machine.step(state, completed("r1", Text(text="Hi.")))
+    assert sum(isinstance(effect, Reply) for effect in effects) == MAX_ASKERS
+
+
+@pytest.mark.parametrize("late", [Abort, Stop], ids=["abort", "stop"])
+def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
+    """So many callers may wait until what was stopped is gone; one more is told MailboxFull, and the others hear of it."""
+    begun = [prompt("p1", "Hello"), completed("r1", read_call("c1", "read", "{}"))]
+    state = run([*begun, *(late(at_ms=2, signal_id=SignalId(f"a{n}")) for n in range(MAX_ASKERS))])
+    state, effects = machine.step(state, late(at_ms=3, signal_id=SignalId("one more")))
+    (refusal,) = [effect for effect in effects if isinstance(effect, Refuse)]
+    assert refusal.to == "one more"
+    assert isinstance(refusal.error, MailboxFull)
+    _, effects = machine.step(
+        state, TeardownFinished(at_ms=9, effect_id=state.data.teardown.effect_id, receipt=AbortReceipt())
+    )
     assert sum(isinstance(effect, Reply) for effect in effects) == MAX_ASKERS
 
 

@@ -124,3 +124,18 @@ def test_a_receipt_is_passed_on_as_it_came():
     abort = Abort(at_ms=20, signal_id=SignalId("a1"))
     *_, seen = walk([*BUSY, abort, TeardownFinished(at_ms=30, effect_id=EffectId("d4"), receipt=receipt)])
     assert [effect.value for effect in seen.effects if getattr(effect, "to", None) == "a1"] == [receipt]
+
+
+def test_the_shortest_prompt_names_the_tools():
+    """`minimal`: the own text and the names of the tools; `none`: the own text only (3.2)."""
+    options = {"system_prompt": "Be brief.", "max_output_tokens": 9}
+    minimal, none = (
+        request_of(
+            run([prompt("p1")], new_session(prompt_mode=mode, **options)).data,
+            EffectId("r1"),
+            last_turn=False,
+        )
+        for mode in ("minimal", "none")
+    )
+    assert minimal.system == f"Be brief.\n\nTools: {', '.join(tool.name for tool in TOOLS)}"
+    assert none.system == "Be brief."
