@@ -131,6 +131,7 @@ class WaitsForAModel(p.Plugin[str]):
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         """Tell."""
+        assert isinstance(event.result, p.RequestFailed)
         return p.Emit("told", event.result.error.code, state)
 
 
