@@ -64,10 +64,9 @@ class Work:
         object.__setattr__(event, "meta", meta)
         self.actions.append(Perform(Publish(event)))
 
-    def reply(self, to: SignalId | None, value: object) -> None:
-        """Answer a caller, if there is one."""
-        if to is not None:
-            self.actions.append(Perform(Reply(to, value)))
+    def reply(self, to: SignalId, value: object) -> None:
+        """Answer a caller."""
+        self.actions.append(Perform(Reply(to, value)))
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
         """Answer a caller with an error, if there is one."""
