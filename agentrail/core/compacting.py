@@ -143,9 +143,7 @@ def failed(work: Work, usage: TokenUsage) -> ErrorInfo | None:
 
 def break_off(work: Work) -> tuple[EffectId, ...]:
     """Stop it in the middle; the conversation stays as it is. Gives what has to be waited for."""
-    compaction = work.data.compaction
-    if compaction is None:
-        return ()
+    compaction = _running(work)
     is_asking = compaction.summary is None
     if is_asking:
         work.ask(CancelStream(effect_id=compaction.effect_id))
