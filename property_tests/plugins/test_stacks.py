@@ -84,6 +84,7 @@ def test_every_pair_of_built_in_plugins_holds(pair):
     assert tally.found is None, str(tally.found)
 
 
+@pytest.mark.at(161)
 @pytest.mark.parametrize("number", range(LARGER_STACKS))
 def test_larger_stacks_of_built_in_plugins_hold(number):
     """Three or more of them together, in any order, keep every promise; each stack has a number, and comes again."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.history import History
@@ -125,6 +126,7 @@ ANY_MESSAGES = st.lists(
 )
 
 
+@pytest.mark.at(7)
 @given(messages=ANY_MESSAGES)
 def test_any_messages_make_a_history_that_needs_no_repair(messages):
     """Whatever comes: no call is open, and what came out passes unchanged; it is reported if and only if it changed."""

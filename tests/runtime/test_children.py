@@ -50,6 +50,7 @@ async def test_a_task_is_answered_with_the_last_text_of_its_session(supervisor):
     assert [one.session_id for one in supervisor.sessions()] == ["boss"]
 
 
+@pytest.mark.at(91, 94)
 async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
     """With the child's own numbers and path; deltas are as little replayed there as here."""
     session = await supervisor.start_session(model=working(), tools=[TaskTool()], session_id="boss")
@@ -82,6 +83,7 @@ async def test_a_child_has_no_task_tool_unless_it_may(supervisor):
     assert offered == [("record", "task"), ("record",), ("record", "task")]
 
 
+@pytest.mark.at(14)
 async def test_an_abort_takes_the_children_along(supervisor):
     """The receipt comes when the child and its tools are gone."""
     hanging = HangingTool(name="hang")
@@ -173,6 +175,7 @@ async def test_a_child_that_takes_too_long_is_stopped(supervisor, autojump_clock
     )
 
 
+@pytest.mark.at(97)
 async def test_children_end_with_their_parent(supervisor):
     """Stopping the parent stops them first; their ids are free then."""
     hanging = HangingTool(name="hang")

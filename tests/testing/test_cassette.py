@@ -29,6 +29,7 @@ async def hold(model, *prompts):
         return [await session.ask(prompt) for prompt in prompts]
 
 
+@pytest.mark.at(157)
 async def test_what_was_recorded_is_played(tmp_path):
     """The same conversation, and nobody is asked; what the model can do is known too."""
     path = tmp_path / "new" / "weather.jsonl"
