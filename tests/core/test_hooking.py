@@ -9,6 +9,8 @@ from agentrail.core.hooks import ModelAnswer
 from agentrail.core.signals import Approve, ErrandFinished, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
+from agentrail.core.teardown import abort_by_plugin
+from agentrail.core.work import Work
 from agentrail.events import (
     TERMINAL,
     AgentAbort,
@@ -342,3 +344,32 @@ def test_an_abort_about_an_edited_call_ends_the_cycle_with_the_call_answered():
     assert [event.reason for event in events(effects, AgentAbort)] == ["a secret"]
     assert state.data.history.open == ()
     assert state.phase is Phase.IDLE
+
+
+def test_an_abort_without_a_cycle_stops_nothing():
+    """Whatever ended the cycle in the same step has said so already: there is no second end."""
+    state, _ = play("BeforeCompact=skip", "@0     Started\n")
+    work = Work(state.data, 10)
+    work.abort = "too late"
+    assert abort_by_plugin(work) is Phase.IDLE
+    assert (work.actions, work.abort) == ([], None)
+
+
+def test_the_last_look_may_be_told():
+    """What `on_session_end` gives is published before the end (5.1)."""
+
+    class Farewell(p.Plugin[int]):
+        """Says goodbye."""
+
+        def init(self) -> int:
+            """Begin."""
+            return 3
+
+        def on_session_end(self, state: int, ctx: p.Context) -> tuple[str, int]:
+            """Tell the count."""
+            return ("farewell", state)
+
+    _, asked = play("BeforeCompact=skip", "@0     Started\n@10    Stop x1\n", Farewell())
+    told = events(asked, PluginEvent, SessionEnd)
+    assert [type(event).__name__ for event in told] == ["PluginEvent", "SessionEnd"]
+    assert (told[0].name, told[0].payload) == ("farewell", 3)
