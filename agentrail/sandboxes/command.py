@@ -14,6 +14,7 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.abc import ExecuteResult
+from agentrail.sandboxes.limits import OWN_PROCESSES
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree
 from agentrail.sandboxes.spool import Spool
@@ -22,9 +23,6 @@ _PIECE_BYTES: Final = 65_536
 _MAX_PIPE_BYTES: Final = 1 << 20  # the most that Linux lets a pipe of an ordinary user hold
 _STOP_SECONDS: Final = GRACE_SECONDS + KILL_SECONDS + 1.0
 _PREPARE_SECONDS: Final = 10.0  # bubblewrap needs two milliseconds, and more where a machine is at its limits
-_OWN_PROCESSES: Final = (
-    2  # what is in a namespace besides the command: its first process, and the shell that counts
-)
 
 
 @frozen(kw_only=True)
@@ -271,7 +269,7 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
 def _count_left(reading: int) -> int:
     """Read how many processes there were at the end; nothing was written when the shell that counts was killed."""
     counted = _drain(reading).strip()
-    return max(int(counted) - _OWN_PROCESSES, 0) if counted else 0
+    return max(int(counted) - OWN_PROCESSES, 0) if counted else 0
 
 
 async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.CancelScope) -> None:

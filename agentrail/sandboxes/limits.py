@@ -12,13 +12,18 @@ _CPU_SLACK_SECONDS: Final = 5
 _BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
 _KIB: Final = 1_024
 
+OWN_PROCESSES: Final = 2
+"""Of a confined command's namespace, those that are not its own: bubblewrap's first process and the shell."""
+
 _BECOMING: Final = 'exec "$@"'
-# The shell stays, and counts at the end what the command has left running. It hears of SIGTERM only to outlive the
-# command, which may clean up, and says nothing itself: in a subshell, because a plain
-# command that is killed makes some shells print "Killed". Its own input is where the number goes.
+# The shell stays, and counts at the end what the command has left running. With it the namespace ends, so after a
+# SIGTERM it stays until nobody cleans up any more; whoever sent that kills all when the time for it is over. It says
+# nothing itself: in a subshell, because a plain command that is killed makes some shells print "Killed". Its own input
+# is where the number goes.
 _COUNTING: Final = (
-    'trap : TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
-    "code=$?; set -- /proc/[0-9]*; echo $# >&0; exit $code"
+    'asked=; trap "asked=1" TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
+    "code=$?; set -- /proc/[0-9]*; echo $# >&0; "
+    f'while [ "$asked" ] && [ $# -gt {OWN_PROCESSES} ]; do sleep 0.01; set -- /proc/[0-9]*; done; exit $code'
 )
 
 

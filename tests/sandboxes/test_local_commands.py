@@ -256,10 +256,10 @@ async def test_a_command_is_stopped_when_its_time_is_up(sandbox, alive):
 
 
 async def test_a_command_may_clean_up(sandbox, alive, wait_ready, tmp_path):
-    """`SIGTERM` comes first, also to what has left the group, and handlers are waited for."""
-    handler = "trap 'sleep 0.3; touch {}; exit' TERM"
-    daemon = f"{handler.format('daemon')}; echo > begun; while :; do sleep 0.01; done"
-    command = f'{handler.format("cleaned")}; setsid bash -c "{daemon}" & until [ -f begun ]; do :; done; echo > ready; wait'
+    """`SIGTERM` comes first, also to what has left the group, and all handlers are waited for, not only the first's."""
+    handler = "trap 'sleep {}; touch {}; exit' TERM"
+    daemon = f"{handler.format(0.5, 'daemon')}; echo > begun; while :; do sleep 0.01; done"
+    command = f'{handler.format(0.1, "cleaned")}; setsid bash -c "{daemon}" & until [ -f begun ]; do :; done; echo > ready; wait'
     with trio.fail_after(HANGS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_run, sandbox, command)
