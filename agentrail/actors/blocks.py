@@ -7,6 +7,7 @@ from typing import Protocol
 import trio
 
 from agentrail.actors.handle import ActorHandle
+from agentrail.actors.kept import Kept
 from agentrail.actors.supervising import Core, Observer, SupervisorCell, Tree
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.errors import (
@@ -138,11 +139,11 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
             )
             raise AlreadyStarted(message, handle=taken.handle) from None
     root = _Root(cell, Core(cell, tree, flags, specs, watchdog_seconds=exit_process_after_seconds), tree)
-    failure: BaseException | None = None
+    failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(root.run, name=f"supervisor {cell.id!r}")
         nursery.start_soon(root.watch, name=f"watcher of {cell.id!r}")
-        try:
+        with failure:  # kept until all children are gone
             await root.up.wait()
             if root.is_up:
                 with root.body:
@@ -150,13 +151,11 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
             if not root.gone.is_set():
                 cell.ask(Shutdown())
                 await root.gone.wait()
-        except BaseException as error:  # noqa: BLE001, ASYNC103 - kept until all children are gone, and raised below
-            failure = error
+        if failure.error is not None:
             cell.ask(Shutdown())
     if root.interrupt is not None:
         raise root.interrupt
-    if failure is not None:
-        raise failure
+    failure.release()
     await trio.lowlevel.checkpoint_if_cancelled()
     _check_end(root)
 

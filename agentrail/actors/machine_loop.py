@@ -19,6 +19,7 @@ from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status,
 from agentrail.actors.traced import PASSIVATED, hand_back
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
+from agentrail.otp.edges import contain
 from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, is_clean
 from agentrail.otp.statem import (
     ArmTimer,
@@ -307,10 +308,12 @@ class MachineLoop:
     # --- introspection
 
     def _inspect(self, asked: Inspection) -> None:
-        try:
+        def look() -> None:
             asked.to.reply(asked.look(self))
-        except Exception as error:  # noqa: BLE001 - the caller's function, and the caller's error
-            asked.to.fail(error.with_traceback(None))
+
+        contain(
+            lambda error: asked.to.fail(error.with_traceback(None)), look
+        )  # the caller's function and error
 
     def status(self, *, last: bool = False) -> Status:
         """Say what the machine is at, as its behaviour wants it shown."""
@@ -324,10 +327,8 @@ class MachineLoop:
             postponed=engine.postponed,
             timers=tuple(engine.timers.items()),
         )
-        try:
-            return self.behaviour.format_status(status)
-        except Exception:  # noqa: BLE001 - a report is no reason to crash; and nothing unformatted gets out
-            return without_contents(status)
+        # A report is no reason to crash; and nothing unformatted gets out.
+        return contain(lambda _: without_contents(status), self.behaviour.format_status, status)
 
     def replace(self, state: object, data: object) -> None:
         """Put state and data in place of what they were. No event sees it."""

@@ -13,6 +13,7 @@ from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.handle import ActorHandle, Cell, cell_of, current_cell
 from agentrail.actors.supervising import Core
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
+from agentrail.otp.edges import contain
 from agentrail.otp.exits import ExitReason, Normal
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
@@ -379,13 +380,14 @@ class Registry:
 
     def _tell(self, event: RegistryEvent) -> None:
         for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:  # noqa: BLE001 - the listener's edge: it disturbs nobody
-                LOGGER.exception("a listener of a registry raised; the others have heard it all the same")
+            contain(_log_listener, listener, event)
 
     def _check_open(self, *keys: Hashable) -> None:
         if self._closed:
             asked = f", {keys[0]!r} too" if keys else ""
             message = f"the registry is closed and all names are gone{asked}: make another one"
             raise RegistryClosed(message)
+
+
+def _log_listener(error: Exception) -> None:
+    LOGGER.error("a listener of a registry raised; the others have heard it all the same", exc_info=error)

@@ -5,7 +5,7 @@ Nothing but a cancellation of somebody else leaves the wrapper. What a child rai
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal, Protocol
 
@@ -162,20 +162,20 @@ async def run_child(run: ChildRun) -> None:
     cell = run.cell
     cell.enter()
     reason: ExitReason = _NORMAL
-    foreign: BaseException | None = None
     try:
         with cell.scope:
             await trio.lowlevel.checkpoint_if_cancelled()
             _take_name(run)
-            reason = await _live(run)
+            result = await _life_of(run)
+            reason = _NORMAL if isinstance(cell, WorkerCell) else result
         if cell.scope.cancelled_caught:
             reason = _cancelled_reason(cell)
-    except BaseException as error:  # noqa: BLE001, ASYNC103 - the actor's edge: what is ours becomes data, the rest goes on below
+    except BaseException as error:  # noqa: ASYNC103 - the actor's edge: what is ours becomes data, the rest goes on
         reason = _reason_of(error, cell, run.watcher.redact)
-        foreign = _to_go_on(error, run.watcher)
+        if _goes_on(error, run.watcher):
+            cell.finish(run.end_reason(reason))
+            raise
     cell.finish(run.end_reason(reason))
-    if foreign is not None:
-        raise foreign
 
 
 def _cancelled_reason(cell: Cell) -> ExitReason:
@@ -192,13 +192,13 @@ def _reason_of(error: BaseException, cell: Cell, redact: Redact) -> ExitReason:
     return Crashed.from_exception(error, redact=redact)
 
 
-def _to_go_on(error: BaseException, watcher: Watcher) -> BaseException | None:
-    """Return the error if it may not end here: a cancellation that is not the child's own."""
+def _goes_on(error: BaseException, watcher: Watcher) -> bool:
+    """Say whether the error may not end here: a cancellation that is not the child's own."""
     parts = leaves(error)
     for part in parts:
         if not isinstance(part, Exception | trio.Cancelled):
             watcher.interrupted(part)
-    return error if any(isinstance(part, trio.Cancelled) for part in parts) else None
+    return any(isinstance(part, trio.Cancelled) for part in parts)
 
 
 def _take_name(run: ChildRun) -> None:
@@ -212,21 +212,23 @@ def _take_name(run: ChildRun) -> None:
         raise
 
 
-async def _live(run: ChildRun) -> ExitReason:
+def _life_of(run: ChildRun) -> Awaitable[Any]:
+    """Begin what the instance is to live; a machine and a supervisor say themselves how they ended.
+
+    Not a coroutine around another one: there are as many as there are children, and the collector walks them all.
+    """
     cell = run.cell
     if run.options.prepare is not None:
         run.options.prepare(cell)
     if isinstance(cell, MachineCell):
-        return await _live_as_machine(run, cell)
-    if not isinstance(cell, WorkerCell):  # a supervisor says itself how it ended
-        reason: ExitReason = await run.call(task_status=run)
-        return reason
-    if run.reports_itself:
-        await run.call(task_status=run)
+        return _live_as_machine(run, cell)
+    life: Awaitable[Any]
+    if run.reports_itself or not isinstance(cell, WorkerCell):
+        life = run.call(task_status=run)
     else:
         run.started()
-        await run.call()
-    return _NORMAL
+        life = run.call()
+    return life
 
 
 async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:

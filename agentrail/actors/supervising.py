@@ -27,6 +27,7 @@ from agentrail.actors.start import Start, as_start
 from agentrail.errors import AlreadyStarted, ChildStartFailed, NoMailbox
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ShutdownTime, Spec, SupervisorFlags
+from agentrail.otp.edges import contain
 from agentrail.otp.exits import (
     ExitReason,
     InitFailed,
@@ -68,6 +69,7 @@ from agentrail.otp.supervision_types import (
 
 LOGGER: Final = logging.getLogger("agentrail.actors")
 _QUIET: Final = frozenset({"progress"})
+_EFFECTS_IN_ONE_GO: Final = 16
 
 Observer: TypeAlias = Callable[[Report], None]
 Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"], Token | None]
@@ -135,13 +137,15 @@ class Tree:
     def report(self, report: Report) -> None:
         """Give a report to the observer, or to the log. One that raises is dropped after one line about it."""
         if self.observer is not None:
-            try:
-                self.observer(report)
-            except Exception:
-                self.observer = None
-                LOGGER.exception("the observer of reports raised and is dropped; reports go to this log now")
-            return
-        log_report(report)
+            contain(self._drop_observer, self.observer, report)
+        else:
+            log_report(report)
+
+    def _drop_observer(self, error: Exception) -> None:
+        self.observer = None
+        LOGGER.error(
+            "the observer of reports raised and is dropped; reports go to this log now", exc_info=error
+        )
 
 
 def log_report(report: Report) -> None:
@@ -206,7 +210,7 @@ class Core:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             first, self._first = self._first, ()
-            self._carry_out_all(first)
+            await self._carry_out_all(first)
             while True:
                 if self.up_at_seconds is None and self.state.phase == "running":
                     self.up_at_seconds = trio.current_time()
@@ -223,25 +227,25 @@ class Core:
         if isinstance(item, RetryDue):  # a child that fails at once may not starve the others
             await trio.lowlevel.checkpoint()
         if isinstance(item, SupervisionSignal):
-            self._step(item)
+            await self._step(item)
         elif isinstance(item, Due):
-            self._on_deadline(*item.key)
+            await self._on_deadline(*item.key)
         elif isinstance(item, _FailedStart):
             self._name_owner = item.name_owner
-            self._step(item.signal)
+            await self._step(item.signal)
             self._name_owner = None
         elif isinstance(item, _Forced):
             self._deadlines.arm(("limit", None), trio.current_time() + self.state.flags.stop_within_seconds)
-            self._step(self._make(StopRequested, reason=Shutdown()))
+            await self._step(self._make(StopRequested, reason=Shutdown()))
         elif isinstance(item, Cast | Info | Call):
             self.report_own("unknown_message")
 
-    def _step(self, signal: SupervisionSignal) -> None:
+    async def _step(self, signal: SupervisionSignal) -> None:
         self.steps += 1
         self.state, effects = supervision.step(self.state, signal)
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
-        self._carry_out_all(effects)
+        await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
             look()
 
@@ -258,30 +262,37 @@ class Core:
 
     # --- effects
 
-    def _carry_out_all(self, effects: tuple[SupervisionEffect, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case StartChild():
-                    self._start(effect)
-                case CancelStart(token, how):
-                    self._cancel_start(token, how)
-                case StopChild(token, how):
-                    self._stop(token, how)
-                case ScheduleRetry(token, delay_seconds):
-                    if delay_seconds:
-                        self._deadlines.arm(("retry", token), trio.current_time() + delay_seconds)
-                    else:
-                        self.mailbox.put_notice(self._make(RetryDue, token=token))
-                case CancelRetry(token):
-                    self._deadlines.disarm(("retry", token))
-                case Answer():
-                    self._answer(effect)
-                case Report():
-                    self.tree.report(effect)
-                case End(reason, stuck):
-                    self.end = reason
-                    if stuck and self.cell.owner is not None:
-                        self.cell.owner.child_stuck(self.cell)
+    async def _carry_out_all(self, effects: tuple[SupervisionEffect, ...]) -> None:
+        for number, effect in enumerate(effects, start=1):
+            self._carry_out(effect)
+            # A dynamic supervisor stops all at once. Ten thousand cancellations in one go hold the scheduler for as long as
+            # they take, and their exceptions and frames all live together; so what is told to end may end in between.
+            if number % _EFFECTS_IN_ONE_GO == 0:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def _carry_out(self, effect: SupervisionEffect) -> None:
+        match effect:
+            case StartChild():
+                self._start(effect)
+            case CancelStart(token, how):
+                self._cancel_start(token, how)
+            case StopChild(token, how):
+                self._stop(token, how)
+            case ScheduleRetry(token, delay_seconds):
+                if delay_seconds:
+                    self._deadlines.arm(("retry", token), trio.current_time() + delay_seconds)
+                else:
+                    self.mailbox.put_notice(self._make(RetryDue, token=token))
+            case CancelRetry(token):
+                self._deadlines.disarm(("retry", token))
+            case Answer():
+                self._answer(effect)
+            case Report():
+                self.tree.report(effect)
+            case End(reason, stuck):
+                self.end = reason
+                if stuck and self.cell.owner is not None:
+                    self.cell.owner.child_stuck(self.cell)
 
     def _start(self, wanted: StartChild) -> None:
         start = as_start(wanted.spec.start)
@@ -351,12 +362,12 @@ class Core:
             due_seconds = trio.current_time() + self.state.flags.stuck_after_seconds
             self._deadlines.arm(("stuck", run.token), due_seconds)
 
-    def _on_deadline(self, kind: str, token: Token | None) -> None:
+    async def _on_deadline(self, kind: str, token: Token | None) -> None:
         if token is None:
-            self._step(self._make(StopRequested, reason=Killed()))
+            await self._step(self._make(StopRequested, reason=Killed()))
             return
         if kind == "retry":
-            self._step(self._make(RetryDue, token=token))
+            await self._step(self._make(RetryDue, token=token))
             return
         run = self.runs.get(token)
         if run is None:

@@ -1,4 +1,4 @@
-"""Calling code that is not ours. The one place of the core where any exception is caught.
+"""Calling code that is not ours: what it raises becomes data of the core.
 
 A plugin is somebody else's code inside `step`. What it raises must not be taken for a bug of the core, and an error as
 data is all that may remain of it: events and journals hold no exception objects.
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from agentrail.errors import ErrorInfo
+from agentrail.otp.edges import contain
 
 
 class Raised(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +29,8 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
     Returns:
         What it returned, or `Raised`.
     """
-    try:
-        return function(*args)
-    except Exception as error:  # noqa: BLE001 - an edge: whatever a plugin raises is its failure, as data
-        return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))
+    return contain(_as_data, function, *args)
+
+
+def _as_data(error: Exception) -> Raised:
+    return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))

@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from attrs import field, frozen, validators
 
+from agentrail.otp.edges import contain
+
 TEXT_LIMIT: Final = 2_000
 """The longest `Crashed.text`, in characters."""
 
@@ -208,10 +210,11 @@ def _qualified_name(error: BaseException) -> str:
 
 
 def _redacted(text: str, redact: Redact) -> str:
-    try:
-        return redact(text)
-    except Exception as error:  # noqa: BLE001 - we are at an actor's edge: neither may this end it, nor the text get out
-        return f"<withheld: redact raised {_qualified_name(error)}>"
+    return contain(_withhold, redact, text)  # neither may its bug end an actor, nor the text get out
+
+
+def _withhold(error: Exception) -> str:
+    return f"<withheld: redact raised {_qualified_name(error)}>"
 
 
 def _cut(text: str, limit: int) -> str:

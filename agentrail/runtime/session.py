@@ -17,6 +17,7 @@ from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId
+from agentrail.otp.edges import contain
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
@@ -176,10 +177,10 @@ class SessionCell:
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
-        try:
-            self.state, effects = step(self.state, signal)
-        except Exception as error:  # noqa: BLE001 - the core's edge: its bug is put aside, the session goes on
-            self.state, effects = step(self.state, decide_quarantine(signal, error))
+        def put_aside(error: Exception) -> tuple[SessionState, tuple[Effect, ...]]:
+            return step(self.state, decide_quarantine(signal, error))
+
+        self.state, effects = contain(put_aside, step, self.state, signal)
         self.undone.extend(effects)
         while self.undone:
             interpreter.carry_out(self.undone.popleft())

@@ -17,6 +17,7 @@ from attrs import define, frozen
 
 from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome
 from agentrail.actors.blocks import open_supervisor
+from agentrail.actors.kept import Kept
 from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import Look, Options, Start, worker
 from agentrail.actors.supervising import log_report
@@ -471,7 +472,7 @@ class _Keeper:
         self.leave = trio.Event()
         self.body = trio.CancelScope()
         self.supervisor: SessionSupervisor | None = None
-        self.failure: BaseException | None = None
+        self.failure = Kept()
 
     async def run(self) -> None:
         """Hold it open until `leave` is set; a `SystemExit` of a session, or its like, ends it sooner.
@@ -480,15 +481,14 @@ class _Keeper:
         """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
-                try:
+                with self.failure:
                     async with open_supervisor(
                         SESSIONS, [_TEMPLATE], name=Label("sessions"), observer=self._hear
                     ) as root:
                         self.supervisor = SessionSupervisor(root, nursery, *self._ports)
                         self.up.set()
                         await self.leave.wait()
-                except BaseException as error:  # noqa: BLE001, ASYNC103 - it ends the body first, and is raised behind it
-                    self.failure = error
+                if self.failure.error is not None:  # it ends the body first, and is raised behind it
                     self.up.set()
                     self.body.cancel(reason="the supervisor was ended")
                 if self.supervisor is not None:
@@ -512,26 +512,22 @@ async def open_sessions(
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
     keeper = _Keeper(resolve_provider, make_sandbox)
-    failure: BaseException | None = None
+    failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, name="keeper of sessions")
         try:
-            try:
+            with failure:
                 await keeper.up.wait()
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
                 with keeper.body:
                     yield keeper.supervisor
-            except BaseException as error:  # noqa: BLE001, ASYNC103 - kept for a moment and raised again below
-                failure = error
             if keeper.supervisor is not None:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
                     await keeper.supervisor.stop_all("the supervisor was closed")
         finally:  # whatever the stop ran into: the keeper is shielded, and nobody else could ever end it
             keeper.leave.set()
-    if keeper.failure is not None:
-        raise keeper.failure
-    if failure is not None:
-        raise failure
+    keeper.failure.release()
+    failure.release()
 
 
 async def _stop_quietly(cell: SessionCell, reason: str) -> None:

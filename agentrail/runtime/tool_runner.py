@@ -28,6 +28,7 @@ from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject, JsonValue
+from agentrail.otp.edges import contain
 from agentrail.otp.exits import leaves
 
 MAX_CRASH_CHARACTERS: Final = 1000
@@ -213,7 +214,5 @@ def describe_crash(error: BaseException) -> str:
 
 
 def _words_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an author's exception that cannot even be printed is still only a crash
-        return "<no message: its __str__ raises>"
+    # An author's exception that cannot even be printed is still only a crash.
+    return contain(lambda _: "<no message: its __str__ raises>", str, error)
