@@ -45,9 +45,9 @@ def publish_start(work: Work, state: CallState) -> CallState:
 
 
 def publish_end(work: Work, state: CallState, result: ToolResult) -> None:
-    """Publish the end of a call, and of the session that worked for it."""
-    if state.child_id is not None:
-        work.publish(SubagentEnd(child_id=state.child_id, call_id=result.call_id, result=result))
+    """Publish the end of a call, and of the sessions that worked for it."""
+    for child_id in state.child_ids:
+        work.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
     work.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
@@ -108,6 +108,11 @@ def is_immune(work: Work, state: CallState) -> bool:
 def is_doubtful(state: CallState) -> bool:
     """Say whether a call that was stopped at work may have taken effect, for good or by half."""
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
+
+
+def is_committed(state: CallState) -> bool:
+    """Say whether a call of the batch is done and has succeeded, so that a stop changes nothing about it."""
+    return state.stage == "done" and state.result is not None and not state.result.is_error
 
 
 def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:

@@ -180,12 +180,14 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         stopped: The streams and tools that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
+        committed: Calls that were done before, for the receipt.
     """
 
     effect_id: EffectId
     stopped: tuple[EffectId, ...]
     survivors: tuple[CallId, ...] = ()
     unknown: tuple[CallId, ...] = ()
+    committed: tuple[CallId, ...] = ()
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):

@@ -8,6 +8,7 @@ never work at the same time.
 from typing import Final, TypeAlias
 
 import msgspec
+from attrs import evolve
 
 from agentrail.core import calls, compacting, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
@@ -52,17 +53,18 @@ NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 def abort(work: Work, signal: Abort) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    _break_off(work, signal.reason, signal.kill_tools)
+    committed = _break_off(work, signal.reason, signal.kill_tools)
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
     survivors = tuple(state.call.call_id for state in work.data.survivors)
+    receipt = AbortReceipt(survivors=survivors, committed=committed)
     if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, AbortReceipt(settled=False, survivors=survivors))
+        work.reply(signal.signal_id, evolve(receipt, settled=False))
     elif work.data.teardown is None:
-        work.reply(signal.signal_id, AbortReceipt(survivors=survivors))
+        work.reply(signal.signal_id, receipt)
     elif len(work.data.teardown.waiting) >= MAX_ASKERS:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
     else:
@@ -77,11 +79,11 @@ def abort_by_plugin(work: Work) -> Phase:
         return Phase.IDLE
     if work.data.history.open and not work.data.batch:
         open_batch(work)
-    _break_off(work, reason, "killable")
+    committed = _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
         survivors = tuple(state.call.call_id for state in work.data.survivors)
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors, committed=committed)))
     return Phase.IDLE
 
 
@@ -147,6 +149,8 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     work.change(incarnation=signal.incarnation)
+    for state in work.data.batch:
+        interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
@@ -220,10 +224,15 @@ def _fail_cycle(work: Work, error: ErrorInfo) -> None:
     fail(work, error)
 
 
-def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
-    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
+def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
+
+    Returns:
+        The calls that were done already: their results stand.
+    """
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
+    committed = tuple(state.call.call_id for state in work.data.batch if calls.is_committed(state))
     if work.data.compaction is not None:
         stopped = compacting.break_off(work)
     elif work.data.stream is not None:
@@ -237,7 +246,8 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     for asker in askers:
         work.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, stopped, unknown)
+        _begin_teardown(work, stopped, unknown, committed)
+    return committed
 
 
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:
@@ -306,11 +316,20 @@ def _stop_survivors(work: Work) -> None:
     _begin_teardown(work, ids, unknown)
 
 
-def _begin_teardown(work: Work, stopped: tuple[EffectId, ...], unknown: tuple[CallId, ...]) -> None:
+def _begin_teardown(
+    work: Work,
+    stopped: tuple[EffectId, ...],
+    unknown: tuple[CallId, ...],
+    committed: tuple[CallId, ...] = (),
+) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
     survivors = tuple(state.call.call_id for state in work.data.survivors)
-    work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown))
+    work.ask(
+        Teardown(
+            effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown, committed=committed
+        )
+    )
 
 
 def _wait_for_teardown(work: Work, caller: SignalId) -> None:

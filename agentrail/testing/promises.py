@@ -139,7 +139,10 @@ def calls_are_as_written(seen: Seen) -> None:
         assert call.started or call.stage in {"asking", "waiting"}
     assert not data.batch or any(call.stage != "done" for call in data.batch)
     asking = [call.call.call_id for call in data.batch if call.stage == "asking"]
-    assert Counter(one.asked.call_id for one in data.interactions) == Counter(asking)
+    of_calls = [one.asked.call_id for one in data.interactions if one.asker is None]
+    assert Counter(of_calls) == Counter(asking)
+    of_tools = {one.asked.call_id for one in data.interactions if one.asker is not None}
+    assert of_tools <= {call.call.call_id for call in data.batch if call.stage == "running"}
     if seen.after.suspended:
         assert {call.stage for call in data.batch} <= {"asking", "done"}
     elif data.batch:
@@ -619,11 +622,12 @@ def _ends_its_effect(seen: Seen) -> bool:
 
 
 def _owed(state: SessionState) -> Iterator[SignalId]:
-    """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
+    """Whoever waits for an answer: for a cycle, a receipt, a person, the end, or the next change of phase."""
     data = state.data
     askers = [prompt.asker for prompt in data.queue]
     askers += data.cycle.askers if data.cycle else []
     askers += data.teardown.waiting if data.teardown else []
+    askers += [interaction.asker for interaction in data.interactions]
     yield from (asker for asker in (*askers, *data.stoppers) if asker is not None)
     for event in (*state.engine.postponed, *state.engine.queue):
         if isinstance(event, Call):

@@ -54,6 +54,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -352,6 +353,15 @@ def _call_of(command: _Command, at_ms: int) -> Signal | None:
                 ref=QuestionRef(ref),
                 response=int(option) if option else said or "",
             )
+        case ["ToolAsked", name, effect]:  # ToolAsked q1 t2 "Which one?" options=left,right timeout=5000
+            return ToolAsked(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                effect_id=EffectId(effect),
+                question=command.said() or "",
+                options=command.names_in("options"),
+                timeout_ms=command.number("timeout") or None,
+            )
         case ["SwitchModel", name, model]:  # SwitchModel m1 scripted:other opts_changed=yes
             facts = ModelFacts(model=model)
             changed = command.is_on("opts_changed", default=False)
@@ -437,12 +447,20 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3
             return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
-        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1
-            return ChildStarted(at_ms=at_ms, effect_id=EffectId(effect), child_id=SessionId(child))
-        case ["ChildPublished", effect, *flags] if set(flags) <= {"delta"}:  # ChildPublished t2 "Hm" delta
+        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1 · ChildStarted t2 scenario.c1.1 "Look"
+            return ChildStarted(
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                child_id=SessionId(child),
+                description=command.said(),
+            )
+        case ["ChildPublished", effect, *flags] if (
+            set(flags) <= {"delta"}
+        ):  # ChildPublished t2 "Hm" delta · ChildPublished t2 "Hm" child=scenario.c1.1
             said = command.said() or ""
             event: Event = MessageDelta(delta=said) if flags else StatusUpdate(text=said)
-            return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event)
+            by = command.option("child", "") or None
+            return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event, child_id=by)
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
             return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
         case ["ToolEmitted", effect]:  # ToolEmitted t2 "ticket" payload={"id": 7}
@@ -473,11 +491,13 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
         case [
             "TeardownFinished",
             effect,
-        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… unknown=c2 survivors=c1 ms=40
+        ]:  # TeardownFinished d3 ended=2 reaped=3 stuck=shell@5000,disk@5000@77 committed=c3 abandoned=… unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
+                processes_reaped=command.number("reaped"),
                 stuck=tuple(map(_left_behind, command.names_in("stuck"))),
                 abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
+                committed=tuple(map(CallId, command.names_in("committed"))),
                 unknown=tuple(map(CallId, command.names_in("unknown"))),
                 survivors=tuple(map(CallId, command.names_in("survivors"))),
                 milliseconds=command.number("ms"),
@@ -616,6 +636,12 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield name
             yield ref
             yield quote(response) if isinstance(response, str) else f"option={response}"
+        case ToolAsked(signal_id=name, effect_id=effect, question=question, options=options):
+            yield name
+            yield effect
+            yield quote(question)
+            yield from unless(not options, f"options={','.join(options)}")
+            yield from unless(signal.timeout_ms is None, f"timeout={signal.timeout_ms}")
         case SwitchModel(signal_id=name, model=model):
             yield name
             yield model.model
@@ -682,13 +708,12 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case ChildStarted(effect_id=effect, child_id=child):
             yield effect
             yield child
-        case ChildPublished(effect_id=effect, event=MessageDelta(delta=text)):
-            yield effect
-            yield quote(text)
-            yield "delta"
+            yield from _texts(signal.description)
         case ChildPublished(effect_id=effect, event=event):
             yield effect
-            yield quote(event.text if isinstance(event, StatusUpdate) else type(event).__name__)
+            yield quote(_words_of(event))
+            yield from unless(not isinstance(event, MessageDelta), "delta")
+            yield from unless(signal.child_id is None, f"child={signal.child_id}")
         case ToolEmitted(effect_id=effect, name=name, payload=payload):
             yield effect
             yield quote(name)
@@ -707,6 +732,14 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from receipt_words(receipt)
         case _:
             assert_never(signal)
+
+
+def _words_of(event: Event) -> str:
+    match event:
+        case MessageDelta(delta=text) | StatusUpdate(text=text):
+            return text
+        case _:
+            return type(event).__name__
 
 
 def _result_words(result: RequestResult) -> Iterator[str]:
@@ -764,20 +797,24 @@ def _chunk_word(chunk: Chunk) -> str:
 def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     """Write what an abort found, as options."""
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
+    yield from unless(not receipt.processes_reaped, f"reaped={receipt.processes_reaped}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
     yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
 
 
 def _age_word(left: LeftBehind) -> str:
+    if left.pid is not None:
+        return f"{left.name}@{left.age_ms}@{left.pid}"
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
 def _left_behind(word: str) -> LeftBehind:
-    name, _, age = word.partition("@")
-    return LeftBehind(name=name, age_ms=int(age or 0))
+    name, age, pid, *_ = (*word.split("@"), "", "")
+    return LeftBehind(name=name, age_ms=int(age or 0), pid=int(pid) if pid else None)
 
 
 def unless(usual: bool, word: str) -> Iterator[str]:  # noqa: FBT001 - reads as a sentence where it is used

@@ -207,8 +207,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="steers are lost by an abort",
         breaks=_LOST,
         file="core/teardown.py",
-        old="    _break_off(work, signal.reason, signal.kill_tools)\n    requeue_steers(work)\n",
-        new="    _break_off(work, signal.reason, signal.kill_tools)\n    work.change(steers=())\n",
+        old="    committed = _break_off(work, signal.reason, signal.kill_tools)\n    requeue_steers(work)\n",
+        new="    committed = _break_off(work, signal.reason, signal.kill_tools)\n    work.change(steers=())\n",
         killed_by=_scenario("steers_at_an_abort"),
     ),
     Mutant(
