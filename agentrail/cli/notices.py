@@ -133,7 +133,9 @@ def show_receipt(receipt: AbortReceipt) -> str:
     if receipt.committed:
         parts.append(_counted(len(receipt.committed), "call was done already", "calls were done already"))
     if receipt.unknown:
-        parts.append(_counted(len(receipt.unknown), "call may have taken effect", "calls may have taken effect"))
+        parts.append(
+            _counted(len(receipt.unknown), "call may have taken effect", "calls may have taken effect")
+        )
     if receipt.survivors:
         parts.append(f"still running: {len(receipt.survivors)}")
     return "; ".join(parts)

@@ -150,7 +150,9 @@ def tool_asked(work: Work, signal: ToolAsked) -> None:
     if state is None or state.stage != "running":
         work.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
     elif sum(one.asker is not None for one in work.data.interactions) >= MAX_ASKERS:
-        work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already"))
+        work.refuse(
+            signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
+        )
     else:
         interactions.ask_for_tool(work, state, signal)
 

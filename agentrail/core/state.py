@@ -404,7 +404,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compact_asked: str | None = None  # why somebody wants one before the next request
     outgoing: Outgoing = Outgoing()  # what is sent shorter than it is; follows from the history
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
-    interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, and those of running tools; oldest first
+    interactions: tuple[
+        Interaction, ...
+    ] = ()  # one for each call that is asking, and those of running tools; oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
     rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
     drains: tuple[

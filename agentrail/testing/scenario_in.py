@@ -447,16 +447,20 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3
             return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
-        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1 · ChildStarted t2 scenario.c1.1 "Look"
+        case [
+            "ChildStarted",
+            effect,
+            child,
+        ]:  # ChildStarted t2 scenario.c1 · ChildStarted t2 scenario.c1.1 "Look"
             return ChildStarted(
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
                 child_id=SessionId(child),
                 description=command.said(),
             )
-        case ["ChildPublished", effect, *flags] if (
-            set(flags) <= {"delta"}
-        ):  # ChildPublished t2 "Hm" delta · ChildPublished t2 "Hm" child=scenario.c1.1
+        case ["ChildPublished", effect, *flags] if set(flags) <= {
+            "delta"
+        }:  # ChildPublished t2 "Hm" delta · ChildPublished t2 "Hm" child=scenario.c1.1
             said = command.said() or ""
             event: Event = MessageDelta(delta=said) if flags else StatusUpdate(text=said)
             by = command.option("child", "") or None
@@ -711,7 +715,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from _texts(signal.description)
         case ChildPublished(effect_id=effect, event=event):
             yield effect
-            yield quote(_words_of(event))
+            yield quote(_published_words(event))
             yield from unless(not isinstance(event, MessageDelta), "delta")
             yield from unless(signal.child_id is None, f"child={signal.child_id}")
         case ToolEmitted(effect_id=effect, name=name, payload=payload):
@@ -734,7 +738,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             assert_never(signal)
 
 
-def _words_of(event: Event) -> str:
+def _published_words(event: Event) -> str:
     match event:
         case MessageDelta(delta=text) | StatusUpdate(text=text):
             return text
