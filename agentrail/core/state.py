@@ -408,7 +408,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     drains: tuple[
         EffectId, ...
     ] = ()  # teardowns that bound how long stopped calls may take, while the rest goes on
-    survivors: tuple[CallState, ...] = ()  # running calls that an abort spared; the history answered each
+    survivors: tuple[
+        CallState, ...
+    ] = ()  # calls that an abort spared, running or stopping; the history answered each
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
     stopping: str | None = (
@@ -420,7 +422,10 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory: JsonValue = None  # what tools keep between their calls; no model sees it
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
-    ledger: Ledger | None = None  # None without a budget; one reservation while a request is out, else none
+    ledger: Ledger | None = (
+        None  # None without a budget; a reservation for each request that is out, and for each loan
+    )
+    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls

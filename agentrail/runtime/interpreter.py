@@ -49,7 +49,7 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
@@ -245,8 +245,9 @@ class Interpreter:
     async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
+        tab = Tab()
         with opened.scope, self._slots.inside():
-            outcome = await self._ports.run_child(effect, self._ports, self._deliver)
+            outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
         self._closed(effect.effect_id, opened)
         self._deliver(
             ToolFinished(
@@ -256,6 +257,7 @@ class Interpreter:
                 is_error=isinstance(outcome, Error),
                 details=outcome.details,
                 started_at_ms=started_at_ms,
+                spent=tab.spent,
             )
         )
 

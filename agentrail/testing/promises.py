@@ -25,6 +25,7 @@ from agentrail.core.effects import (
     RunErrand,
     RunTool,
     SetTimer,
+    SpawnChild,
     StartStream,
     Teardown,
     look_of,
@@ -144,7 +145,7 @@ def calls_are_as_written(seen: Seen) -> None:
         assert {call.stage for call in data.batch} <= {"asking", "done"}
     elif data.batch:
         assert any(call.stage in GOES_ON_BY_ITSELF for call in data.batch)
-    assert all(call.stage == "running" for call in data.survivors)
+    assert all(call.stage in {"running", "stopping"} for call in data.survivors)
     assert {call.call.call_id for call in data.survivors} <= set(_answered_calls(seen.after))
     running = sum(call.stage in {"running", "stopping"} for call in data.batch)
     taken = running + len(data.survivors)
@@ -209,11 +210,12 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     if ledger is None or was is None:
         return
     out = data.stream is not None and not data.stream.pausing
-    assert len(ledger.open) == out
+    assert len(ledger.open) == out + len(data.loans)
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
+    assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
     limit = ledger.budget.max_total_tokens
-    if seen.of(StartStream) and limit is not None and out:
+    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild)):
         assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit
 
 
@@ -395,23 +397,23 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
         assert not (was & now) or seen.before.ended
     else:
         # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
-        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        told = {call.effect_id for call in _stopping(seen.before)}
         assert was - now <= came | stopped | told
-        stopping = {call.effect_id for call in seen.after.data.batch if call.stage == "stopping"}
+        stopping = {call.effect_id for call in _stopping(seen.after)}
         assert now.isdisjoint(stopped - stopping)
         assert now.isdisjoint(came) or not _ends_its_effect(seen)
     for teardown in seen.of(
         Teardown
     ):  # it waits for all that was stopped, and for what had been told to stop before
         streams = {effect.effect_id for effect in seen.of(CancelStream)}
-        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        told = {call.effect_id for call in _stopping(seen.before)}
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 
 
 def late_outcomes_change_nothing(seen: Seen) -> None:
     """An outcome of an effect that is not open moves the counter, and nothing else."""
     if isinstance(seen.signal, Outcome) and not seen.before.ended:
-        if seen.signal.effect_id in _open(seen.before) | _looks(seen.before):
+        if seen.signal.effect_id in _open(seen.before) | _looks(seen.before) | set(seen.before.data.loans):
             return
         was = seen.before.data
         assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
@@ -601,7 +603,7 @@ def _started(seen: Seen) -> Iterator[EffectId]:
                 pass  # of a stream that is out: set anew under the same id, and gone with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
-            case RunErrand(effect_id=effect_id):
+            case RunErrand(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
@@ -640,6 +642,10 @@ def _is_accepted(seen: Seen) -> bool:
 def _running(state: SessionState) -> Iterator[CallState]:
     """The calls that have an effect: one that runs, one that is being stopped, one that pauses."""
     return (call for call in (*state.data.batch, *state.data.survivors) if call.effect_id is not None)
+
+
+def _stopping(state: SessionState) -> Iterator[CallState]:
+    return (call for call in (*state.data.batch, *state.data.survivors) if call.stage == "stopping")
 
 
 def _running_calls(state: SessionState) -> set[CallId]:

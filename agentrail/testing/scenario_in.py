@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from attrs import field, frozen
 
+from agentrail.core.budget import Spent, spent_of
 from agentrail.core.hooks import (
     FileText,
     FileWritten,
@@ -457,7 +458,7 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 "crashed",
                 "late",
             }
-        ):  # ToolFinished t2 "no such file" error · … error crashed jitter=0.5 · … changes=[{"compact": "too long"}]
+        ):  # ToolFinished t2 "no such file" error · … crashed jitter=0.5 · … changes=[{"compact": "too long"}] · … spent=9/4
             return ToolFinished(
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
@@ -469,6 +470,7 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
                 jitter=float(command.option("jitter", "0")),
                 changes=decode_changes(command.option("changes", "")),
                 late="late" in flags,
+                spent=_spent_of(command),
             )
         case [
             "TeardownFinished",
@@ -487,16 +489,23 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             return None
 
 
-def _usage_of(command: _Command) -> TokenUsage:
+def _usage_of(command: _Command, key: str = "usage") -> TokenUsage:
     """Read `usage=9/4`, or with what it cost `usage=9/4/0.02`."""
-    read, written, *cost = command.option("usage", "0/0").split("/")
+    read, written, *cost = command.option(key, "0/0").split("/")
     return TokenUsage(input=int(read), output=int(written), cost_usd=float(cost[0]) if cost else 0.0)
 
 
-def usage_word(usage: TokenUsage) -> str:
+def _spent_of(command: _Command) -> Spent | None:
+    """Read `spent=9/4`: what a child used, all of it reported; with what it cost `spent=9/4/0.02`."""
+    if not any(pair.key == "spent" for pair in command.pairs):
+        return None
+    return spent_of(_usage_of(command, "spent"), None)
+
+
+def usage_word(usage: TokenUsage, key: str = "usage") -> str:
     """Write what was used, and what that cost unless it was nothing."""
     cost = f"/{usage.cost_usd:g}" if usage.cost_usd else ""
-    return f"usage={usage.input}/{usage.output}{cost}"
+    return f"{key}={usage.input}/{usage.output}{cost}"
 
 
 def _plain_tool(name: str) -> ToolSpec:
@@ -702,6 +711,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
             yield from unless(not signal.late, "late")
             yield from unless(not signal.changes, f"changes={json.dumps(encode_changes(signal.changes))}")
+            if signal.spent is not None:
+                yield usage_word(signal.spent.usage, "spent")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect
             yield from receipt_words(receipt)
