@@ -223,19 +223,19 @@ async def test_a_parent_counts_what_its_children_used(supervisor):
 
 @pytest.mark.parametrize(("count", "failed"), [(1, 0), (2, 2)])
 async def test_children_share_a_budget(supervisor, count, failed):
-    """One child may ask for 492 tokens and its input of the 985 that are left; two have half of them each, which is too little."""
+    """One child may ask for 493 tokens and its input of the 986 that are left; two have half of them each, which is too little."""
     session = await supervisor.start_session(
         model=tasks(count),
         tools=[TaskTool()],
-        budget=Budget(max_total_tokens=1000),
-        max_output_tokens=492,
+        budget=Budget(max_total_tokens=1001),
+        max_output_tokens=493,
     )
     async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
         assert await session.ask("go") == "all done"
         results = [(await anext(events)).result for _ in range(count)]
     refused = [one for one in results if one.is_error]
     assert len(refused) == failed
-    assert all("of 492 are left: raise the budget" in one.text for one in refused)
+    assert all("of 493 are left: raise the budget" in one.text for one in refused)
 
 
 async def test_what_an_aborted_child_did_not_use_is_free_again(supervisor):
