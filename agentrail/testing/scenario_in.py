@@ -20,7 +20,7 @@ from agentrail.core.hooks import (
     RequestFailed,
     RequestResult,
 )
-from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta
+from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
     AbortTool,
@@ -381,8 +381,11 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
     match command.names:
         case ["StreamStarted", effect]:  # StreamStarted r1
             return StreamStarted(at_ms=at_ms, effect_id=EffectId(effect))
-        case ["ChunksArrived", effect]:  # ChunksArrived r1 thinking="Hm." "It is " "a file."
+        case ["ChunksArrived", effect]:  # ChunksArrived r1 thinking="Hm." "It is " "a file." usage=9/1
             chunks = tuple(_chunks_of(command))
+            usage = _usage_of(command)
+            if usage != TokenUsage():
+                chunks = (*chunks, UsageUpdate(usage))
             return ChunksArrived(at_ms=at_ms, effect_id=EffectId(effect), chunks=chunks)
         case ["ResponseCompleted", effect, *calls] if all(map(_is_call, calls)):
             # ResponseCompleted r1 thinking="Hm." "Let me look." c1:list_dir={"path": "."} stop=tool_use usage=9/4
@@ -435,8 +438,10 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
             )
             result = RequestFailed(error=error)
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
-        case ["TimerFired", effect]:  # TimerFired w3
-            return TimerFired(at_ms=at_ms, effect_id=EffectId(effect))
+        case ["TimerFired", effect]:  # TimerFired w3 · TimerFired s1 pinged=90000
+            return TimerFired(
+                at_ms=at_ms, effect_id=EffectId(effect), pinged_at_ms=int(command.option("pinged", "0"))
+            )
         case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1
             return ChildStarted(at_ms=at_ms, effect_id=EffectId(effect), child_id=SessionId(child))
         case ["ChildPublished", effect, *flags] if set(flags) <= {"delta"}:  # ChildPublished t2 "Hm" delta
@@ -665,6 +670,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not jitter, f"jitter={jitter}")
         case TimerFired(effect_id=effect):
             yield effect
+            yield from unless(not signal.pinged_at_ms, f"pinged={signal.pinged_at_ms}")
         case ErrandFinished(effect_id=effect, result=result):
             yield effect
             yield from _result_words(result)
@@ -757,6 +763,8 @@ def _chunk_word(chunk: Chunk) -> str:
             return quote(text)
         case ThinkingDelta(text=text):
             return f"thinking={quote(text)}"
+        case UsageUpdate(usage=usage):
+            return usage_word(usage)
         case _:  # what the core does not look at needs no word
             return ""
 
