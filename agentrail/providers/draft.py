@@ -12,7 +12,7 @@ from agentrail.core.request import (
     ToolCallStarted,
 )
 from agentrail.core.toolbox import parse_arguments
-from agentrail.errors import ContentRefused, ProtocolError
+from agentrail.errors import ProtocolError
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -28,7 +28,9 @@ from agentrail.messages import (
 
 _BYTES_PER_TOKEN = 4
 _MAX_BELIEVED_TOKENS = 1_000_000_000
-_MAY_BE_EMPTY: frozenset[StopReason] = frozenset({"max_tokens", "stop_sequence", "pause", "context_window"})
+_MAY_BE_EMPTY: frozenset[StopReason] = frozenset(
+    {"refused", "max_tokens", "stop_sequence", "pause", "context_window"}
+)
 
 
 class _Text:
@@ -164,13 +166,9 @@ class Draft:
         """End the response.
 
         Raises:
-            ContentRefused: Nobody's move: the vendor refused before it said anything.
             ProtocolError: The vendor's move: it said nothing at all, and gave no reason that would explain it.
         """
         blocks = tuple(block for block in map(self._finished, self._blocks) if block is not None)
-        if not blocks and stop_reason == "refused":
-            message = "the provider refused to answer, without a word: ask for something else"
-            raise ContentRefused(message)
         if not blocks and stop_reason not in _MAY_BE_EMPTY:
             message = f"the provider answered with nothing (stop reason {stop_reason!r}): try again"
             raise ProtocolError(message)

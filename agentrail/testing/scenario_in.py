@@ -290,9 +290,12 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
             )
             result = RequestFailed(error=error)
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
-        case ["TimerFired", effect]:  # TimerFired w3 · TimerFired s1 pinged=90000
+        case ["TimerFired", effect]:  # TimerFired w3 · TimerFired s1 jitter=0.5 pinged=90000
             return TimerFired(
-                at_ms=at_ms, effect_id=EffectId(effect), pinged_at_ms=int(command.option("pinged", "0"))
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                jitter=float(command.option("jitter", "0")),
+                pinged_at_ms=command.number("pinged"),
             )
         case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1
             return ChildStarted(at_ms=at_ms, effect_id=EffectId(effect), child_id=SessionId(child))
