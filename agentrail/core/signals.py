@@ -444,9 +444,11 @@ class TimerFired(Final, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         jitter: A random number from 0 to below 1, for whoever must not come back with all the others.
+        pinged_at_ms: Of a look at a stream: when its server last gave a sign of life that is no chunk; 0 if never.
     """
 
     jitter: float = 0.0
+    pinged_at_ms: int = 0
 
 
 class ErrandFinished(Final, frozen=True, kw_only=True, gc=False):

@@ -26,8 +26,13 @@ from agentrail.errors import ErrorInfo
 from agentrail.messages import TokenUsage
 
 
-def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
+def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> ErrorInfo | None:
     """Promise a request what it may use at most.
+
+    Args:
+        work: The step.
+        request: The request.
+        notes: How many of its last messages are none of the history's.
 
     Returns:
         None when it may go out; else the error that ends the cycle.
@@ -37,7 +42,7 @@ def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
         return None
     facts = model_of(work.data)
     limit = request.max_output_tokens or facts.max_output_tokens
-    bound = bound_of(count_tokens(work, request), limit, facts.price)
+    bound = bound_of(count_tokens(work, request, notes=notes), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
@@ -129,8 +134,8 @@ def learn_from(work: Work, usage: TokenUsage) -> None:
     work.change(tokens=data.tokens.reported(usage, len(data.history)))
 
 
-def count_tokens(work: Work, request: ModelRequest) -> int:
-    """Estimate a request; what was counted once is not counted again."""
+def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0) -> int:
+    """Estimate a request; what was counted once is not counted again, and what is left out of it counts all the same."""
     history = work.data.history
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
     known = work.data.tokens
@@ -138,16 +143,18 @@ def count_tokens(work: Work, request: ModelRequest) -> int:
         known = TokenCount(fixed=fixed)
     known = known.grown(history.messages)
     work.change(tokens=known)
-    return known.tokens + tokens_of(request.messages[len(history) :])
+    return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])
 
 
 def lost_usage(work: Work) -> TokenUsage:
-    """Estimate what a request has used that ends in the middle: all of its input, and the text that came."""
-    if work.data.ledger is None:
-        return TokenUsage()
+    """Estimate what a request has used that ends in the middle: all of its input, and the text that came.
+
+    What its server has said by then counts; only the text that came since may be missing in it.
+    """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
-    usage = TokenUsage(
-        input=work.data.tokens.tokens, output=-(-said // BYTES_PER_TOKEN), cost_usd=None, estimated=True
+    known = work.stream.usage or TokenUsage(input=work.data.tokens.tokens)
+    usage = evolve(
+        known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )
     price = model_of(work.data).price
     return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))

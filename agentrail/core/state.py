@@ -188,6 +188,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         clock: What was heard of it, and when; of no meaning in a pause.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
+        usage: What it has used so far, as far as its server has said; None while it has said nothing.
     """
 
     effect_id: EffectId
@@ -198,6 +199,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     clock: StallClock = StallClock(heard_at_ms=0)
     thinking: bool = False
     last_turn: bool = False
+    usage: TokenUsage | None = None
 
 
 Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
@@ -400,7 +402,10 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compaction: Compaction | None = None  # only in RUNNING
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
     compact_asked: str | None = None  # why somebody wants one before the next request
-    outgoing: Outgoing = Outgoing()  # what is sent shorter than it is; follows from the history
+    refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without a word
+    outgoing: Outgoing = (
+        Outgoing()
+    )  # what is sent shorter than it is, or not at all; follows from the history
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
     interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided

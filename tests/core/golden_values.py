@@ -315,7 +315,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.ChildPublished(
         at_ms=_AT, effect_id=EffectId("t1"), event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
     ),
-    s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75),
+    s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75, pinged_at_ms=_AT - 500),
     s.ErrandFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip

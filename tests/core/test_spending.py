@@ -11,7 +11,7 @@ from agentrail.core.effects import SpawnChild
 from agentrail.core.estimates import fixed_tokens_of
 from agentrail.core.machine import new_session as make_session
 from agentrail.core.projection import status_of
-from agentrail.core.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.request import EffectId, ModelFacts, TextDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
     ChunksArrived,
@@ -186,9 +186,26 @@ def test_all_that_a_child_was_lent_is_booked_after_a_crash():
     assert budget_left(crashed.data.ledger).tokens == 0
 
 
-def test_without_a_budget_nothing_is_counted():
-    """Sessions without a budget pay nothing for it: no ledger, no estimate, and no request is refused."""
+def test_without_a_budget_nothing_is_reserved():
+    """There is no ledger and no request is refused; what an aborted one has used is estimated all the same."""
     *_, seen = walk([PROMPT, Abort(at_ms=2, signal_id=SignalId("a1"))])
     assert seen.after.data.ledger is None
-    assert seen.after.data.usage == TokenUsage()
+    assert seen.after.data.usage.input == seen.before.data.tokens.tokens > 0
+    assert seen.after.data.usage.estimated
+
+
+def test_what_the_server_said_of_an_aborted_stream_counts():
+    """Its input, cache reads too; of the output whatever is more, what it said or what came."""
+    said = TokenUsage(input=900, output=1, cache_read=800)
+    chunks = (UsageUpdate(said), TextDelta("x" * 40))
+    signals = [
+        PROMPT,
+        StreamStarted(at_ms=2, effect_id=EffectId("r1")),
+        ChunksArrived(at_ms=3, effect_id=EffectId("r1"), chunks=chunks),
+        Abort(at_ms=4, signal_id=SignalId("a1")),
+    ]
+    *_, seen = walk(signals)
+    assert seen.after.data.usage == TokenUsage(
+        input=900, output=10, cache_read=800, cost_usd=None, estimated=True
+    )
     assert not any(isinstance(event, AgentError) for event in seen.events)
