@@ -57,7 +57,7 @@ def abort(work: Work, signal: Abort) -> Phase:
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
+    survivors = calls.survivors_of(work)
     receipt = AbortReceipt(survivors=survivors, committed=committed)
     if work.data.teardown is None:
         work.publish(AbortSettled(receipt=receipt))
@@ -82,8 +82,8 @@ def abort_by_plugin(work: Work) -> Phase:
     committed = _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
-        survivors = tuple(state.call.call_id for state in work.data.survivors)
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors, committed=committed)))
+        receipt = AbortReceipt(survivors=calls.survivors_of(work), committed=committed)
+        work.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
 
@@ -193,7 +193,8 @@ def _forget_what_ran(work: Work) -> None:
     spend_on_crash(work)
     compacting.forget(work)
     for state in work.data.survivors:
-        calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
+        if state.result is None:
+            calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
@@ -308,6 +309,10 @@ def _stop_survivors(work: Work) -> None:
         return
     ids, unknown = _told_to_stop(survivors)
     for state in survivors:
+        if (
+            state.result is not None
+        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+            continue
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
@@ -324,7 +329,7 @@ def _begin_teardown(
 ) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
+    survivors = calls.survivors_of(work)
     work.ask(
         Teardown(
             effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown, committed=committed

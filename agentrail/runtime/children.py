@@ -58,7 +58,10 @@ async def run_child(
         return Error(text=f"There is no sub-agent of type {kind!r}. Types: {', '.join(KINDS_OF_CHILD)}.")
     description = str(effect.arguments.get("description", ""))
     wish = ChildWish(
-        effect_id=effect.effect_id, call_id=effect.call_id, request=ChildRequest(prompt=description)
+        effect_id=effect.effect_id,
+        call_id=effect.call_id,
+        request=ChildRequest(prompt=description),
+        budget=effect.budget,
     )
     listener = _Listener(wish, deliver)
     with trio.move_on_after(timeout_seconds):
@@ -187,6 +190,7 @@ def assemble_child(parent: SessionCell, wish: ChildWish, fresh_id: str) -> Sessi
         model=data.model,
         system_prompt=request.system_prompt or data.config.system_prompt,
         max_turns=request.max_turns or data.config.max_turns,
+        budget=wish.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
     )
     change = _stack_of(parent)

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import ChildRequest, Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
+from agentrail.core.budget import NOTHING_SPENT, Budget, Spent
 from agentrail.core.effects import SpawnChild
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
@@ -62,16 +63,31 @@ class ChildWish:
         call_id: The call.
         request: What it is to do, and what it has for that.
         number: Which one of its incarnation, where tools ask for sessions; None where the call itself is one.
+        budget: What it may spend; None without a budget.
     """
 
     effect_id: EffectId
     call_id: CallId
     request: ChildRequest
     number: int | None = None
+    budget: Budget | None = None
 
 
-RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None]], Awaitable[ToolOutcome]]
-"""Carries a `SpawnChild` out to its end, delivers what the child publishes, and gives the result of the call."""
+@define
+class Tab:
+    """What the child of a call has used; an object, so that whoever stops the call can read it too.
 
-AskChild: TypeAlias = Callable[[ChildWish, Ports, Callable[[Signal], None]], Awaitable[str]]
-"""Lets a child work for a tool, delivers what it publishes, and gives its last text; raises what ended it otherwise."""
+    Attributes:
+        spent: Nothing until the child is gone.
+    """
+
+    spent: Spent = NOTHING_SPENT
+
+
+RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
+"""Carries a `SpawnChild` out to its end, delivers what the child publishes, notes what it used, and gives the result of the
+call."""
+
+AskChild: TypeAlias = Callable[[ChildWish, Ports, Callable[[Signal], None], Tab], Awaitable[str]]
+"""Lets a child work for a tool, delivers what it publishes, notes what it used, and gives its last text; raises what ended it
+otherwise."""

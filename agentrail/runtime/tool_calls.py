@@ -9,13 +9,14 @@ from typing import Any, cast
 import trio
 
 from agentrail.abc import ChildRequest, ToolContext
+from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.messages import JsonValue
 from agentrail.runtime.clock import jitter, now_ms
 from agentrail.runtime.crew import Crew
-from agentrail.runtime.ports import ChildWish, Ports
+from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
 from agentrail.runtime.slots import Slots
@@ -107,8 +108,9 @@ class ToolCalls:
         """
         started_at_ms = now_ms()
         voice = Voice(effect.effect_id, self._crew, self._deliver)
+        tabs: list[Tab] = []
         try:
-            ended = await self._run(effect, scope, voice, processes)
+            ended = await self._run(effect, scope, voice, processes, tabs)
         finally:
             voice.close()
             await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
@@ -123,10 +125,16 @@ class ToolCalls:
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
             late=ended.late,
+            spent=sum((tab.spent for tab in tabs), NOTHING_SPENT) if tabs else None,
         )
 
     async def _run(
-        self, effect: RunTool, scope: trio.CancelScope, voice: Voice, processes: Processes
+        self,
+        effect: RunTool,
+        scope: trio.CancelScope,
+        voice: Voice,
+        processes: Processes,
+        tabs: list[Tab],
     ) -> Ended:
         ports = self._ports
         tool = ports.tools[effect.name, effect.generation]
@@ -157,7 +165,7 @@ class ToolCalls:
             run_in_thread=partial(ports.threads.run, effect.name, scope),
             process=partial(processes.open, ports.open_sandbox, scope),
             question=partial(self._ask_user, effect),
-            child=partial(self._run_session, effect),
+            child=partial(self._run_session, effect, tabs),
         )
         attempt = Attempt(tool=tool, context=context, timeout_seconds=timeout_seconds)
         with self._slots.inside():
@@ -176,11 +184,13 @@ class ToolCalls:
         )
         return cast("str | None", await self._slots.ask(asked, lambda _: self._deliver(asked)))
 
-    async def _run_session(self, effect: RunTool, request: ChildRequest) -> str:
+    async def _run_session(self, effect: RunTool, tabs: list[Tab], request: ChildRequest) -> str:
         wish = ChildWish(
             effect_id=effect.effect_id,
             call_id=effect.call_id,
             request=request,
             number=next(self._children),
         )
-        return await self._ports.ask_child(wish, self._ports, self._deliver)
+        tab = Tab()
+        tabs.append(tab)
+        return await self._ports.ask_child(wish, self._ports, self._deliver, tab)

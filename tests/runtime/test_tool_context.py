@@ -20,6 +20,7 @@ from agentrail.errors import (
 )
 from agentrail.events import (
     AskUser,
+    ResponseComplete,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -463,6 +464,10 @@ async def test_a_tool_is_answered_by_sessions(supervisor):
         seen = await until(events, ToolExecutionEnd)
     call = seen[-1]
     assert call.result.text == "<left>, <right>"
+    responses = [event.event for event in seen if isinstance(getattr(event, "event", None), ResponseComplete)]
+    assert len(responses) == 2
+    # Two responses of its own, and those of the two below, each of the same size.
+    assert (await session.status()).usage.total == 4 * responses[0].usage.total > 0
     started = {event.child_id: event.description for event in seen if isinstance(event, SubagentStart)}
     stem = f"boss.{call.call_id}"
     assert set(started) == {f"{stem}.1", f"{stem}.2"}
