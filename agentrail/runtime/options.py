@@ -44,7 +44,8 @@ class SessionOptions:
         max_output_tokens: Per response; None for the model's own bound.
         max_prompt_queue: How many prompts may wait.
         max_steering_queue: How many steers may wait.
-        fallback_models: Model strings that are asked in order when the model has failed for good.
+        fallback_models: Model strings that are asked in order when the model has failed for good; those of the same provider are
+            found with its `provider_opts`, others with none.
         max_retries: How often a request is sent again to one model, after errors that may pass.
         tool_max_retries: How often a call that raised is made again, where its tool is `pure` or `idempotent`.
         approval_timeout_seconds: How long an approval waits for a person; 0: for ever.

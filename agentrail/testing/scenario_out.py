@@ -1,4 +1,4 @@
-"""What comes out of a scenario: effects, events and messages as words. The opposite direction stands in `scenario_in`."""
+"""What comes out of a scenario: effects, events and messages as words. What goes in stands in `scenario_lines`."""
 
 import json
 from collections.abc import Iterable
@@ -39,7 +39,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.scenario_in import block_word, quote, receipt_words, unless
+from agentrail.testing.scenario_lines import block_word, receipt_words
+from agentrail.testing.scenario_words import quote, unless
 
 Group = NewType("Group", str)
 GROUPS: Final = frozenset(
