@@ -65,7 +65,7 @@ def abort(work: Work, signal: Abort) -> Phase:
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
+    survivors = calls.survivors_of(work)
     if work.data.teardown is None:
         work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
     if not signal.wait:
@@ -89,8 +89,7 @@ def abort_by_plugin(work: Work) -> Phase:
     _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
-        survivors = tuple(state.call.call_id for state in work.data.survivors)
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        work.publish(AbortSettled(receipt=AbortReceipt(survivors=calls.survivors_of(work))))
     return Phase.IDLE
 
 
@@ -201,7 +200,8 @@ def _forget_what_ran(work: Work) -> None:
     spend_on_crash(work)
     compacting.forget(work)
     for state in work.data.survivors:
-        calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
+        if state.result is None:
+            calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
@@ -326,6 +326,10 @@ def _stop_survivors(work: Work) -> None:
         return
     ids, unknown = _told_to_stop(survivors)
     for state in survivors:
+        if (
+            state.result is not None
+        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+            continue
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
@@ -337,7 +341,7 @@ def _stop_survivors(work: Work) -> None:
 def _begin_teardown(work: Work, stopped: tuple[EffectId, ...], unknown: tuple[CallId, ...]) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
+    survivors = calls.survivors_of(work)
     work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown))
 
 

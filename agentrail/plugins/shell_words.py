@@ -23,7 +23,15 @@ _ESCAPE: Final = re.compile(
     r"\\(?:([0-7]{1,3})|(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
 )
 _PLAIN_ESCAPES: Final = {
-    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
     **{mark: mark for mark in "\\'\"?"},
 }
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
