@@ -473,11 +473,12 @@ def _outcome_of(command: _Command, at_ms: int) -> Signal | None:
         case [
             "TeardownFinished",
             effect,
-        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… unknown=c2 survivors=c1 ms=40
+        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… committed=c3 unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
                 stuck=tuple(map(_left_behind, command.names_in("stuck"))),
                 abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
+                committed=tuple(map(CallId, command.names_in("committed"))),
                 unknown=tuple(map(CallId, command.names_in("unknown"))),
                 survivors=tuple(map(CallId, command.names_in("survivors"))),
                 milliseconds=command.number("ms"),
@@ -766,6 +767,7 @@ def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
     yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
