@@ -57,7 +57,7 @@ def abort(work: Work, signal: Abort) -> Phase:
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
-    receipt = AbortReceipt(committed=committed, survivors=_ids_of(work.data.survivors))
+    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
     if work.data.teardown is None:
         work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
@@ -81,7 +81,7 @@ def abort_by_plugin(work: Work) -> Phase:
     committed = _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
-        receipt = AbortReceipt(committed=committed, survivors=_ids_of(work.data.survivors))
+        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
         work.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
@@ -190,7 +190,8 @@ def _forget_what_ran(work: Work) -> None:
     spend_on_crash(work)
     compacting.forget(work)
     for state in work.data.survivors:
-        calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
+        if state.result is None:
+            calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
@@ -311,6 +312,10 @@ def _stop_survivors(work: Work) -> None:
         return
     ids, unknown = _told_to_stop(survivors)
     for state in survivors:
+        if (
+            state.result is not None
+        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+            continue
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
@@ -328,7 +333,7 @@ def _begin_teardown(
         Teardown(
             effect_id=effect_id,
             stopped=stopped,
-            survivors=_ids_of(work.data.survivors),
+            survivors=calls.survivors_of(work),
             committed=committed,
             unknown=unknown,
         )

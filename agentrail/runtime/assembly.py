@@ -2,9 +2,10 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -16,7 +17,7 @@ from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.messages import SessionId
-from agentrail.runtime.models import facts_of, find_provider, string_of
+from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports, RunChild
@@ -74,8 +75,10 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
     providers = {model: provider}
+    provider_opts: dict[str, Mapping[str, Any]] = {model: dict(options.provider_opts)}
     for name in options.fallback_models:
-        providers.setdefault(name, means.resolve_provider(name, {}))
+        if name not in providers:
+            providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
     given = None if isinstance(options.sandbox, str) else options.sandbox
@@ -90,7 +93,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         open_sandbox=workspace.open if given is None else lambda: given,
         working_dir=str(working_dir),
         user_data=dict(options.user_data),
-        provider_opts={model: dict(options.provider_opts)},
+        provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,

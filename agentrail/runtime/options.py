@@ -44,7 +44,8 @@ class SessionOptions:
         max_output_tokens: Per response; None for the model's own bound.
         max_prompt_queue: How many prompts may wait.
         max_steering_queue: How many steers may wait.
-        fallback_models: Model strings that are asked in order when the model has failed for good.
+        fallback_models: Model strings that are asked in order when the model has failed for good; those of the same provider are
+            found with its `provider_opts`, others with none.
         max_retries: How often a request is sent again to one model, after errors that may pass.
         tool_max_retries: How often a call that raised is made again, where its tool is `pure` or `idempotent`.
         approval_timeout_seconds: How long an approval waits for a person; 0: for ever.
@@ -54,7 +55,8 @@ class SessionOptions:
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
         restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
-        budget: What the session may spend, or None. A request that could pass it ends its cycle with an error.
+        budget: What the session and its children may spend together, or None. A request that could pass it ends its cycle with an
+            error; children work with equal shares of what is left.
         response_format: JSON Schema of the last answer of a cycle. The model gets one turn to put a wrong one right, then
             the cycle ends with an error; replies are that answer alone.
         inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.

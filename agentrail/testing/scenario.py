@@ -42,17 +42,11 @@ from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import JsonValue, Message, SessionId
-from agentrail.testing.scenario_in import (
-    SCRIPTED_MODEL,
-    Pair,
-    ScenarioError,
-    decode_message,
-    decode_signal,
-    encode_signal,
-    split_words,
-)
+from agentrail.testing.scenario_in import SCRIPTED_MODEL, decode_message, decode_signal
+from agentrail.testing.scenario_lines import encode_signal
 from agentrail.testing.scenario_out import GROUPS, Group, encode_effect, encode_message
 from agentrail.testing.scenario_plugins import Origin, print_plugin, read_plugin
+from agentrail.testing.scenario_words import Pair, ScenarioError, split_words
 
 MAX_COLUMNS: Final = 120
 _INDENT: Final = " " * 11

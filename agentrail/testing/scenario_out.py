@@ -1,4 +1,4 @@
-"""What comes out of a scenario: effects, events and messages as words. The opposite direction stands in `scenario_in`."""
+"""What comes out of a scenario: effects, events and messages as words. What goes in stands in `scenario_lines`."""
 
 import json
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import Final, NewType, assert_never, get_args
 import attrs
 
 from agentrail.core import effects as asked
+from agentrail.core.budget import Budget
 from agentrail.core.effects import Effect
 from agentrail.core.projection import Snapshot, Status
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
@@ -39,7 +40,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.scenario_in import block_word, quote, receipt_words, unless
+from agentrail.testing.scenario_lines import block_word, receipt_words
+from agentrail.testing.scenario_words import quote, unless
 
 Group = NewType("Group", str)
 GROUPS: Final = frozenset(
@@ -100,7 +102,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"RunTool {effect_id} {block_word(call)}"
         case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
-            return f"SpawnChild {effect_id} {block_word(call)}"
+            return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
         case asked.SetTimer(effect_id=effect_id, at_ms=at_ms):
@@ -141,6 +143,13 @@ def encode_message(message: Message) -> str:
             return " ".join(("+results", *(f"{result.call_id}: {_value_word(result)}" for result in results)))
         case _:
             assert_never(message)
+
+
+def _budget_words(budget: Budget | None) -> str:
+    if budget is None:
+        return ""
+    limits = (("tokens", budget.max_total_tokens), ("usd", budget.max_cost_usd))
+    return "".join(f" {name}={limit:g}" for name, limit in limits if limit is not None)
 
 
 def _answer_words(value: object) -> str:

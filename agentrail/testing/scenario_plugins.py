@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from agentrail.core.stack import Entry
 from agentrail.testing.plugins import PuppetPlugin, Rule, read_rule
-from agentrail.testing.scenario_in import Pair, ScenarioError, quote, split_words
+from agentrail.testing.scenario_words import Pair, ScenarioError, quote, split_words
 
 Origin: TypeAlias = tuple[str, Sequence[Entry]]
 """Where a list of plugins stands, `package.module:NAME`, and the list itself."""

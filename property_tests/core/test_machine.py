@@ -1,4 +1,4 @@
-"""The promises of `agentrail/testing/promises.py` in a large world: any order of signals, long lives, many ids.
+"""The promises of `agentrail/testing/promises` in a large world: any order of signals, long lives, many ids.
 
 The small world in tests/core is complete; here is what it leaves out: longer queues, more calls and turns, ids that a model
 made up, and lives that go on. A promise that breaks is shown as a scenario, to be kept under tests/scenarios.

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agentrail.core.budget import Budget
 from agentrail.errors import SessionDown
 from agentrail.events import (
     AgentEnd,
@@ -190,6 +191,87 @@ async def test_children_end_with_their_parent(supervisor):
         assert supervisor.sessions() == ()
     with pytest.raises(SessionDown):
         supervisor.session("boss")
+
+
+def tasks(count: int) -> FunctionModel:
+    """A parent that starts so many tasks at once; children that answer. Each response uses 15 tokens."""
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return says("There are three.")
+        wanted = calls(*[("task", {"description": "Count the files."})] * count)
+        return says("all done") if len(request.messages) > 1 else wanted
+
+    return FunctionModel(answer)
+
+
+async def test_a_parent_counts_what_its_children_used(supervisor):
+    """Its own two responses and one of each child; what they were lent and did not use is free again (3.2)."""
+    session = await supervisor.start_session(
+        model=tasks(2),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    async with session.subscribe(kinds=[AgentEnd]) as events:
+        assert await session.ask("go") == "all done"
+        assert (await anext(events)).usage.total == 4 * 15
+    status = await session.status()
+    assert status.usage.total == 4 * 15
+    assert status.budget_left.tokens == 10_000 - 4 * 15
+
+
+@pytest.mark.parametrize(("count", "failed"), [(1, 0), (2, 2)])
+async def test_children_share_a_budget(supervisor, count, failed):
+    """One child may ask for 493 tokens and its input of the 986 that are left; two have half of them each, which is too little."""
+    session = await supervisor.start_session(
+        model=tasks(count),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=1001),
+        max_output_tokens=493,
+    )
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "all done"
+        results = [(await anext(events)).result for _ in range(count)]
+    refused = [one for one in results if one.is_error]
+    assert len(refused) == failed
+    assert all("of 493 are left: raise the budget" in one.text for one in refused)
+
+
+async def test_what_an_aborted_child_did_not_use_is_free_again(supervisor):
+    """The receipt comes when the child is gone, so its parent knows by then what it used."""
+    hanging = HangingTool(name="hang")
+    session = await supervisor.start_session(
+        model=working(calls(("hang", {}))),
+        tools=[TaskTool(), hanging],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+        assert (await session.status()).budget_left.tokens == 0
+        await session.abort()
+    status = await session.status()
+    assert status.usage.total == 2 * 15
+    assert status.budget_left.tokens == 10_000 - 2 * 15
+
+
+async def test_a_child_that_never_began_has_used_nothing(supervisor):
+    """An unknown kind of child gives back all that it was lent."""
+    wrong = calls(("task", {"description": "x", "subagent_type": "wizard"}))
+
+    def answer(request):
+        return says("ok") if len(request.messages) > 1 else wrong
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    assert await session.ask("go") == "ok"
+    assert (await session.status()).budget_left.tokens == 10_000 - 2 * 15
 
 
 @pytest.mark.at(22)

@@ -252,3 +252,19 @@ async def test_a_model_that_a_plugin_switches_to_is_found_with_its_options():
         *(own, ("a:three", {"timeout": 5})),
         *(own, ("b:four", {})),
     ]
+
+
+async def test_a_fallback_model_is_found_with_the_options_of_its_provider():
+    """A fallback of the same provider asks the same server with the same key; another vendor never sees that key."""
+    found: list[tuple[str, dict[str, object]]] = []
+
+    def resolve(name, opts):
+        found.append((name, dict(opts)))
+        return ScriptedModel([says("ok")])
+
+    opts = {"api_key": "k", "base_url": "http://localhost:1"}
+    async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
+        await supervisor.start_session(
+            model="a:one", provider_opts=opts, fallback_models=["a:two", "b:three", "a:one"]
+        )
+    assert found == [("a:one", opts), ("a:two", opts), ("b:three", {})]

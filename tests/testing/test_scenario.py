@@ -9,16 +9,10 @@ from agentrail.errors import ErrorInfo
 from agentrail.messages import Text, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
-from agentrail.testing.scenario_in import (
-    Pair,
-    Said,
-    ScenarioError,
-    decode_signal,
-    encode_signal,
-    quote,
-    split_words,
-)
+from agentrail.testing.scenario_in import decode_signal
+from agentrail.testing.scenario_lines import encode_signal
 from agentrail.testing.scenario_out import GROUPS, encode_effect, encode_message
+from agentrail.testing.scenario_words import Pair, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS
 from tests.core.worlds import TOOLS, config, new_session
 

@@ -1,0 +1,70 @@
+"""What is promised about every step of a session, each promise once, as a function of one `Seen`.
+
+Most of them are laws of conservation: what was owed before, and what came in, is owed afterwards or was given out. So one
+step is enough to see a reply that is given twice, a prompt that is lost, or a tool that is forgotten, whenever it matters.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from agentrail.testing.promises.of_cycles import (
+    a_budget_is_never_passed_by_a_promise,
+    answers_have_the_shape_that_was_asked_for,
+    loops_are_told_or_ended,
+)
+from agentrail.testing.promises.of_effects import (
+    an_abort_leaves_nothing_open,
+    effect_ids_are_new,
+    late_outcomes_change_nothing,
+    nothing_started_is_forgotten,
+    tools_run_once_and_only_from_waiting,
+)
+from agentrail.testing.promises.of_events import (
+    cycles_have_one_terminal_event,
+    event_numbers_are_dense,
+    people_see_what_is_said_without_tags,
+    tool_events_come_in_pairs,
+)
+from agentrail.testing.promises.of_people import (
+    callers_are_answered_once,
+    prompts_are_never_lost,
+    steers_are_never_lost,
+)
+from agentrail.testing.promises.of_steps import the_end_is_the_end, the_same_again_gives_the_same
+from agentrail.testing.promises.of_the_conversation import (
+    history_is_valid,
+    history_only_grows,
+    requests_are_of_a_closed_history,
+)
+from agentrail.testing.promises.of_the_state import (
+    calls_are_as_written,
+    cycle_is_as_written,
+    state_is_as_written,
+)
+from agentrail.testing.promises.seen import Seen as Seen, comparable as comparable
+
+PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
+    state_is_as_written,
+    calls_are_as_written,
+    cycle_is_as_written,
+    loops_are_told_or_ended,
+    a_budget_is_never_passed_by_a_promise,
+    answers_have_the_shape_that_was_asked_for,
+    history_is_valid,
+    history_only_grows,
+    requests_are_of_a_closed_history,
+    people_see_what_is_said_without_tags,
+    cycles_have_one_terminal_event,
+    tool_events_come_in_pairs,
+    event_numbers_are_dense,
+    tools_run_once_and_only_from_waiting,
+    effect_ids_are_new,
+    nothing_started_is_forgotten,
+    late_outcomes_change_nothing,
+    an_abort_leaves_nothing_open,
+    prompts_are_never_lost,
+    steers_are_never_lost,
+    callers_are_answered_once,
+    the_same_again_gives_the_same,
+    the_end_is_the_end,
+)

@@ -1,0 +1,54 @@
+"""Cycles end: by an answer of the shape that was asked for, within their budget, and not in a loop."""
+
+from typing import Final
+
+from agentrail.core.effects import SpawnChild, StartStream
+from agentrail.core.structured import Accepted
+from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
+from agentrail.messages import UserMessage
+from agentrail.testing.promises.seen import Seen
+
+_LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
+
+
+def loops_are_told_or_ended(seen: Seen) -> None:
+    """A loop that is noticed aborts the cycle in this step, or the model is told, unless the cycle is over anyway."""
+    loops = [event for event in seen.events if isinstance(event, LoopDetected)]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
+    ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
+    if ends:
+        assert any(isinstance(event, AgentAbort) for event in seen.events)
+    elif loops and not any(type(event) in TERMINAL for event in seen.events):
+        (note,) = notes
+        assert len(note.content) == len(loops)
+
+
+def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
+    """No cycle finishes with an answer of another shape; the model has one turn at most to put one right."""
+    data, was = seen.after.data, seen.before.data.cycle
+    wanted = data.config.response_format
+    if data.cycle is not None and data.cycle.repaired:
+        assert wanted is not None
+    if was is not None and was.repaired and data.cycle is not None and data.cycle.ref == was.ref:
+        assert data.cycle.repaired
+    for end in (event for event in seen.events if isinstance(event, AgentEnd)):
+        if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
+            assert data.last is not None
+            assert isinstance(wanted.judge(data.last.text, repaired=True), Accepted)
+
+
+def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
+    """What is out has one reservation, and no request goes out that could pass a limit; what is booked stays booked."""
+    ledger, was, data = seen.after.data.ledger, seen.before.data.ledger, seen.after.data
+    assert (ledger is None) == (data.config.budget is None)
+    if ledger is None or was is None:
+        return
+    out = data.stream is not None and not data.stream.pausing
+    assert len(ledger.open) == out + len(data.loans)
+    assert ledger.spent_tokens >= was.spent_tokens
+    assert ledger.spent_nano_usd >= was.spent_nano_usd
+    assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
+    limit = ledger.budget.max_total_tokens
+    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild)):
+        assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit

@@ -1,0 +1,148 @@
+"""What is asked of the world is asked once, under an id of its own, and is never forgotten."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from agentrail.core.effects import (
+    CancelStream,
+    CancelTimer,
+    KillTools,
+    RunErrand,
+    RunTool,
+    SetTimer,
+    SpawnChild,
+    StartStream,
+    Teardown,
+    look_of,
+)
+from agentrail.core.request import EffectId
+from agentrail.core.signals import Abort, Outcome, Parked, ResponseCompleted, Restarted, ToolFinished
+from agentrail.core.state import Phase, SessionState
+from agentrail.events import AgentAbort
+from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
+
+
+def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
+    """Each RunTool is of a call that waited, or came with this response, and that runs now under this very id."""
+    now = {call.effect_id: call for call in seen.after.data.batch}
+    waited = unstarted_calls(seen.before)
+    for run in seen.of(RunTool):
+        state = now[run.effect_id]
+        assert state.stage == "running"
+        assert state.call.call_id == run.call_id
+        assert (state.call.name, state.arguments) == (run.name, run.arguments)
+        assert run.call_id in waited or isinstance(seen.signal, ResponseCompleted) or run.attempt > 1
+        assert seen.after.data.cycle is not None
+        assert run.turn == seen.after.data.cycle.turn < seen.after.data.config.max_turns
+
+
+def effect_ids_are_new(seen: Seen) -> None:
+    """No effect is asked for under an id that was given out before."""
+    numbers = [int(effect_id[1:]) for effect_id in _started(seen)]
+    # Approvals and questions are numbered along with them.
+    was = {str(interaction.id) for interaction in seen.before.data.interactions}
+    now = {str(interaction.id) for interaction in seen.after.data.interactions}
+    now |= {resolved.id for resolved in seen.after.data.resolved}
+    numbers += [int(one.rpartition("/a")[2]) for one in now - was]
+    new = range(seen.before.data.minted + 1, seen.after.data.minted + 1)
+    assert sorted(number for number in numbers if number in new) == list(new)
+    assert all(int(effect_id[1:]) in new for effect_id in _started(seen))
+
+
+def nothing_started_is_forgotten(seen: Seen) -> None:
+    """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
+    came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
+    stopped = {effect.effect_id for effect in seen.of(CancelStream)}
+    killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
+    stopped |= killed | {effect.effect_id for effect in seen.of(CancelTimer)}
+    was, now = open_effects(seen.before), open_effects(seen.after)
+    assert stopped <= was | set(
+        _started(seen)
+    )  # what is asked and superseded in one step is set and cancelled in it
+    assert now <= was | set(_started(seen))
+    if isinstance(seen.signal, Restarted | Parked) or seen.after.ended:
+        assert not (was & now) or seen.before.ended
+    else:
+        # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
+        told = _stopping(seen.before)
+        assert was - now <= came | stopped | told
+        stopping = _stopping(seen.after)
+        assert now.isdisjoint(stopped - stopping)
+        assert now.isdisjoint(came) or not _ends_its_effect(seen)
+    for teardown in seen.of(
+        Teardown
+    ):  # it waits for all that was stopped, and for what had been told to stop before
+        streams = {effect.effect_id for effect in seen.of(CancelStream)}
+        told = _stopping(seen.before)
+        assert killed | streams <= set(teardown.stopped) <= killed | streams | told
+
+
+def late_outcomes_change_nothing(seen: Seen) -> None:
+    """An outcome of an effect that is not open moves the counter, and nothing else."""
+    if isinstance(seen.signal, Outcome) and not seen.before.ended:
+        lent = set(
+            seen.before.data.loans
+        )  # to a child whose call is answered: what it used is counted all the same
+        if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before) | lent:
+            return
+        was = seen.before.data
+        assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
+        assert seen.after.phase is seen.before.phase
+        assert seen.effects == ()
+
+
+def an_abort_leaves_nothing_open(seen: Seen) -> None:
+    """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
+    if isinstance(seen.signal, Abort) and not seen.before.ended:
+        assert sum(isinstance(event, AgentAbort) for event in seen.events) == 1
+        assert not seen.after.data.batch
+        assert not seen.of(RunTool)
+        if seen.after.data.cycle is not None:
+            waited = {str(prompt.ref) for prompt in seen.before.data.queue}
+            waited |= {str(steer.ref) for steer in seen.before.data.steers}
+            assert seen.after.data.cycle.ref in waited
+        else:
+            assert seen.after.phase is Phase.IDLE
+        if not seen.before.data.survivors and seen.signal.kill_tools == "all":
+            assert not seen.after.data.survivors
+
+
+def _stopping(state: SessionState) -> set[EffectId | None]:
+    """The calls that were told to stop and have not ended yet."""
+    calls = (*state.data.batch, *state.data.survivors)
+    return {call.effect_id for call in calls if call.stage == "stopping"}
+
+
+def _looks(state: SessionState) -> set[EffectId]:
+    """The timer of the stream that is out."""
+    stream, compaction = state.data.stream, state.data.compaction
+    if compaction is not None and compaction.summary is None:
+        return {look_of(compaction.effect_id)}
+    return {look_of(stream.effect_id)} if stream is not None and not stream.pausing else set()
+
+
+def _started(seen: Seen) -> Iterator[EffectId]:
+    for effect in seen.effects:
+        match effect:
+            case StartStream(request=request):
+                yield request.attempt
+            case SetTimer(effect_id=effect_id) if effect_id.startswith("s"):
+                pass  # of a stream that is out: set anew under the same id, and gone with the stream
+            case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
+                yield effect_id
+            case RunErrand(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
+                yield effect_id
+            case _:
+                pass
+
+
+def _ends_its_effect(seen: Seen) -> bool:
+    return type(seen.signal).__name__ in {
+        "ResponseCompleted",
+        "StreamFailed",
+        "ToolFinished",
+        "TeardownFinished",
+        "TimerFired",
+        "ErrandFinished",
+    } and (isinstance(seen.signal, ToolFinished) or seen.after.data.dropped == seen.before.data.dropped)

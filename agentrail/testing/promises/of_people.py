@@ -1,0 +1,99 @@
+"""Whoever says something is heard, and whoever asks is answered once."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from agentrail.core.effects import Refuse, Reply
+from agentrail.core.signals import Abort, Asked, Parked, Prompt, SignalId, Steer, StepCrashed, Stop
+from agentrail.core.state import Phase, SessionState
+from agentrail.events import (
+    TERMINAL,
+    AgentStart,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    SteeringApplied,
+    SteeringReceived,
+)
+from agentrail.messages import UserMessage
+from agentrail.otp.statem import Call
+from agentrail.testing.promises.seen import Seen
+
+
+def prompts_are_never_lost(seen: Seen) -> None:
+    """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped aloud."""
+    came = [*_requeued(seen), *(prompt.ref for prompt in seen.before.data.queue), *_new_prompts(seen)]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
+    dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
+    waiting = [prompt.ref for prompt in seen.after.data.queue]
+    left = [event.ref for event in seen.events if isinstance(event, PromptRejected | AgentStart)]
+    assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
+    # The next one leaves only when the one before it is over, which plugins may bring about in the same step.
+    assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
+    assert begun == [event.ref for event in seen.events if isinstance(event, AgentStart)]
+    if dropped:
+        assert isinstance(seen.signal, Stop | Parked) or (
+            isinstance(seen.signal, Abort) and seen.signal.clear_queue
+        )
+
+
+def steers_are_never_lost(seen: Seen) -> None:
+    """A steer that was accepted waits, or enters the history in the step in which it leaves, or becomes a prompt aloud."""
+    came = [str(steer.ref) for steer in seen.before.data.steers]
+    received = [event for event in seen.events if isinstance(event, SteeringReceived)]
+    came += [str(event.ref) for event in received if event.status == "queued"]
+    applied = [str(ref) for event in seen.events if isinstance(event, SteeringApplied) for ref in event.refs]
+    waiting = [str(steer.ref) for steer in seen.after.data.steers]
+    assert came == [*applied, *_requeued(seen), *waiting]
+    grown = seen.after.data.history.since(len(seen.before.data.history))
+    said = [message for message in grown if isinstance(message, UserMessage) and message.origin == "steer"]
+    assert len(said) == bool(applied)
+
+
+def _requeued(seen: Seen) -> list[str]:
+    """The steers that met the end of their cycle, and are prompts now."""
+    steers = {str(steer.ref) for steer in seen.before.data.steers}
+    steers |= {
+        str(event.ref)
+        for event in seen.events
+        if isinstance(event, SteeringReceived) and event.status == "queued"
+    }
+    queued = (event.ref for event in seen.events if isinstance(event, PromptQueued))
+    return [ref for ref in queued if ref in steers]
+
+
+def _new_prompts(seen: Seen) -> list[str]:
+    if isinstance(seen.signal, Prompt | Steer):
+        said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
+        return [ref for ref in said if ref == seen.signal.ref]
+    return []
+
+
+def callers_are_answered_once(seen: Seen) -> None:
+    """Who asks is answered once: now, or later by what the state holds; nobody is left when a session is quiet."""
+    owed = Counter(_owed(seen.before))
+    if isinstance(seen.signal, Asked) and not seen.before.ended:
+        owed[seen.signal.signal_id] += 1
+    if isinstance(seen.signal, StepCrashed) and seen.signal.asked_by and not seen.before.ended:
+        owed[seen.signal.asked_by] += 1
+    answered = Counter(effect.to for effect in seen.effects if isinstance(effect, Reply | Refuse))
+    assert owed - answered == Counter(_owed(seen.after))
+    assert not answered - owed
+    data = seen.after.data
+    rests = data.cycle is None and data.teardown is None and not data.drains
+    if seen.after.ended or (seen.after.phase is Phase.IDLE and rests):
+        assert not list(_owed(seen.after))
+
+
+def _owed(state: SessionState) -> Iterator[SignalId]:
+    """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
+    data = state.data
+    askers = [prompt.asker for prompt in data.queue]
+    askers += data.cycle.askers if data.cycle else []
+    askers += data.teardown.waiting if data.teardown else []
+    yield from (asker for asker in (*askers, *data.stoppers) if asker is not None)
+    for event in (*state.engine.postponed, *state.engine.queue):
+        if isinstance(event, Call):
+            yield SignalId(str(event.to))

@@ -1,0 +1,55 @@
+"""What was said stays valid, is never lost, and goes to the model whole."""
+
+from agentrail.core.effects import StartStream
+from agentrail.events import CompactEnd
+from agentrail.messages import AssistantMessage, CallId, ToolMessage
+from agentrail.testing.promises.seen import Seen
+
+
+def history_is_valid(seen: Seen) -> None:
+    """Every call has exactly one result, right behind it and in order; open ones stand at the end, while tools run."""
+    data = seen.after.data
+    expected: tuple[CallId, ...] = ()
+    ids: list[CallId] = []
+    for message in data.history.messages:
+        if isinstance(message, ToolMessage):
+            assert expected
+            assert tuple(result.call_id for result in message.results) == expected
+            assert all(result.text for result in message.results)
+            expected = ()
+        else:
+            assert not expected
+            assert message.content
+        if isinstance(message, AssistantMessage):
+            expected = tuple(call.call_id for call in message.calls)
+            assert not (expected and message.cut)
+            ids += expected
+    assert expected == tuple(call.call_id for call in data.history.open)
+    assert len(ids) == len(set(ids))
+    assert all(call_id in data.call_ids for call_id in ids)
+
+
+def history_only_grows(seen: Seen) -> None:
+    """What was said stays said; only a summary may stand for the beginning, and what is behind it stays."""
+    was = seen.before.data.history
+    now = seen.after.data.history.messages
+    removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
+    if removed:
+        kept = was.messages[removed:]
+        assert all(new is old for new, old in zip(now[1 : 1 + len(kept)], kept, strict=True))
+        return
+    assert len(now) >= len(was)
+    assert all(new is old for new, old in zip(now, was.messages, strict=False))
+
+
+def requests_are_of_a_closed_history(seen: Seen) -> None:
+    """A request goes out with the whole history, when all its calls are answered and nothing is torn down."""
+    for start in seen.of(StartStream):
+        if start.is_quiet:  # of the beginning alone, for a summary
+            continue
+        messages = start.request.messages
+        history = seen.after.data.history
+        assert not history.open
+        assert tuple(messages[: len(history)]) == history.messages[:]
+        assert len(messages) - len(history) == (start.request.tool_choice == "none")
+        assert seen.after.data.teardown is None

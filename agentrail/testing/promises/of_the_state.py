@@ -1,0 +1,94 @@
+"""The state is as `core/state.py` says: each line that names what binds its field."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from agentrail.core.batch import GOES_ON_BY_ITSELF
+from agentrail.core.effects import RunTool
+from agentrail.core.interactions import MAX_RESOLVED
+from agentrail.core.receipts import MAX_REMEMBERED
+from agentrail.core.signals import StepCrashed
+from agentrail.core.state import Phase, SessionState
+from agentrail.messages import CallId, ToolMessage, UserMessage
+from agentrail.testing.promises.seen import Seen
+
+
+def state_is_as_written(seen: Seen) -> None:
+    """Each line of `SessionData` that names what binds its field."""
+    state, data, was = seen.after, seen.after.data, seen.before.data
+    assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS or state.suspended)
+    assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None or state.suspended
+    # Steers that met the end of their cycle come on top of a queue that is full.
+    assert len(data.queue) <= data.config.max_prompt_queue + data.config.max_steering_queue
+    assert len(data.steers) <= data.config.max_steering_queue
+    assert not data.steers or (data.cycle is not None and not state.suspended)
+    assert data.cycle is None or state.phase is not Phase.IDLE or data.batch
+    assert data.cycle is not None or state.phase is Phase.IDLE or data.compaction is not None
+    is_asking = state.phase is Phase.STREAMING or (state.phase is Phase.RUNNING and data.compaction is None)
+    assert (data.stream is not None) == is_asking
+    assert data.compaction is None or state.phase is Phase.RUNNING
+    assert tuple(call.call for call in data.batch) == data.history.open
+    assert data.teardown is None or (state.phase is Phase.IDLE and not state.suspended)
+    assert len(data.resolved) <= MAX_RESOLVED
+    assert len(data.remembered) <= MAX_REMEMBERED
+    assert data.rules >= was.rules
+    assert data.stopping is None or data.teardown is not None or data.drains or state.ended
+    assert not data.stoppers or data.stopping is not None
+    assert data.last is not None or was.last is None
+    assert data.usage.input >= was.usage.input
+    assert data.usage.output >= was.usage.output
+    assert data.minted >= was.minted
+    assert data.dropped >= was.dropped
+    assert data.quarantined - was.quarantined == isinstance(seen.signal, StepCrashed) * (
+        not seen.before.ended
+    )
+    assert data.incarnation >= was.incarnation
+
+
+def calls_are_as_written(seen: Seen) -> None:
+    """Each line of `CallState`, of `batch` and of `survivors`, and how many may run."""
+    data = seen.after.data
+    for call in (*data.batch, *data.survivors):
+        assert (call.result is not None) == (call.stage in {"stopping", "done"})
+        assert call.result is None or call.result.call_id == call.call.call_id
+        assert (call.effect_id is not None) == (call.stage in {"pausing", "running", "stopping"})
+        assert call.started or call.stage in {"asking", "waiting"}
+    assert not data.batch or any(call.stage != "done" for call in data.batch)
+    asking = [call.call.call_id for call in data.batch if call.stage == "asking"]
+    assert Counter(one.asked.call_id for one in data.interactions) == Counter(asking)
+    if seen.after.suspended:
+        assert {call.stage for call in data.batch} <= {"asking", "done"}
+    elif data.batch:
+        assert any(call.stage in GOES_ON_BY_ITSELF for call in data.batch)
+    assert all(call.stage in {"running", "stopping"} for call in data.survivors)
+    assert {call.call.call_id for call in data.survivors} <= set(_answered_calls(seen.after))
+    running = sum(call.stage in {"running", "stopping"} for call in data.batch)
+    taken = running + len(data.survivors)
+    limit = data.config.max_parallel_tools
+    assert taken <= limit or running <= 1 or not seen.of(RunTool)
+    if any(call.stage == "waiting" for call in data.batch):
+        assert running >= 1
+        assert taken >= limit
+
+
+def cycle_is_as_written(seen: Seen) -> None:
+    """Each line of `Cycle` and `Stream`."""
+    data = seen.after.data
+    if data.cycle is not None:
+        assert 1 <= data.cycle.turn <= data.config.max_turns
+        mine = data.history.since(data.cycle.first_message)
+        assert [said.ref for said in mine if isinstance(said, UserMessage) and said.origin == "prompt"] == [
+            data.cycle.ref
+        ]
+        assert data.cycle.usage.total <= data.usage.total
+        assert data.cycle.resume or data.batch
+        if data.stream is not None:
+            assert data.stream.last_turn == (data.cycle.turn == data.config.max_turns)
+            assert seen.after.phase is Phase.STREAMING or not data.stream.text
+            assert seen.after.phase is Phase.RUNNING or not data.stream.pausing
+
+
+def _answered_calls(state: SessionState) -> Iterator[CallId]:
+    for message in state.data.history.messages:
+        if isinstance(message, ToolMessage):
+            yield from (result.call_id for result in message.results)
