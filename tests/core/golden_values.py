@@ -145,6 +145,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.PromptQueued(ref=_P, content=_ASKED, position=3),
     e.PromptDropped(ref=_P, content=_ASKED),
     e.PromptRejected(ref=_P, reason="no brand names"),
+    e.PromptTaken(ref=_P, approval_id=ApprovalId("s-1/a4"), by="HumanApproval"),
     e.AgentStart(ref=_P),
     e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns"),
     e.AgentAbort(reason="changed my mind"),
