@@ -66,6 +66,9 @@ class Provider(Protocol):
         The iterator ends after exactly one `Completed`, or raises exactly one `ProviderError`. Leaving the block, by
         whatever way, closes the connection; cancelling is never turned into an error. Nothing is retried inside, and
         no nursery or cancel scope is held across a `yield`.
+
+        The iterator may have an attribute `pinged_at`, a time on Trio's clock or None: when the server last gave any sign
+        of life. A stream that is silent but alive is reported as silent, and given up later.
         """
         ...
 

@@ -27,6 +27,7 @@ from agentrail.core.effects import CancelStream, RunErrand, StartStream, look_of
 from agentrail.core.estimates import tokens_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
+from agentrail.core.outgoing import unrefused
 from agentrail.core.projection import model_of, request_of
 from agentrail.core.request import EffectId
 from agentrail.core.spending import book, count_tokens, reserve_request
@@ -63,7 +64,8 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     if not isinstance(plan, CompactionPlan) or _is_skipped(work, plan):
         return False
     attempt = work.mint("c")
-    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan)
+    removed = unrefused(data.history.messages, plan.cut, data.refused)
+    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
     if reserve_request(work, wanted) is not None:  # it cannot be paid; the request that follows says so
         work.change(minted=work.data.minted - 1)
         return False

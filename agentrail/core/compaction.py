@@ -188,15 +188,15 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
     return cut
 
 
-def summary_request(request: ModelRequest, plan: CompactionPlan) -> ModelRequest:
+def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
     """Make the request for a summary.
 
     Args:
         request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
             and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
         plan: Where to cut.
+        removed: What is cut off, as far as a model may read it.
     """
-    removed = request.messages[: plan.cut]
     ask = Text(text=SUMMARY_PROMPT)
     if plan.squeezed_tokens is None:
         messages: tuple[Message, ...] = (*removed, UserMessage(content=(ask,), origin="note"))

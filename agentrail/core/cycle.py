@@ -14,7 +14,7 @@ from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.outcome import Outcome
-from agentrail.core.outgoing import outgoing
+from agentrail.core.outgoing import Outgoing, outgoing
 from agentrail.core.projection import (
     LAST_TURN_NOTE,
     cycle_messages_of,
@@ -22,6 +22,7 @@ from agentrail.core.projection import (
     model_of,
     request_of,
 )
+from agentrail.core.request import CachePoint
 from agentrail.core.signals import SignalId
 from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
@@ -172,14 +173,16 @@ def send_request(work: Work) -> Phase:
     attempt = work.mint("r")
     model = model_of(data).model
     work.change(stream=Stream(effect_id=attempt, model=model, last_turn=last_turn))
-    kept, messages = outgoing(data.outgoing, data.history.messages)
+    kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
     work.change(outgoing=kept)
     request = request_of(work.data, attempt, last_turn=last_turn, messages=messages)
-    refusal = reserve_request(work, request)
+    if kept.refused:  # plugins have seen the whole conversation: the places they named are those in there
+        request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
+    notes = (LAST_TURN_NOTE,) if last_turn else ()
+    refusal = reserve_request(work, request, notes=len(notes))
     if refusal is not None:
         work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
         return fail(work, refusal)
-    notes = (LAST_TURN_NOTE,) if last_turn else ()
     work.publish(
         RequestStart(
             model=request.model,
@@ -193,6 +196,11 @@ def send_request(work: Work) -> Phase:
     return Phase.RUNNING
 
 
+def _moved(points: tuple[CachePoint, ...], kept: Outgoing) -> tuple[CachePoint, ...]:
+    moved = (kept.place_of(point) if isinstance(point, int) else point for point in points)
+    return tuple(point for point in moved if point is not None)
+
+
 def is_last_turn(data: SessionData) -> bool:
     """Say whether tools are withheld on this turn, because the cycle may have no other."""
     turn = data.cycle.turn if data.cycle is not None else 0
@@ -200,9 +208,14 @@ def is_last_turn(data: SessionData) -> bool:
 
 
 def finish(work: Work, stop_reason: EndReason) -> Phase:
-    """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left."""
+    """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left.
+
+    A vendor that pauses in the middle of its own work wants the same conversation once more, which is a turn too.
+    """
     cycle = work.cycle
     turns_left = cycle.turn < work.data.config.max_turns
+    if turns_left and stop_reason == "pause":
+        return begin_turn(work)
     if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):
         return begin_turn(work)
     if stop_reason not in _NOT_ANSWERS and somebody_listens(work, BeforeFinish):
@@ -237,6 +250,8 @@ def _finish_well(work: Work, stop_reason: EndReason) -> Phase:
 def fail(work: Work, error: ErrorInfo) -> Phase:
     """End the cycle with an error. An error is never an empty answer."""
     cycle = work.cycle
+    if error.code == "content_refused":
+        work.change(refused=(*work.data.refused, cycle.ref))
     close(work, "failed", error=error)
     work.publish(AgentError(error=error))
     for asker in cycle.askers:
@@ -260,7 +275,7 @@ def close(
 
 
 def after_turn(work: Work, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None) -> None:
-    """Let plugins see that a cycle is over, on every path. They can neither veto nor delay it."""
+    """Let plugins see that a cycle is over, on every path, and every abort. They can neither veto nor delay it."""
     if not somebody_listens(work, AfterTurn):
         return
     cycle = work.data.cycle

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from agentrail.core.actions import Wanted
+from agentrail.core.budget import Budget
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.signals import SignalId
 from agentrail.errors import AgentrailError
@@ -102,12 +103,14 @@ class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         call_id: The call.
         name: The tool.
         arguments: Validated: what the child is to do.
+        budget: What the child may spend: its share of what is left; None without a budget.
     """
 
     effect_id: EffectId
     call_id: CallId
     name: str
     arguments: JsonObject
+    budget: Budget | None = None
 
 
 class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -179,12 +182,14 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This teardown.
         stopped: The streams and tools that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
+        committed: Calls that had ended before, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
     """
 
     effect_id: EffectId
     stopped: tuple[EffectId, ...]
     survivors: tuple[CallId, ...] = ()
+    committed: tuple[CallId, ...] = ()
     unknown: tuple[CallId, ...] = ()
 
 

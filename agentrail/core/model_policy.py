@@ -19,7 +19,7 @@ class ModelPolicy:
         stall_policy: What becomes of a stream that went silent: the request ends (`abort`), is tried again (`retry`),
             or goes on (`report`).
         stall_seconds: How long it may be silent before that.
-        max_retries: How often a request is tried again, per model.
+        max_retries: How often a request is tried again at this model; None for what the session says.
         context_window: In tokens; None for what is known of the model.
         price: None for what is known of the model.
     """
@@ -27,6 +27,6 @@ class ModelPolicy:
     timeout_seconds: float = 600.0
     stall_policy: StallPolicy = "abort"
     stall_seconds: float = 120.0
-    max_retries: int = 3
+    max_retries: int | None = None
     context_window: int | None = None
     price: Price | None = None

@@ -18,8 +18,8 @@ from agentrail.core.signals import Prompt, Steer
 from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer, SessionData
 from agentrail.core.work import Work
 from agentrail.errors import ClientIdReused, InteractionError, PromptQueueFull, SessionDown, SteeringQueueFull
-from agentrail.events import PromptQueued, PromptReceived, SteeringReceived, SteerStatus
-from agentrail.messages import PromptRef, Text
+from agentrail.events import PromptQueued, PromptReceived, PromptTaken, SteeringReceived, SteerStatus
+from agentrail.messages import ApprovalId, PromptRef, Text
 
 
 def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
@@ -74,17 +74,20 @@ def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
         return cycle.reject(work, prompt, work.abort)
     decision = outcome.decision if outcome is not None else None
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        return _resolve(work, phase, prompt, decision.action)
+        return _resolve(work, phase, prompt, decision.action, by=decision.by)
     supersede(work)
     return cycle.start_judged(work, prompt, outcome)
 
 
-def _resolve(work: Work, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any]) -> Phase:
+def _resolve(
+    work: Work, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str
+) -> Phase:
     """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
     try:
         approval = find_approval(work, action.approval_id)
     except InteractionError as error:
         return cycle.reject(work, prompt, str(error))
+    work.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))
     if prompt.asker is not None:
         cycle.wait_for_reply(work, prompt.asker)
     return resolve(work, phase, approval, action.decision)

@@ -30,6 +30,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         max_output_tokens: The most that one answer may have; None when nobody knows.
         price: The most that its tokens cost; None when nobody knows.
         stalls: How patient to be with it.
+        max_retries: How often a request is sent to it again; None for the session's own number.
     """
 
     model: str
@@ -38,6 +39,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_output_tokens: int | None = None
     price: Price | None = None
     stalls: StallOptions = StallOptions()
+    max_retries: int | None = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,7 +13,7 @@ from agentrail.core.hooking import consult, somebody_listens, take
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
 from agentrail.core.projection import model_of, models_of
-from agentrail.core.request import TextDelta, ThinkingDelta
+from agentrail.core.request import TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.retries import (
     Attempts,
     CompactFirst,
@@ -44,6 +44,9 @@ from agentrail.messages import AssistantMessage, TokenUsage, ToolCall
 HEARD: Final = frozenset({TextDelta, ThinkingDelta})
 """The chunks that mean something before the response is complete; the shell need not deliver others."""
 
+REFUSED: Final = ErrorInfo(
+    code="content_refused", message="the model refused to answer, without a word: ask for something else"
+)
 EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty response", retryable=True)
 
 
@@ -68,7 +71,9 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
                 said.append(text)
             case ThinkingDelta(text=text):
                 thought.append(text)
-            case _:  # calls and usage are in the completed message; half of a call is of no use to anybody
+            case UsageUpdate(usage=usage):
+                work.change(stream=msgspec.structs.replace(work.stream, usage=usage))
+            case _:  # calls are in the completed message; half of a call is of no use to anybody
                 pass
     if thought:
         _publish_thinking(work, "".join(thought))
@@ -80,7 +85,8 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
 def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     """Put the response into the history, then run its calls or end the cycle."""
     if not signal.message.content:
-        return _try_again(work, phase, EMPTY, usage=signal.usage, jitter=signal.jitter)
+        error = REFUSED if signal.stop_reason == "refused" else EMPTY
+        return _try_again(work, phase, error, usage=signal.usage, jitter=signal.jitter)
     spend(work, signal.usage)
     stream = work.stream
     if stream.text:
@@ -123,7 +129,7 @@ def failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
 
 def look_at_silence(work: Work, phase: Phase, signal: TimerFired) -> Phase:
     """See whether the stream has been silent for too long; then the attempt has failed."""
-    error = look(work)
+    error = look(work, signal.pinged_at_ms)
     if error is None:
         return phase
     return _try_again(work, phase, error, usage=lost_usage(work), jitter=signal.jitter)
@@ -140,10 +146,11 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
         work.change(cycle=msgspec.structs.replace(cycle, attempts=Attempts(number=number)))
         return send_request(work)
     names = tuple(facts.model for facts in models_of(work.data))
+    facts = model_of(work.data)
     options = RetryOptions(
         models=names,
-        max_retries=work.data.config.max_retries,
-        stall_policy=model_of(work.data).stalls.stall_policy,
+        max_retries=work.data.config.max_retries if facts.max_retries is None else facts.max_retries,
+        stall_policy=facts.stalls.stall_policy,
     )
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
     work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))

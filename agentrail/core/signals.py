@@ -12,6 +12,7 @@ from typing import Any, Literal, NewType, TypeAlias
 
 import msgspec
 
+from agentrail.core.budget import Spent
 from agentrail.core.changes import Change
 from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts
@@ -424,6 +425,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
         jitter: A random number from 0 to below 1, for the pause before that.
         changes: What the tool wants changed in its session.
         late: Whether the tool gave a value although it had been stopped; that value is not in here.
+        spent: What the session has used that worked for the call; None where there was none, or where nobody knows.
     """
 
     text: str
@@ -434,6 +436,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     jitter: float = 0.0
     changes: tuple[Change, ...] = ()
     late: bool = False
+    spent: Spent | None = None
 
 
 class TimerFired(Final, frozen=True, kw_only=True, gc=False):
@@ -441,9 +444,11 @@ class TimerFired(Final, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         jitter: A random number from 0 to below 1, for whoever must not come back with all the others.
+        pinged_at_ms: Of a look at a stream: when its server last gave a sign of life that is no chunk; 0 if never.
     """
 
     jitter: float = 0.0
+    pinged_at_ms: int = 0
 
 
 class ErrandFinished(Final, frozen=True, kw_only=True, gc=False):

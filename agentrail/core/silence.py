@@ -29,14 +29,19 @@ def note_chunk(work: Work) -> None:
     work.change(stream=msgspec.structs.replace(stream, clock=stream.clock.heard(work.at_ms)))
 
 
-def look(work: Work) -> ErrorInfo | None:
+def look(work: Work, pinged_at_ms: int) -> ErrorInfo | None:
     """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long.
+
+    Args:
+        work: The step.
+        pinged_at_ms: The last sign of life that is no chunk; 0 if there was none.
 
     Returns:
         Why the request is over, or None when it goes on.
     """
     stream = work.stream
-    clock, silence = decide_stall(stream.clock, work.at_ms, model_of(work.data).stalls)
+    heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
+    clock, silence = decide_stall(heard, work.at_ms, model_of(work.data).stalls)
     work.change(stream=msgspec.structs.replace(stream, clock=clock))
     if silence.reported_seconds is not None:
         work.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))

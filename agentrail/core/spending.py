@@ -6,7 +6,17 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 import msgspec
 from attrs import evolve
 
-from agentrail.core.budget import Refusal, ReservationId, bound_of, reserve, settle
+from agentrail.core.budget import (
+    Budget,
+    Refusal,
+    ReservationId,
+    Spent,
+    bound_of,
+    lend,
+    reserve,
+    settle,
+    take_back,
+)
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId, ModelRequest
@@ -16,8 +26,13 @@ from agentrail.errors import ErrorInfo
 from agentrail.messages import TokenUsage
 
 
-def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
+def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> ErrorInfo | None:
     """Promise a request what it may use at most.
+
+    Args:
+        work: The step.
+        request: The request.
+        notes: How many of its last messages are none of the history's.
 
     Returns:
         None when it may go out; else the error that ends the cycle.
@@ -27,7 +42,7 @@ def reserve_request(work: Work, request: ModelRequest) -> ErrorInfo | None:
         return None
     facts = model_of(work.data)
     limit = request.max_output_tokens or facts.max_output_tokens
-    bound = bound_of(count_tokens(work, request), limit, facts.price)
+    bound = bound_of(count_tokens(work, request, notes=notes), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
@@ -47,14 +62,45 @@ def spend(work: Work, usage: TokenUsage) -> None:
 
 def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
     """Book a request that no turn waits for; None: nobody knows what it used, so all that was reserved is booked."""
-    cycle = work.data.cycle
     if usage is not None:
-        work.change(usage=work.data.usage + usage)
-        if cycle is not None:
-            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
+        _count(work, usage)
     ledger = work.data.ledger
     if ledger is not None:
         work.change(ledger=settle(ledger, _reservation_of(work.data, effect_id), usage))
+
+
+def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
+    """Lend the child of a call its share of what is left.
+
+    Args:
+        work: The step.
+        effect_id: Of the child.
+        shares: How many calls of the batch want a child and have none yet, this one included.
+
+    Returns:
+        What the child may spend; None without a budget; or the error that answers the call.
+    """
+    ledger = work.data.ledger
+    share = None
+    if ledger is not None:
+        decided = lend(ledger, _reservation_of(work.data, effect_id), shares)
+        if isinstance(decided, Refusal):
+            return decided.error
+        ledger, share = decided
+    work.change(ledger=ledger, loans=(*work.data.loans, effect_id))
+    return share
+
+
+def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
+    """Count what the child of a call has used, however its call ended; None: nobody knows."""
+    if effect_id not in work.data.loans:
+        return
+    work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
+    if spent is not None:
+        _count(work, spent.usage)
+    ledger = work.data.ledger
+    if ledger is not None:
+        work.change(ledger=take_back(ledger, _reservation_of(work.data, effect_id), spent))
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -79,6 +125,7 @@ def spend_on_crash(work: Work) -> None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
         work.change(ledger=ledger)
+    work.change(loans=())
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:
@@ -87,8 +134,8 @@ def learn_from(work: Work, usage: TokenUsage) -> None:
     work.change(tokens=data.tokens.reported(usage, len(data.history)))
 
 
-def count_tokens(work: Work, request: ModelRequest) -> int:
-    """Estimate a request; what was counted once is not counted again."""
+def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0) -> int:
+    """Estimate a request; what was counted once is not counted again, and what is left out of it counts all the same."""
     history = work.data.history
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
     known = work.data.tokens
@@ -96,19 +143,28 @@ def count_tokens(work: Work, request: ModelRequest) -> int:
         known = TokenCount(fixed=fixed)
     known = known.grown(history.messages)
     work.change(tokens=known)
-    return known.tokens + tokens_of(request.messages[len(history) :])
+    return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])
 
 
 def lost_usage(work: Work) -> TokenUsage:
-    """Estimate what a request has used that ends in the middle: all of its input, and the text that came."""
-    if work.data.ledger is None:
-        return TokenUsage()
+    """Estimate what a request has used that ends in the middle: all of its input, and the text that came.
+
+    What its server has said by then counts; only the text that came since may be missing in it.
+    """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
-    usage = TokenUsage(
-        input=work.data.tokens.tokens, output=-(-said // BYTES_PER_TOKEN), cost_usd=None, estimated=True
+    known = work.stream.usage or TokenUsage(input=work.data.tokens.tokens)
+    usage = evolve(
+        known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )
     price = model_of(work.data).price
     return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+
+
+def _count(work: Work, usage: TokenUsage) -> None:
+    cycle = work.data.cycle
+    work.change(usage=work.data.usage + usage)
+    if cycle is not None:
+        work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
 
 
 def _reservation_of(data: SessionData, attempt: EffectId) -> ReservationId:

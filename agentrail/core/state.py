@@ -188,6 +188,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         clock: What was heard of it, and when; of no meaning in a pause.
         thinking: Whether the model has begun to think aloud.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
+        usage: What it has used so far, as far as its server has said; None while it has said nothing.
     """
 
     effect_id: EffectId
@@ -198,6 +199,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     clock: StallClock = StallClock(heard_at_ms=0)
     thinking: bool = False
     last_turn: bool = False
+    usage: TokenUsage | None = None
 
 
 Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
@@ -400,7 +402,10 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compaction: Compaction | None = None  # only in RUNNING
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
     compact_asked: str | None = None  # why somebody wants one before the next request
-    outgoing: Outgoing = Outgoing()  # what is sent shorter than it is; follows from the history
+    refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without a word
+    outgoing: Outgoing = (
+        Outgoing()
+    )  # what is sent shorter than it is, or not at all; follows from the history
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
     interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
@@ -408,7 +413,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     drains: tuple[
         EffectId, ...
     ] = ()  # teardowns that bound how long stopped calls may take, while the rest goes on
-    survivors: tuple[CallState, ...] = ()  # running calls that an abort spared; the history answered each
+    survivors: tuple[
+        CallState, ...
+    ] = ()  # calls that an abort spared, running or stopping; the history answered each
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
     stopping: str | None = (
@@ -420,7 +427,10 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory: JsonValue = None  # what tools keep between their calls; no model sees it
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
-    ledger: Ledger | None = None  # None without a budget; one reservation while a request is out, else none
+    ledger: Ledger | None = (
+        None  # None without a budget; a reservation for each request that is out, and for each loan
+    )
+    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls

@@ -73,6 +73,23 @@ class HttpStatistics:
     open_responses: int
 
 
+class Pulse:
+    """When a server last sent anything of an answer: an event, a comment to keep the line open, or a part of either.
+
+    Attributes:
+        beat_at: On Trio's clock; None before the first byte.
+    """
+
+    __slots__ = ("beat_at",)
+
+    def __init__(self) -> None:
+        self.beat_at: float | None = None
+
+    def beat(self) -> None:
+        """Note that something came."""
+        self.beat_at = trio.current_time()
+
+
 class HttpClients:
     """The HTTP clients of one supervisor. Leaving the block, or `aclose`, closes every connection."""
 
@@ -119,7 +136,9 @@ class HttpClients:
         )
 
     @asynccontextmanager
-    async def open_events(self, post: Post, *, deadline: float) -> AsyncIterator[AsyncIterator[str]]:
+    async def open_events(
+        self, post: Post, *, deadline: float, pulse: Pulse
+    ) -> AsyncIterator[AsyncIterator[str]]:
         """Send a request; the iterator gives the data of each event of the answer.
 
         An answer that is one JSON document is given as one event, because that is how some servers report an error,
@@ -128,6 +147,7 @@ class HttpClients:
         Args:
             post: The request.
             deadline: When the answer must have begun, on Trio's clock.
+            pulse: Beats with each piece of the answer that comes.
 
         Raises:
             ProviderError: On entering or while iterating: no connection, a broken one, a refusal, or no stream.
@@ -143,7 +163,7 @@ class HttpClients:
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
             try:
-                async with aclosing(_events(response, post.vendor)) as events:
+                async with aclosing(_events(response, post.vendor, pulse)) as events:
                     yield events
             finally:
                 await response.aclose()
@@ -236,11 +256,11 @@ def _is_loopback(host: str) -> bool:
 # --- reading an answer
 
 
-async def _events(response: httpx.Response, vendor: Vendor) -> AsyncGenerator[str, None]:
+async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> AsyncGenerator[str, None]:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     with _translated(vendor):
         if response.status_code == httpx.codes.OK and kind == "text/event-stream":
-            metered = _Metered(response)
+            metered = _Metered(response, pulse)
             # The event source reads two members of a response, and ours has both.
             source = httpx_sse.EventSource(cast("httpx.Response", metered))
             async with aclosing(metered), aclosing(source.aiter_sse()) as events:
@@ -299,9 +319,9 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
 class _Metered:
     """A response that stops a stream which would fill the memory, and reads it as UTF-8 whatever its header says."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, pulse: Pulse) -> None:
         self.headers = response.headers
-        self._texts = self._read(response)
+        self._texts = self._read(response, pulse)
         self._since_event_bytes = 0
 
     def begin_event(self) -> None:
@@ -315,11 +335,12 @@ class _Metered:
         """Stop reading; the event source does not close what it reads from."""
         await self._texts.aclose()
 
-    async def _read(self, response: httpx.Response) -> AsyncGenerator[str, None]:
+    async def _read(self, response: httpx.Response, pulse: Pulse) -> AsyncGenerator[str, None]:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         total_bytes = 0
         async with _open_pieces(response) as pieces:
             async for piece in pieces:
+                pulse.beat()
                 total_bytes += len(piece)
                 self._since_event_bytes += len(piece)
                 if self._since_event_bytes > MAX_EVENT_BYTES:

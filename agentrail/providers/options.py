@@ -50,7 +50,7 @@ class ProviderOptions:
         http2: Whether HTTP/2 is offered to the server; needs the package `h2`.
         stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
         stall_seconds: How long a stream may be silent before `stall_policy` acts.
-        max_retries: How often a request is tried again, per model.
+        max_retries: How often a request is tried again at this model; None for what the session says.
         context_window: Of the model, in tokens, where nobody knows it or what is known is wrong.
         price: Of the model, where nobody knows it or what is known is wrong.
     """
@@ -71,7 +71,7 @@ class ProviderOptions:
     http2: bool = False
     stall_policy: StallPolicy = "abort"
     stall_seconds: float = 120.0
-    max_retries: int = 3
+    max_retries: int | None = None
     context_window: int | None = None
     price: Price | None = None
 

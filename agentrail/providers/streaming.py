@@ -13,7 +13,7 @@ from agentrail.core.request import Chunk, Completed, UsageUpdate
 from agentrail.errors import ProviderError
 from agentrail.messages import TokenUsage
 from agentrail.providers.failures import Vendor
-from agentrail.providers.http import HttpClients, Post, next_before
+from agentrail.providers.http import HttpClients, Post, Pulse, next_before
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.wire import merged_headers
 
@@ -54,6 +54,30 @@ def make_post(
     )
 
 
+class ChunkStream:
+    """The chunks of a response, and a sign of life between them.
+
+    Whoever iterates gets the generator itself: what each of a thousand chunks goes through should be thin.
+    """
+
+    def __init__(self, chunks: AsyncGenerator[Chunk, None], pulse: Pulse) -> None:
+        self._chunks = chunks
+        self._pulse = pulse
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Give the generator."""
+        return self._chunks
+
+    async def __anext__(self) -> Chunk:
+        """Wait for the next chunk."""
+        return await anext(self._chunks)
+
+    @property
+    def pinged_at(self) -> float | None:
+        """When the server last sent anything, a chunk or not, on Trio's clock."""
+        return self._pulse.beat_at
+
+
 @asynccontextmanager
 async def open_chunks(
     http: HttpClients,
@@ -78,11 +102,12 @@ async def open_chunks(
     Cancellation: Leaving the block, by whatever way, closes the connection.
     """
     deadline = trio.current_time() + within_seconds
+    pulse = Pulse()
     async with (
-        http.open_events(post, deadline=deadline) as events,
+        http.open_events(post, deadline=deadline, pulse=pulse) as events,
         aclosing(_chunks(events, post, reader, deadline, cost)) as chunks,
     ):
-        yield chunks
+        yield ChunkStream(chunks, pulse)
 
 
 async def _chunks(

@@ -30,7 +30,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
-from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
     ChunksArrived,
@@ -44,12 +44,13 @@ from agentrail.core.signals import (
 )
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
+from agentrail.messages import TokenUsage
 from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
@@ -64,7 +65,7 @@ SIGN_OF_LIFE_SECONDS: Final = 1.0
 class ChunkBuffer:
     """The chunks that wait together: one message in the mailbox, however many came before it is read."""
 
-    __slots__ = ("_chunks", "_lies_there", "_taken_at", "effect_id")
+    __slots__ = ("_chunks", "_lies_there", "_taken_at", "_usage", "effect_id", "usage")
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
@@ -72,6 +73,17 @@ class ChunkBuffer:
         self._chunks: list[Chunk] = []
         self._lies_there = False
         self._taken_at = trio.current_time()
+        self._usage: UsageUpdate | None = None
+        self.usage = TokenUsage()
+        """What the response has used so far, as far as its server has said."""
+
+    def note(self, update: UsageUpdate) -> bool:
+        """Note what was used so far; say as `touch` does whether the session must hear.
+
+        It goes along with whatever comes next: some servers say it with every word, and only the last one counts.
+        """
+        self._usage, self.usage = update, update.usage
+        return self.touch()
 
     def add(self, chunk: Chunk) -> bool:
         """Add a chunk, and say whether it is the first since the last `take`."""
@@ -93,7 +105,9 @@ class ChunkBuffer:
     def take(self) -> ChunksArrived:
         """Make one signal of all that waits."""
         chunks, self._chunks = self._chunks, []
-        self._lies_there, self._taken_at = False, trio.current_time()
+        if self._usage is not None:
+            chunks.append(self._usage)
+        self._lies_there, self._taken_at, self._usage = False, trio.current_time(), None
         return ChunksArrived(at_ms=now_ms(), effect_id=self.effect_id, chunks=tuple(chunks))
 
 
@@ -195,41 +209,38 @@ class Interpreter:
         self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
     ) -> ResponseCompleted | StreamFailed:
         attempt = request.attempt
+        buffer = ChunkBuffer(attempt)
         try:
             with scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
-                    completed = await self._deliver_chunks(attempt, chunks, is_quiet=is_quiet)
+                    self.timers.watch(look_of(attempt), chunks)
+                    completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
-                return _failed(attempt, ErrorInfo(code="protocol_error", message=message, retryable=True))
+                return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
-            return _failed(attempt, ErrorInfo.of(error))
+            return _failed(buffer, ErrorInfo.of(error))
         except Exception as error:  # noqa: BLE001 - the edge of a provider: its bug ends this request, not the session
-            return _failed(attempt, decide_provider_crash(request.model, error))
+            return _failed(buffer, decide_provider_crash(request.model, error))
         except BaseExceptionGroup as group:
             raise decide_what_travels(group) from None
-        return _failed(attempt, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+        return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
 
     async def _deliver_chunks(
-        self, attempt: EffectId, chunks: AsyncIterator[Chunk], *, is_quiet: bool
+        self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool
     ) -> Completed | None:
         """Read a stream to its end, past its terminal chunk too, so that its connection can be used again."""
-        buffer = ChunkBuffer(attempt)
         started = is_quiet
         completed = None
         async for chunk in chunks:
             if not started:
                 started = True
-                self._deliver(StreamStarted(at_ms=now_ms(), effect_id=attempt))
+                self._deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
-            elif (
-                completed is None
-                and not is_quiet
-                and (buffer.add(chunk) if type(chunk) in HEARD else buffer.touch())
-            ):
+            elif completed is None and _taken_in(buffer, chunk) and not is_quiet:
                 self._deliver(buffer)
         return completed
 
@@ -245,8 +256,9 @@ class Interpreter:
     async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
+        tab = Tab()
         with opened.scope, self._slots.inside():
-            outcome = await self._ports.run_child(effect, self._ports, self._deliver)
+            outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
         self._closed(effect.effect_id, opened)
         self._deliver(
             ToolFinished(
@@ -256,6 +268,7 @@ class Interpreter:
                 is_error=isinstance(outcome, Error),
                 details=outcome.details,
                 started_at_ms=started_at_ms,
+                spent=tab.spent,
             )
         )
 
@@ -304,6 +317,7 @@ class Interpreter:
                 for opened in stopped.values()
                 if self._ports.threads.is_abandoned(opened.scope)
             ),
+            committed=effect.committed,
             unknown=effect.unknown,
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),
@@ -345,5 +359,14 @@ def _completed(attempt: EffectId, chunk: Completed) -> ResponseCompleted:
     )
 
 
-def _failed(attempt: EffectId, error: ErrorInfo) -> StreamFailed:
-    return StreamFailed(at_ms=now_ms(), effect_id=attempt, error=error, jitter=jitter())
+def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
+    return StreamFailed(
+        at_ms=now_ms(), effect_id=buffer.effect_id, error=error, usage=buffer.usage, jitter=jitter()
+    )
+
+
+def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
+    """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
+    if type(chunk) in HEARD:
+        return buffer.add(chunk)
+    return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()

@@ -69,13 +69,15 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
     facts = ModelFacts(
         model=model,
         max_output_tokens=known.max_output_tokens,
-        price=known.price,
+        price=policy.price or known.price,
+        max_retries=policy.max_retries,
         stalls=StallOptions(
             stall_policy=policy.stall_policy,
             stall_ms=round(policy.stall_seconds * 1000),
             timeout_ms=round(policy.timeout_seconds * 1000),
         ),
     )
-    if known.context_window is None:
+    window = policy.context_window or known.context_window
+    if window is None:
         return facts
-    return msgspec.structs.replace(facts, context_window=known.context_window, window_is_assumed=False)
+    return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)

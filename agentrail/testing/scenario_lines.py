@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed, RequestResult
-from agentrail.core.request import Chunk, TextDelta, ThinkingDelta
+from agentrail.core.request import Chunk, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
     AbortTool,
@@ -133,6 +133,9 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case ChunksArrived(effect_id=effect, chunks=chunks):
             yield effect
             yield from map(_chunk_word, chunks)
+            totals = (chunk.usage for chunk in reversed(chunks) if isinstance(chunk, UsageUpdate))
+            usage = next(totals, TokenUsage())
+            yield from unless(usage == TokenUsage(), usage_word(usage))
         case ResponseCompleted(effect_id=effect, message=message, usage=usage):
             yield effect
             yield from map(block_word, message.content)
@@ -148,6 +151,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not jitter, f"jitter={jitter}")
         case TimerFired(effect_id=effect):
             yield effect
+            yield from unless(not signal.jitter, f"jitter={signal.jitter}")
+            yield from unless(not signal.pinged_at_ms, f"pinged={signal.pinged_at_ms}")
         case ErrandFinished(effect_id=effect, result=result):
             yield effect
             yield from _result_words(result)
@@ -185,6 +190,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
             yield from unless(not signal.late, "late")
             yield from unless(not signal.changes, f"changes={json.dumps(encode_changes(signal.changes))}")
+            if signal.spent is not None:
+                yield usage_word(signal.spent.usage, "spent")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect
             yield from receipt_words(receipt)
@@ -240,7 +247,9 @@ def _chunk_word(chunk: Chunk) -> str:
             return quote(text)
         case ThinkingDelta(text=text):
             return f"thinking={quote(text)}"
-        case _:  # what the core does not look at needs no word
+        case (
+            _
+        ):  # what the core does not look at needs no word; of totals the last one is written behind the rest
             return ""
 
 
@@ -249,6 +258,7 @@ def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
     yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
@@ -258,7 +268,7 @@ def _age_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
-def usage_word(usage: TokenUsage) -> str:
+def usage_word(usage: TokenUsage, key: str = "usage") -> str:
     """Write what was used, and what that cost unless it was nothing."""
     cost = f"/{usage.cost_usd:g}" if usage.cost_usd else ""
-    return f"usage={usage.input}/{usage.output}{cost}"
+    return f"{key}={usage.input}/{usage.output}{cost}"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
+from agentrail.core.budget import spent_of
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
@@ -315,7 +316,13 @@ def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompl
 
 def tool_outcomes() -> SearchStrategy[Signal]:
     """What comes of a call: progress, results, errors, crashes after which it may be made once more."""
-    finished = _outcome(ToolFinished, text=_words, is_error=st.booleans(), started_at_ms=st.just(0))
+    finished = _outcome(
+        ToolFinished,
+        text=_words,
+        is_error=st.booleans(),
+        started_at_ms=st.just(0),
+        spent=st.none() | _usages().map(lambda usage: spent_of(usage, None)),
+    )
     crashed = _outcome(
         ToolFinished,
         text=_words,

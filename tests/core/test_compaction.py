@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_shown_in_half(reason, estimate, squeezed):
 @pytest.mark.at(5)
 def test_the_request_for_a_summary_begins_like_any_other():
     """The same system prompt, tools and messages, so the vendor's cache serves it; no call, no format, a bound."""
-    asked = summary_request(request(LONG), PLAN)
+    asked = summary_request(request(LONG), PLAN, LONG.messages[:4])
     assert asked.messages[:4] == LONG.messages[:4]
     assert all(one is other for one, other in zip(asked.messages, LONG.messages[:4], strict=False))
     assert asked.messages[4:] == (UserMessage(content=(Text(text=SUMMARY_PROMPT),), origin="note"),)
@@ -171,7 +171,8 @@ def test_the_request_for_a_summary_begins_like_any_other():
 def test_what_does_not_fit_is_told_in_one_message():
     """Its beginning and its end, and how much is left out."""
     plan = CompactionPlan(reason="overflow", cut=4, squeezed_tokens=500)
-    (message,) = summary_request(request(talk("u4000", "a4000", "u", "a1")), plan).messages
+    long = talk("u4000", "a4000", "u", "a1")
+    (message,) = summary_request(request(long), plan, long.messages[:4]).messages
     assert isinstance(message, UserMessage)
     transcript, ask = message.content
     assert isinstance(transcript, Text)
@@ -180,7 +181,8 @@ def test_what_does_not_fit_is_told_in_one_message():
     assert transcript.text.endswith("## Assistant\n\nxxxx\n")
     assert len(transcript.text) < 500 * 4 + 60
     assert ask == Text(text=SUMMARY_PROMPT)
-    (message,) = summary_request(request(talk("u", "a", "u", "a")), plan).messages
+    short = talk("u", "a", "u", "a")
+    (message,) = summary_request(request(short), plan, short.messages[:4]).messages
     assert "left out" not in str(message)
 
 

@@ -1,4 +1,6 @@
-"""Old arguments are shortened on the way out, in steps, and never in the history."""
+"""Old arguments are shortened on the way out, and refused cycles left out; never in the history."""
+
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,8 +13,18 @@ from agentrail.core.outgoing import (
     STEP,
     Outgoing,
     outgoing,
+    unrefused,
 )
-from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolCall, UserMessage
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Message,
+    PromptRef,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 LONG = "x" * (MAX_CHARACTERS + 1)
 SHORT = f"{'x' * KEPT_CHARACTERS} [… 1,501 characters left out …]"
@@ -95,3 +107,69 @@ def test_another_conversation_is_looked_at_anew(lengths):
         messages = Log([user(str(length)), *shared[:length]] if length % 2 else shared[:length])
         kept, sent = outgoing(kept, messages)
         assert list(sent) == list(outgoing(Outgoing(), messages)[1])
+
+
+# --- refused cycles
+
+
+def prompt(name: str) -> UserMessage:
+    """A prompt with its name."""
+    return UserMessage(content=(Text(text=name),), ref=PromptRef(name))
+
+
+def note(text: str) -> UserMessage:
+    """What the session itself says."""
+    return UserMessage(content=(Text(text=text),), origin="note")
+
+
+def said(text: str, *, refused: bool = False) -> AssistantMessage:
+    """A response."""
+    return AssistantMessage(
+        content=(Text(text=text),), model="m", stop_reason="refused" if refused else "end"
+    )
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    """What the messages say."""
+    return [
+        message.content[0].text
+        for message in messages
+        if not isinstance(message, ToolMessage) and isinstance(message.content[0], Text)
+    ]
+
+
+CONVERSATIONS = [
+    ([prompt("p1"), said("no", refused=True), prompt("p2"), said("yes")], (), ["p2", "yes"]),
+    ([prompt("p1"), said("a"), said("no", refused=True)], (), []),
+    ([prompt("p1"), prompt("p2"), said("a")], ("p1",), ["p2", "a"]),
+    ([prompt("p1"), note("of a survivor"), prompt("p2")], ("p1",), ["of a survivor", "p2"]),
+    ([note("summary"), said("a"), said("no", refused=True), prompt("p2")], (), ["summary", "p2"]),
+    ([said("imported", refused=True), prompt("p2")], (), ["p2"]),
+    ([prompt("p1"), said("a"), prompt("p2")], (), ["p1", "a", "p2"]),
+]
+
+
+@pytest.mark.parametrize(("messages", "refused", "sent"), CONVERSATIONS)
+def test_a_refused_cycle_is_left_out(messages, refused, sent):
+    """From its prompt to the refusal, or to the next prompt where nothing was said; in one look or message by message."""
+    assert texts(outgoing(Outgoing(), Log(messages), refused)[1]) == sent
+    kept = Outgoing()
+    for end in range(1, len(messages) + 1):
+        kept, grown = outgoing(kept, Log(messages[:end]), refused)
+    assert texts(grown) == sent
+
+
+@pytest.mark.parametrize(("messages", "refused", "sent"), CONVERSATIONS)
+def test_places_are_those_in_the_request(messages, refused, sent):
+    """Whoever named a message of the conversation finds it in the request, or learns that it is not in there."""
+    kept, out = outgoing(Outgoing(), Log(messages), refused)
+    places = [kept.place_of(place) for place in range(len(messages))]
+    assert [place for place in places if place is not None] == list(range(len(sent)))
+    assert all(out[place] is messages[old] for old, place in enumerate(places) if place is not None)
+
+
+def test_a_summary_is_made_without_refused_cycles():
+    """Also where the refusal itself stays in the conversation: the cut may lie in the middle of the cycle."""
+    messages = Log([prompt("p1"), said("yes"), prompt("p2"), said("hm"), said("no", refused=True)])
+    assert texts(unrefused(messages, 4, ())) == ["p1", "yes"]
+    assert unrefused(Log(), 0, ()) == ()

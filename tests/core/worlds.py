@@ -315,7 +315,7 @@ def shape(state: SessionState) -> object:
         ),
         len(data.drains),
         tuple((call.call.name, call.stage) for call in data.batch),
-        tuple(call.call.name for call in data.survivors),
+        tuple((call.call.name, call.stage) for call in data.survivors),
         bool(data.notes),
         data.teardown and len(data.teardown.waiting),
         data.stopping is None,

@@ -13,6 +13,7 @@ from agentrail.events import (
     PromptQueued,
     PromptReceived,
     PromptRejected,
+    PromptTaken,
     SteeringApplied,
     SteeringReceived,
 )
@@ -22,13 +23,15 @@ from agentrail.testing.promises.seen import Seen
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
-    """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped aloud."""
+    """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped or taken aloud."""
     came = [*_requeued(seen), *(prompt.ref for prompt in seen.before.data.queue), *_new_prompts(seen)]
     grown = seen.after.data.history.since(len(seen.before.data.history))
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
     waiting = [prompt.ref for prompt in seen.after.data.queue]
-    left = [event.ref for event in seen.events if isinstance(event, PromptRejected | AgentStart)]
+    left = [
+        event.ref for event in seen.events if isinstance(event, PromptRejected | PromptTaken | AgentStart)
+    ]
     assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
     # The next one leaves only when the one before it is over, which plugins may bring about in the same step.
     assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
