@@ -84,6 +84,21 @@ def test_every_pair_of_built_in_plugins_holds(pair):
     assert tally.found is None, str(tally.found)
 
 
+JUDGES: tuple[Entry, ...] = (
+    (p.HumanApproval, {"confirm_prefix": "!"}),
+    (p.ContentPolicy, {"rubric": "Be kind.", "judge_model": "demo:judge", "fail_open": False}),
+    (p.Reflection, {"reviewer_model": "demo:judge"}),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stacks_whose_hooks_wait_hold(seed):
+    """Prompts and answers are judged by models, beside calls that wait for people: every promise is kept meanwhile."""
+    machine = stacks.stack_machine(JUDGES)
+    tally = stacks.check_stack(machine, examples=60, seed=seed, max_signals=30, tours=False)
+    assert tally.found is None, str(tally.found)
+
+
 @pytest.mark.at(161)
 @pytest.mark.parametrize("number", range(LARGER_STACKS))
 def test_larger_stacks_of_built_in_plugins_hold(number):
