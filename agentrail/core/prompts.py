@@ -16,7 +16,7 @@ from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
-from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer
+from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer, SessionData
 from agentrail.core.work import Work
 from agentrail.errors import ClientIdReused, InteractionError, PromptQueueFull, SessionDown, SteeringQueueFull
 from agentrail.events import PromptQueued, PromptReceived, PromptTaken, SteeringReceived, SteerStatus
@@ -135,11 +135,10 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
         return phase
     if data.cycle is None:
         return _steer_becomes_prompt(work, phase, signal)
-    waiting = len(data.steers)
-    if waiting >= data.config.max_steering_queue:
+    full = _why_no_steer(data)
+    if full is not None:
         _say(work, signal, "rejected_full")
-        message = f"{waiting} steers wait already, at most {data.config.max_steering_queue} may: wait for SteeringApplied"
-        work.refuse(signal.signal_id, SteeringQueueFull(message))
+        work.refuse(signal.signal_id, SteeringQueueFull(full))
         return phase
     work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))
     _say(work, signal, "queued")
@@ -149,6 +148,21 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
         holding.decide_without(work)
         return cycle.begin_turn(work)
     return hear_steer(work, phase) if work.data.batch else phase
+
+
+def _why_no_steer(data: SessionData) -> str | None:
+    """Say why no more steers may wait, if that is so."""
+    waiting, most = len(data.steers), data.config.max_steering_queue
+    if waiting >= most:
+        return f"{waiting} steers wait already, at most {most} may: wait for SteeringApplied"
+    # Those that meet the end of their cycle go on top of a queue of prompts that may be full. When every cycle ends before
+    # it hears them, the queue would grow with each cycle: so they need room there, too.
+    both, queued = most + data.config.max_prompt_queue, len(data.queue)
+    if queued + waiting >= both:
+        return (
+            f"{queued} prompts and {waiting} steers wait already, at most {both} may: wait for the next end"
+        )
+    return None
 
 
 def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
