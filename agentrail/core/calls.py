@@ -115,11 +115,6 @@ def is_doubtful(state: CallState) -> bool:
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
 
 
-def is_committed(state: CallState) -> bool:
-    """Say whether a call of the batch is done and has succeeded, so that a stop changes nothing about it."""
-    return state.stage == "done" and state.result is not None and not state.result.is_error
-
-
 def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
     """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
     if effect_ids:

@@ -32,7 +32,7 @@ class AbortReceipt:
         processes_reaped: How many processes of stopped calls were ended and are gone, their shells among them.
         stuck: What had not ended when the time for teardown was over.
         abandoned: Tools whose call has ended and whose thread works on, because they allow that.
-        committed: Calls of the batch that were done: they had succeeded before the stop, or gave their value in spite of it.
+        committed: Calls of the batch that was broken off which had ended before, or gave their value in spite of the stop.
         unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.

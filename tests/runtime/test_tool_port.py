@@ -480,14 +480,14 @@ async def test_a_process_that_outlives_its_kill_is_named_with_its_pid(supervisor
 @on_virtual_time
 @pytest.mark.at(17, 38)
 async def test_a_receipt_tells_what_was_done_before_the_stop(supervisor):
-    """The call that had succeeded is `committed`; one that had failed or was stopped is not."""
+    """The calls that had ended are `committed`; one that was stopped is not."""
     tools = [RecordingTool(), HangingTool(), RecordingTool(name="fail", answer=Error(text="no"))]
     session = await supervisor.start_session(model=calling("record", "hang", "fail"), tools=tools)
     await session.prompt("Hi")
     await trio.sleep(1)
     receipt = await session.abort()
-    done, stopped, _ = (result.call_id for result in await results_of(session))
-    assert (receipt.committed, receipt.unknown) == ((done,), (stopped,))
+    done, stopped, failed = (result.call_id for result in await results_of(session))
+    assert (receipt.committed, receipt.unknown) == ((done, failed), (stopped,))
 
 
 async def test_outside_of_calls_nobody_counts_processes():
