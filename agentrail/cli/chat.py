@@ -37,6 +37,7 @@ from agentrail.events import (
     Event,
     PromptDropped,
     PromptRejected,
+    PromptTaken,
 )
 from agentrail.messages import PromptRef
 from agentrail.runtime.handle import Session
@@ -137,7 +138,7 @@ class Ledger:
         """Note an event."""
         if isinstance(event, AgentStart):
             self._current = event.ref
-        elif isinstance(event, PromptDropped | PromptRejected):
+        elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
             self._end(event.ref)
         elif isinstance(event, ApprovalRequired | AskUser):
             self._asked.set()
@@ -276,16 +277,21 @@ class Chat:
             await self._say(f"error: {describe_error(error)}")
             return
         self.ledger.accept(receipt.ref)
+        await self._look_who_waits()
         if receipt.queued:
             await self._say(f"queued at position {receipt.position}; 0 is next")
 
     async def _decide(self, command: str, rest: str) -> None:
         try:
             await self._say(await people.decide(self.session, command, rest))
-            if not (await self.session.status()).suspended:
-                self.ledger.decided()  # the event that says so may lie unread: the next line would not wait
+            await self._look_who_waits()
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
+
+    async def _look_who_waits(self) -> None:
+        """Note whether somebody decided what a cycle waited for; the event that says so may lie unread."""
+        if not (await self.session.status()).suspended:
+            self.ledger.decided()  # else the next line of a pipe would not wait
 
     async def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ")

@@ -97,6 +97,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             | events.ApprovalResolved()
             | events.ToolApprovedAlways()
             | events.UserResponded()
+            | events.PromptTaken()  # what it decided is said right after it
             | events.SteeringReceived()
             | events.SteeringApplied()
             | events.CompactStart()

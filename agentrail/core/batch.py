@@ -24,6 +24,7 @@ from agentrail.core.plugin_events import plugin_event
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
 from agentrail.core.signals import AbortTool, TimerFired, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.spending import lend_to_child, settle_loan
 from agentrail.core.state import CallState, Phase, Stage
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, UnknownCall
@@ -148,11 +149,11 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
     if signal.late:
         work.change(dropped=work.data.dropped + 1)
+    settle_loan(work, signal.effect_id, signal.spent)
     state = _waits_for(work, signal.effect_id)
     if state is None:
         _survivor_finished(work, signal)
-        _fill_slots(work)  # it may have been the one that the batch waits for
-        return phase
+        return _fill_freed_slots(work, phase)
     if (
         state.stage == "stopping"
     ):  # answered when it was stopped; what it gives after that is of no use to anybody
@@ -189,18 +190,22 @@ def pause_is_over(work: Work, signal: TimerFired) -> Phase:
 def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
     """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
     work.change(drains=tuple(one for one in work.data.drains if one != drain_id))
-    if work.data.drains or not any(state.stage == "stopping" for state in work.data.batch):
+    if work.data.drains:
         return phase  # a later drain covers what is left, and it will come
+    work.change(survivors=tuple(state for state in work.data.survivors if state.stage != "stopping"))
     for state in work.data.batch:
         if state.stage == "stopping":
             calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
-    return go_on(work)
+    return _fill_freed_slots(work, phase)
 
 
 def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
     """Stop one call, wherever it stands; the others of its batch go on."""
     state = calls.find(work, signal.call_id)
-    survivor = next((one for one in work.data.survivors if one.call.call_id == signal.call_id), None)
+    survivor = next(
+        (one for one in work.data.survivors if one.call.call_id == signal.call_id and one.stage == "running"),
+        None,
+    )
     reason = signal.reason or "aborted"
     text = f"[Stopped: {signal.reason}]" if signal.reason else STOPPED
     if survivor is not None:
@@ -255,9 +260,9 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
 
 def go_on(work: Work) -> Phase:
     """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
+    _fill_slots(work)
     if all(state.stage == "done" for state in work.data.batch):
         return _close(work)
-    _fill_slots(work)
     if any(state.stage in GOES_ON_BY_ITSELF for state in work.data.batch):
         return Phase.EXECUTING_TOOLS
     if work.data.steers:  # the user has spoken already, so nobody is asked any more
@@ -322,6 +327,11 @@ def _refused(work: Work, state: CallState, refusal: Refused) -> CallState:
     return calls.answer(work, state, refusal.text, *unknown)[0]
 
 
+def _fill_freed_slots(work: Work, phase: Phase) -> Phase:
+    """Use the slots of calls that were not of this batch, or that were given up; a batch may wait for nothing else."""
+    return go_on(work) if phase is Phase.EXECUTING_TOOLS else phase
+
+
 def _fill_slots(work: Work) -> None:
     batch = list(work.data.batch)
     running = sum(state.stage in {"running", "stopping"} for state in batch)
@@ -334,8 +344,10 @@ def _fill_slots(work: Work) -> None:
         if free <= 0:
             break
         if state.stage == "waiting":
-            batch[position] = _run(work, state)
-            free -= 1
+            wants_child = _wants_child(state)
+            begun = _spawn(work, state, _shares(batch)) if wants_child else _run(work, state)
+            batch[position] = begun
+            free -= begun.stage == "running"
     work.change(batch=tuple(batch))
 
 
@@ -348,11 +360,6 @@ def _run(work: Work, state: CallState) -> CallState:
         config.session_id, work.data.minted, call.name, arguments_hash
     )
     started = calls.publish_start(work, state)
-    if state.spec is not None and state.spec.answered_by == "child":
-        work.ask(
-            SpawnChild(effect_id=effect_id, call_id=call.call_id, name=call.name, arguments=state.arguments)
-        )
-        return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
     work.ask(
         RunTool(
             effect_id=effect_id,
@@ -379,6 +386,36 @@ def _run(work: Work, state: CallState) -> CallState:
         operation_id=operation_id,
         began_at_ms=work.at_ms,
     )
+
+
+def _spawn(work: Work, state: CallState, shares: int) -> CallState:
+    """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
+    effect_id = work.mint("t")
+    budget = lend_to_child(work, effect_id, shares)
+    if isinstance(budget, ErrorInfo):
+        work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
+        return calls.answer(work, state, budget.message)[0]
+    started = calls.publish_start(work, state)
+    call = state.call
+    work.ask(
+        SpawnChild(
+            effect_id=effect_id,
+            call_id=call.call_id,
+            name=call.name,
+            arguments=state.arguments,
+            budget=budget,
+        )
+    )
+    return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
+
+
+def _shares(batch: list[CallState]) -> int:
+    """Count the calls that want a child and have none yet: what is left is theirs in equal shares."""
+    return sum(state.stage == "waiting" and _wants_child(state) for state in batch)
+
+
+def _wants_child(state: CallState) -> bool:
+    return state.spec is not None and state.spec.answered_by == "child"
 
 
 def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
@@ -411,27 +448,39 @@ def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
 
 
 def _survivor_finished(work: Work, signal: ToolFinished) -> None:
-    state = next(call for call in work.data.survivors if call.effect_id == signal.effect_id)
+    state = next((call for call in work.data.survivors if call.effect_id == signal.effect_id), None)
+    if state is None:
+        # It was given up, or an abort answered it: only what its child used is of use to anybody.
+        work.change(dropped=work.data.dropped + (not signal.late))
+        return
+    if state.stage == "stopping":
+        _survivor_left(work, state)
+        return
     apply_changes(work, signal.changes)
     result = calls.finished_result(state, signal)
     calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
-    note = f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
-    _survivor_left(work, state, note)
+    _take_note(
+        work, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+    )
+    _survivor_left(work, state)
 
 
 def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:
+    """Answer a survivor, and stop it; its slot is free when it has really ended."""
     work.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
-    calls.publish_end(work, state, calls.result_of(state, text))
-    _survivor_left(
-        work, state, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]"
-    )
+    result = calls.result_of(state, text)
+    calls.publish_end(work, state, result)
+    _take_note(work, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]")
+    stopping = msgspec.structs.replace(state, stage="stopping", result=result)
+    work.change(survivors=tuple(stopping if one is state else one for one in work.data.survivors))
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
     calls.drain(work, (state.effect_id,))
 
 
-def _survivor_left(work: Work, state: CallState, note: str) -> None:
-    work.change(
-        survivors=tuple(call for call in work.data.survivors if call is not state),
-        notes=(*work.data.notes, note),
-    )
+def _take_note(work: Work, note: str) -> None:
+    work.change(notes=(*work.data.notes, note))
+
+
+def _survivor_left(work: Work, state: CallState) -> None:
+    work.change(survivors=tuple(call for call in work.data.survivors if call is not state))

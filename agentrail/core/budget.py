@@ -5,10 +5,10 @@ all that is spent and all that is promised could pass the limit, no order of sta
 not matter how many requests are out.
 
 A ledger belongs to the session that was given the `Budget`, as part of its state, so that it is journaled and replayed
-with it. A child has no copy: it asks its parent, by a message with its reservation and its bound, and waits for the
-answer before it asks the model. A session with a ledger of its own reserves there first and then asks further up; a
-refusal anywhere releases what was reserved below. Not one ledger object that all share: then the state of a session
-would change outside of `step`.
+with it. A child is lent a share of what is left, with a ledger of its own; the share is promised like a request until the
+child has ended, and what the child used is booked then. Not one ledger object that all share: then the state of a session
+would change outside of `step`. Not a message to the parent before each request of a child either: a child would wait for a
+mailbox that may be long, and a request that is lent can never be refused halfway.
 
 Sums are whole billionths of a dollar: a limit that floats are added up to is passed by the rounding.
 """
@@ -145,6 +145,25 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     open: tuple[tuple[ReservationId, Bound], ...] = ()
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a session has used of what it was lent, its own children included.
+
+    Attributes:
+        usage: As far as it was reported.
+        tokens: That count against the limit: those of `usage`, and what was promised to requests of which nobody heard again.
+        nano_usd: What they cost, as far as that is known.
+        is_cost_known: Whether `nano_usd` is all of it.
+    """
+
+    usage: TokenUsage
+    tokens: int
+    nano_usd: int
+    is_cost_known: bool = True
+
+
+NOTHING_SPENT: Final = Spent(usage=TokenUsage(), tokens=0, nano_usd=0)
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request that may not go out.
 
@@ -221,15 +240,90 @@ def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | No
         usage: What it used. Where nobody knows (a crash took the session away while it was out), or where the cost has
             no known price, what was reserved is booked: too much rather than too little.
     """
-    bound = next((bound for held, bound in ledger.open if held == reservation_id), None)
+    bound = _held(ledger, reservation_id)
     if bound is None:
         return ledger
     tokens, nano_usd, is_cost_known = bound.tokens, bound.nano_usd, bound.knows_cost
     if usage is not None:
         tokens = usage.total
         if usage.cost_usd is not None:
-            # Rounded first, because the cost is a float: its error alone is no billionth that somebody spent.
-            nano_usd, is_cost_known = math.ceil(round(usage.cost_usd * _NANO, 3)), True
+            nano_usd, is_cost_known = _nano_of(usage.cost_usd), True
+    return _booked(ledger, reservation_id, tokens, nano_usd, is_cost_known=is_cost_known)
+
+
+def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget] | Refusal:
+    """Promise a child an equal share of what is left, and make the budget that it works with.
+
+    Args:
+        ledger: As it stands.
+        reservation_id: Of the child.
+        shares: How many children want one, this one included; at least 1.
+
+    Returns:
+        The ledger with the promise, and the child's budget; or why nothing can be lent.
+    """
+    budget = ledger.budget
+    nano_usd, tokens = (max(0, left) // shares for left in _left(ledger))
+    if budget.max_cost_usd is not None and not nano_usd:
+        return _nothing_to_lend("cost", f"of ${budget.max_cost_usd:.6f}")
+    if budget.max_total_tokens is not None and not tokens:
+        return _nothing_to_lend("tokens", f"of {budget.max_total_tokens} tokens")
+    share = Budget(
+        max_cost_usd=None if budget.max_cost_usd is None else nano_usd / _NANO,
+        max_total_tokens=None if budget.max_total_tokens is None else tokens,
+        allow_unknown_prices=budget.allow_unknown_prices,
+    )
+    bound = Bound(tokens=tokens, nano_usd=nano_usd)
+    return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound))), share
+
+
+def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None) -> Ledger:
+    """Book what a child used of its share; the rest is free again. A share is taken back once; a second time does nothing.
+
+    Args:
+        ledger: As it stands.
+        reservation_id: Of the child.
+        spent: What it used; None: nobody knows, so all that it was lent is booked.
+    """
+    if spent is None:
+        return settle(ledger, reservation_id, None)
+    if _held(ledger, reservation_id) is None:
+        return ledger
+    return _booked(ledger, reservation_id, spent.tokens, spent.nano_usd, is_cost_known=spent.is_cost_known)
+
+
+def spent_of(usage: TokenUsage, ledger: Ledger | None) -> Spent:
+    """Say what a session has used, for the session that it works for.
+
+    Args:
+        usage: All that was reported to it.
+        ledger: Its own; what is promised there still is counted as used, because nobody will hear of it again.
+    """
+    if ledger is None:
+        is_known = usage.cost_usd is not None
+        nano_usd = _nano_of(usage.cost_usd) if usage.cost_usd is not None else 0
+        return Spent(usage=usage, tokens=usage.total, nano_usd=nano_usd, is_cost_known=is_known)
+    bounds = [bound for _, bound in ledger.open]
+    return Spent(
+        usage=usage,
+        tokens=ledger.spent_tokens + sum(bound.tokens for bound in bounds),
+        nano_usd=ledger.spent_nano_usd + sum(bound.nano_usd for bound in bounds),
+        is_cost_known=ledger.is_cost_known and all(bound.knows_cost for bound in bounds),
+    )
+
+
+def _held(ledger: Ledger, reservation_id: ReservationId) -> Bound | None:
+    return next((bound for held, bound in ledger.open if held == reservation_id), None)
+
+
+def _nano_of(cost_usd: float) -> int:
+    # Rounded first, because the cost is a float: its error alone is no billionth that somebody spent.
+    return math.ceil(round(cost_usd * _NANO, 3))
+
+
+def _booked(
+    ledger: Ledger, reservation_id: ReservationId, tokens: int, nano_usd: int, *, is_cost_known: bool
+) -> Ledger:
     return msgspec.structs.replace(
         ledger,
         spent_tokens=ledger.spent_tokens + tokens,
@@ -260,6 +354,11 @@ def _left(ledger: Ledger) -> tuple[int, int]:
     promised_tokens = sum(bound.tokens for _, bound in ledger.open)
     nano_usd = round((budget.max_cost_usd or 0) * _NANO) - ledger.spent_nano_usd - promised_nano_usd
     return nano_usd, (budget.max_total_tokens or 0) - ledger.spent_tokens - promised_tokens
+
+
+def _nothing_to_lend(reason: Literal["cost", "tokens"], limit: str) -> Refusal:
+    message = f"nothing {limit} is left to lend to a sub-agent: raise the budget, or do without one"
+    return Refusal(reason=reason, message=message)
 
 
 def _cost_refusal(ledger: Ledger, bound: Bound) -> Refusal | None:

@@ -105,6 +105,11 @@ def is_immune(work: Work, state: CallState) -> bool:
     return name in work.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
 
 
+def survivors_of(work: Work) -> tuple[CallId, ...]:
+    """Name the calls that an abort spared and that nobody has stopped since."""
+    return tuple(state.call.call_id for state in work.data.survivors if state.stage == "running")
+
+
 def is_doubtful(state: CallState) -> bool:
     """Say whether a call that was stopped at work may have taken effect, for good or by half."""
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}

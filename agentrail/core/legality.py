@@ -129,7 +129,11 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
         case ChildStarted() | ChildPublished():
             return _is_in(data.batch, open_id, _RUNNING) or _is_in(data.survivors, open_id, _RUNNING)
         case ToolFinished():
-            return _is_in(data.batch, open_id, _NOT_ENDED) or _is_in(data.survivors, open_id, _RUNNING)
+            return (
+                _is_in(data.batch, open_id, _NOT_ENDED)
+                or _is_in(data.survivors, open_id, _NOT_ENDED)
+                or open_id in data.loans  # answered long ago, but what its child used is to be counted
+            )
         case TeardownFinished():
             return open_id in data.drains or (
                 data.teardown is not None and data.teardown.effect_id == open_id
@@ -144,6 +148,7 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
             return (
                 (data.stream is not None and _timer_of(data.stream) == open_id)
                 or any(interaction.timer == open_id for interaction in data.interactions)
+                or (data.held is not None and data.held.timer == open_id)
                 or _is_in(data.batch, open_id, _PAUSING)
             )
         case _:

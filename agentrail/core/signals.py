@@ -12,6 +12,7 @@ from typing import Any, Literal, NewType, TypeAlias
 
 import msgspec
 
+from agentrail.core.budget import Spent
 from agentrail.core.changes import Change
 from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts
@@ -424,6 +425,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
         jitter: A random number from 0 to below 1, for the pause before that.
         changes: What the tool wants changed in its session.
         late: Whether the tool gave a value although it had been stopped; that value is not in here.
+        spent: What the session has used that worked for the call; None where there was none, or where nobody knows.
     """
 
     text: str
@@ -434,6 +436,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     jitter: float = 0.0
     changes: tuple[Change, ...] = ()
     late: bool = False
+    spent: Spent | None = None
 
 
 class TimerFired(Final, frozen=True, kw_only=True, gc=False):

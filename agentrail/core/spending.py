@@ -6,7 +6,17 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 import msgspec
 from attrs import evolve
 
-from agentrail.core.budget import Refusal, ReservationId, bound_of, reserve, settle
+from agentrail.core.budget import (
+    Budget,
+    Refusal,
+    ReservationId,
+    Spent,
+    bound_of,
+    lend,
+    reserve,
+    settle,
+    take_back,
+)
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId, ModelRequest
@@ -52,14 +62,45 @@ def spend(work: Work, usage: TokenUsage) -> None:
 
 def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
     """Book a request that no turn waits for; None: nobody knows what it used, so all that was reserved is booked."""
-    cycle = work.data.cycle
     if usage is not None:
-        work.change(usage=work.data.usage + usage)
-        if cycle is not None:
-            work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
+        _count(work, usage)
     ledger = work.data.ledger
     if ledger is not None:
         work.change(ledger=settle(ledger, _reservation_of(work.data, effect_id), usage))
+
+
+def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
+    """Lend the child of a call its share of what is left.
+
+    Args:
+        work: The step.
+        effect_id: Of the child.
+        shares: How many calls of the batch want a child and have none yet, this one included.
+
+    Returns:
+        What the child may spend; None without a budget; or the error that answers the call.
+    """
+    ledger = work.data.ledger
+    share = None
+    if ledger is not None:
+        decided = lend(ledger, _reservation_of(work.data, effect_id), shares)
+        if isinstance(decided, Refusal):
+            return decided.error
+        ledger, share = decided
+    work.change(ledger=ledger, loans=(*work.data.loans, effect_id))
+    return share
+
+
+def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
+    """Count what the child of a call has used, however its call ended; None: nobody knows."""
+    if effect_id not in work.data.loans:
+        return
+    work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
+    if spent is not None:
+        _count(work, spent.usage)
+    ledger = work.data.ledger
+    if ledger is not None:
+        work.change(ledger=take_back(ledger, _reservation_of(work.data, effect_id), spent))
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -84,6 +125,7 @@ def spend_on_crash(work: Work) -> None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
         work.change(ledger=ledger)
+    work.change(loans=())
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:
@@ -116,6 +158,13 @@ def lost_usage(work: Work) -> TokenUsage:
     )
     price = model_of(work.data).price
     return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+
+
+def _count(work: Work, usage: TokenUsage) -> None:
+    cycle = work.data.cycle
+    work.change(usage=work.data.usage + usage)
+    if cycle is not None:
+        work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
 
 
 def _reservation_of(data: SessionData, attempt: EffectId) -> ReservationId:

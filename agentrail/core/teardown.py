@@ -7,11 +7,20 @@ never work at the same time.
 
 from typing import Final, TypeAlias
 
+import attrs
 import msgspec
 
-from agentrail.core import calls, compacting, hooking, interactions
+from agentrail.core import calls, compacting, holding, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
-from agentrail.core.cycle import MAX_ASKERS, close, drop_queue, fail, requeue_steers
+from agentrail.core.cycle import (
+    MAX_ASKERS,
+    after_turn,
+    close,
+    drop_queue,
+    fail,
+    refuse_askers,
+    requeue_steers,
+)
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
@@ -28,13 +37,14 @@ from agentrail.core.signals import (
     TeardownFinished,
 )
 from agentrail.core.spending import spend_on_abort, spend_on_crash
-from agentrail.core.state import CallState, Phase, TeardownState
+from agentrail.core.state import CallState, Ended, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,
     AbortSettled,
     AgentAbort,
+    PromptRejected,
     SessionEnd,
     SessionParked,
     SessionRestarted,
@@ -52,17 +62,17 @@ NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 def abort(work: Work, signal: Abort) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    _break_off(work, signal.reason, signal.kill_tools)
+    committed = _break_off(work, signal.reason, signal.kill_tools)
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
+    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
     if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, AbortReceipt(settled=False, survivors=survivors))
+        work.reply(signal.signal_id, attrs.evolve(receipt, settled=False))
     elif work.data.teardown is None:
-        work.reply(signal.signal_id, AbortReceipt(survivors=survivors))
+        work.reply(signal.signal_id, receipt)
     elif len(work.data.teardown.waiting) >= MAX_ASKERS:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
     else:
@@ -77,11 +87,11 @@ def abort_by_plugin(work: Work) -> Phase:
         return Phase.IDLE
     if work.data.history.open and not work.data.batch:
         open_batch(work)
-    _break_off(work, reason, "killable")
+    committed = _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
-        survivors = tuple(state.call.call_id for state in work.data.survivors)
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
+        work.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
 
@@ -99,7 +109,8 @@ def stop(work: Work, signal: Stop) -> Phase:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
         return Phase.IDLE
     work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
-    if work.data.cycle is not None or work.data.compaction is not None:
+    data = work.data
+    if data.cycle is not None or data.compaction is not None or data.held is not None:
         _break_off(work, signal.reason, "all")
     requeue_steers(work)
     drop_queue(work, SessionDown(data.config.session_id, signal.reason))
@@ -151,6 +162,7 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
+    holding.forget(work)
     errands = work.data.errands
     _forget_what_ran(work)
     hooking.errands_lost(work, errands, error)
@@ -170,6 +182,7 @@ def parked(work: Work, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
     work.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
+    holding.forget(work)
     _forget_what_ran(work)
     return _end(work, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
 
@@ -189,7 +202,8 @@ def _forget_what_ran(work: Work) -> None:
     spend_on_crash(work)
     compacting.forget(work)
     for state in work.data.survivors:
-        calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
+        if state.result is None:
+            calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.change(survivors=(), drains=(), errands=())
     teardown = work.data.teardown
     if teardown is not None:
@@ -220,8 +234,13 @@ def _fail_cycle(work: Work, error: ErrorInfo) -> None:
     fail(work, error)
 
 
-def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
-    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
+def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
+
+    Returns:
+        The calls of its batch that had ended before.
+    """
+    committed = _ids_of(tuple(state for state in work.data.batch if state.stage == "done"))
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if work.data.compaction is not None:
@@ -230,14 +249,35 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
         stopped = _stop_stream(work)
     elif work.data.batch:
         stopped, unknown = _stop_batch(work, reason, kill)
+    if work.data.held is not None:
+        stopped += _stop_holding(work, reason)
     askers = work.data.cycle.askers if work.data.cycle is not None else ()
     if work.data.cycle is not None:
         close(work, "aborted", reason=reason)
+    else:  # there is nothing to look back on, but plugins see every abort
+        after_turn(work, "aborted", reason=reason)
     work.publish(AgentAbort(reason=reason))
     for asker in askers:
         work.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, stopped, unknown)
+        _begin_teardown(work, stopped, committed, unknown)
+    return committed
+
+
+def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
+    return tuple(state.call.call_id for state in states)
+
+
+def _stop_holding(work: Work, reason: str | None) -> tuple[EffectId, ...]:
+    """Give up a hook that waits. A prompt that was judged is refused: it is what was going on."""
+    prompt = holding.now_held(work).prompt
+    stopped = holding.break_off(work)
+    if prompt is not None:
+        work.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
+        refuse_askers(work, prompt, CycleAborted(reason))
+        if work.data.cycle is None:
+            work.change(last=Ended(outcome="aborted", text="", reason=reason))
+    return stopped
 
 
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:
@@ -284,7 +324,7 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
 def _told_to_stop(states: tuple[CallState, ...]) -> Stopped:
     return (
         tuple(state.effect_id for state in states if state.effect_id is not None),
-        tuple(state.call.call_id for state in states if calls.is_doubtful(state)),
+        _ids_of(tuple(state for state in states if calls.is_doubtful(state))),
     )
 
 
@@ -298,19 +338,32 @@ def _stop_survivors(work: Work) -> None:
         return
     ids, unknown = _told_to_stop(survivors)
     for state in survivors:
+        if (
+            state.result is not None
+        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+            continue
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
     work.change(survivors=())
     work.ask(KillTools(effect_ids=ids))
-    _begin_teardown(work, ids, unknown)
+    _begin_teardown(work, ids, (), unknown)
 
 
-def _begin_teardown(work: Work, stopped: tuple[EffectId, ...], unknown: tuple[CallId, ...]) -> None:
+def _begin_teardown(
+    work: Work, stopped: tuple[EffectId, ...], committed: tuple[CallId, ...], unknown: tuple[CallId, ...]
+) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
-    survivors = tuple(state.call.call_id for state in work.data.survivors)
-    work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown))
+    work.ask(
+        Teardown(
+            effect_id=effect_id,
+            stopped=stopped,
+            survivors=calls.survivors_of(work),
+            committed=committed,
+            unknown=unknown,
+        )
+    )
 
 
 def _wait_for_teardown(work: Work, caller: SignalId) -> None:

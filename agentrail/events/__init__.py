@@ -68,6 +68,7 @@ from agentrail.events.session import (
     PromptQueued as PromptQueued,
     PromptReceived as PromptReceived,
     PromptRejected as PromptRejected,
+    PromptTaken as PromptTaken,
     ResumeTrigger as ResumeTrigger,
     SessionEnd as SessionEnd,
     SessionParked as SessionParked,

@@ -7,7 +7,7 @@ from attrs import frozen
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import AbortReceipt, RecoveryDecision
-from agentrail.messages import Message, PromptRef, StopReason, TokenUsage, UserBlock
+from agentrail.messages import ApprovalId, Message, PromptRef, StopReason, TokenUsage, UserBlock
 
 
 @frozen(kw_only=True)
@@ -123,6 +123,23 @@ class PromptRejected(EventBase):
 
     ref: PromptRef
     reason: str
+
+
+@frozen(kw_only=True)
+class PromptTaken(EventBase):
+    """A plugin took a prompt for a decision about what waits: its text never enters the history, and no cycle of its own begins.
+
+    `ApprovalResolved` follows, and says what was decided.
+
+    Attributes:
+        ref: Its name.
+        approval_id: What it decides.
+        by: The plugin.
+    """
+
+    ref: PromptRef
+    approval_id: ApprovalId
+    by: str
 
 
 @frozen(kw_only=True)
@@ -252,6 +269,7 @@ SessionEvent: TypeAlias = (
     | PromptQueued
     | PromptDropped
     | PromptRejected
+    | PromptTaken
     | AgentStart
     | AgentEnd
     | AgentAbort

@@ -124,6 +124,7 @@ def assemble_child(parent: SessionCell, effect: SpawnChild, fresh_id: str) -> Se
         session_id=session_id,
         path=path,
         model=data.model,
+        budget=effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
     )
     change = _stack_of(parent)

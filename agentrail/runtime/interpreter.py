@@ -13,6 +13,7 @@ from attrs import define, field
 from agentrail.abc import Error, Provider, ToolOutcome
 from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
+    CancelErrand,
     CancelStream,
     CancelTimer,
     Effect,
@@ -30,6 +31,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
+from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
@@ -50,7 +52,7 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
@@ -186,8 +188,12 @@ class Interpreter:
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
             case RunErrand(effect_id=effect_id, wanted=wanted):
-                scope, kind = trio.CancelScope(), type(wanted).__name__
-                self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
+                opened = self._opened(effect_id, type(wanted).__name__)
+                self._crew.start_soon(
+                    self._run_errand, effect_id, wanted, opened, scope=opened.scope, name=opened.name
+                )
+            case CancelErrand(effect_id=effect_id):
+                self._stop(effect_id, "of no use any more")
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
@@ -256,8 +262,9 @@ class Interpreter:
     async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
+        tab = Tab()
         with opened.scope, self._slots.inside():
-            outcome = await self._ports.run_child(effect, self._ports, self._deliver)
+            outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
         self._closed(effect.effect_id, opened)
         self._deliver(
             ToolFinished(
@@ -267,14 +274,18 @@ class Interpreter:
                 is_error=isinstance(outcome, Error),
                 details=outcome.details,
                 started_at_ms=started_at_ms,
+                spent=tab.spent,
             )
         )
 
     # --- errands
 
-    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, scope: trio.CancelScope) -> None:
-        with scope:
+    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
+        result: RequestResult | None = None
+        with opened.scope:
             result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
+        self._closed(effect_id, opened)
+        if result is not None:  # who cancels an errand waits for no answer
             self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
@@ -315,6 +326,7 @@ class Interpreter:
                 for opened in stopped.values()
                 if self._ports.threads.is_abandoned(opened.scope)
             ),
+            committed=effect.committed,
             unknown=effect.unknown,
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),

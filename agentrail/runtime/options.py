@@ -55,7 +55,8 @@ class SessionOptions:
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
         restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
-        budget: What the session may spend, or None. A request that could pass it ends its cycle with an error.
+        budget: What the session and its children may spend together, or None. A request that could pass it ends its cycle with an
+            error; children work with equal shares of what is left.
         response_format: JSON Schema of the last answer of a cycle. The model gets one turn to put a wrong one right, then
             the cycle ends with an error; replies are that answer alone.
         inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
+from agentrail.core.budget import NOTHING_SPENT, Spent
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Signal
 from agentrail.core.toolbox import ToolSpec
@@ -50,5 +51,17 @@ class Ports:
     threads: ToolThreads
 
 
-RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None]], Awaitable[ToolOutcome]]
-"""Carries a `SpawnChild` out to its end, delivers what the child publishes, and gives the result of the call."""
+@define
+class Tab:
+    """What the child of a call has used; an object, so that whoever stops the call can read it too.
+
+    Attributes:
+        spent: Nothing until the child is gone.
+    """
+
+    spent: Spent = NOTHING_SPENT
+
+
+RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
+"""Carries a `SpawnChild` out to its end, delivers what the child publishes, notes what it used, and gives the result of the
+call."""

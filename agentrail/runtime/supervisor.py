@@ -23,6 +23,7 @@ from agentrail.actors.start import Look, Options, Start, worker
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
+from agentrail.core.budget import spent_of
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Signal, Stop
 from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
@@ -47,7 +48,7 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session, SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
@@ -353,14 +354,14 @@ class SessionSupervisor:
     # --- children of sessions
 
     async def _run_child(
-        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None]
+        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
         seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds
-        return await run_child(effect, partial(self._open_child, parent), deliver, seconds)
+        return await run_child(effect, partial(self._open_child, parent, tab), deliver, seconds)
 
     @asynccontextmanager
-    async def _open_child(self, parent: SessionCell, effect: SpawnChild) -> AsyncIterator[Session]:
+    async def _open_child(self, parent: SessionCell, tab: Tab, effect: SpawnChild) -> AsyncIterator[Session]:
         cell = assemble_child(parent, effect, fresh_id=f"s-{secrets.token_hex(6)}")
         await trio.lowlevel.checkpoint()
         if self._down is not None or self._live(cell.ports.session_id) is not None:
@@ -374,6 +375,7 @@ class SessionSupervisor:
             with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
                 await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
                 await child.stop("its parent's call is over")
+            tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
         start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)

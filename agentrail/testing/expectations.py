@@ -19,6 +19,7 @@ from agentrail.events import (
     PromptQueued,
     PromptReceived,
     PromptRejected,
+    PromptTaken,
     RequestStart,
     ResponseComplete,
     Retry,
@@ -134,7 +135,7 @@ class _Fates:
                 self.started.append(ref)
             case SteeringApplied(refs=refs):
                 self.applied += refs
-            case PromptDropped(ref=ref) | PromptRejected(ref=ref):
+            case PromptDropped(ref=ref) | PromptRejected(ref=ref) | PromptTaken(ref=ref):
                 self.gone.append(ref)
             case _:
                 pass

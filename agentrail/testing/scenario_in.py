@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from agentrail.core.budget import Spent, spent_of
 from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed, RequestResult
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
@@ -317,7 +318,7 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
                 "crashed",
                 "late",
             }
-        ):  # ToolFinished t2 "no such file" error · … error crashed jitter=0.5 · … changes=[{"compact": "too long"}]
+        ):  # ToolFinished t2 "no such file" error · … crashed jitter=0.5 · … changes=[{"compact": "too long"}] · … spent=9/4
             return ToolFinished(
                 at_ms=at_ms,
                 effect_id=EffectId(effect),
@@ -329,15 +330,17 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
                 jitter=float(command.option("jitter", "0")),
                 changes=decode_changes(command.option("changes", "")),
                 late="late" in flags,
+                spent=_spent_of(command),
             )
         case [
             "TeardownFinished",
             effect,
-        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… unknown=c2 survivors=c1 ms=40
+        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… committed=c3 unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
                 stuck=tuple(map(_left_behind, command.names_in("stuck"))),
                 abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
+                committed=tuple(map(CallId, command.names_in("committed"))),
                 unknown=tuple(map(CallId, command.names_in("unknown"))),
                 survivors=tuple(map(CallId, command.names_in("survivors"))),
                 milliseconds=command.number("ms"),
@@ -347,9 +350,16 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
             return None
 
 
-def _usage_of(command: Command) -> TokenUsage:
+def _spent_of(command: Command) -> Spent | None:
+    """Read `spent=9/4`: what a child used, all of it reported; with what it cost `spent=9/4/0.02`."""
+    if not any(pair.key == "spent" for pair in command.pairs):
+        return None
+    return spent_of(_usage_of(command, "spent"), None)
+
+
+def _usage_of(command: Command, key: str = "usage") -> TokenUsage:
     """Read `usage=9/4`, or with what it cost `usage=9/4/0.02`."""
-    read, written, *cost = command.option("usage", "0/0").split("/")
+    read, written, *cost = command.option(key, "0/0").split("/")
     return TokenUsage(input=int(read), output=int(written), cost_usd=float(cost[0]) if cost else 0.0)
 
 

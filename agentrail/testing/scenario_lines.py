@@ -190,6 +190,8 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
             yield from unless(not signal.late, "late")
             yield from unless(not signal.changes, f"changes={json.dumps(encode_changes(signal.changes))}")
+            if signal.spent is not None:
+                yield usage_word(signal.spent.usage, "spent")
         case TeardownFinished(effect_id=effect, receipt=receipt):
             yield effect
             yield from receipt_words(receipt)
@@ -256,6 +258,7 @@ def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
     yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")
@@ -265,7 +268,7 @@ def _age_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
-def usage_word(usage: TokenUsage) -> str:
+def usage_word(usage: TokenUsage, key: str = "usage") -> str:
     """Write what was used, and what that cost unless it was nothing."""
     cost = f"/{usage.cost_usd:g}" if usage.cost_usd else ""
-    return f"usage={usage.input}/{usage.output}{cost}"
+    return f"{key}={usage.input}/{usage.output}{cost}"

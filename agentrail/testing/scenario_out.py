@@ -7,6 +7,7 @@ from typing import Final, NewType, assert_never, get_args
 import attrs
 
 from agentrail.core import effects as asked
+from agentrail.core.budget import Budget
 from agentrail.core.effects import Effect
 from agentrail.core.projection import Snapshot, Status
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
@@ -101,7 +102,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"RunTool {effect_id} {block_word(call)}"
         case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
-            return f"SpawnChild {effect_id} {block_word(call)}"
+            return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
         case asked.SetTimer(effect_id=effect_id, at_ms=at_ms):
@@ -110,12 +111,15 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"CancelTimer {effect_id}"
         case asked.RunErrand(effect_id=effect_id, wanted=wanted):
             return f"RunErrand {effect_id} {type(wanted).__name__}"
+        case asked.CancelErrand(effect_id=effect_id):
+            return f"CancelErrand {effect_id}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
             return f"SetProviderOpts {model} {json.dumps(opts)}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):
             kept = f" survivors={','.join(survivors)}" if survivors else ""
+            committed = f" committed={','.join(effect.committed)}" if effect.committed else ""
             doubtful = f" unknown={','.join(effect.unknown)}" if effect.unknown else ""
-            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}{doubtful}"
+            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}{committed}{doubtful}"
         case asked.Publish(event=event):
             kind = type(event)
             return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
@@ -141,6 +145,13 @@ def encode_message(message: Message) -> str:
             return " ".join(("+results", *(f"{result.call_id}: {_value_word(result)}" for result in results)))
         case _:
             assert_never(message)
+
+
+def _budget_words(budget: Budget | None) -> str:
+    if budget is None:
+        return ""
+    limits = (("tokens", budget.max_total_tokens), ("usd", budget.max_cost_usd))
+    return "".join(f" {name}={limit:g}" for name, limit in limits if limit is not None)
 
 
 def _answer_words(value: object) -> str:

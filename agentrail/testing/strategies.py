@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core import machine
+from agentrail.core.budget import spent_of
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
@@ -315,7 +316,13 @@ def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompl
 
 def tool_outcomes() -> SearchStrategy[Signal]:
     """What comes of a call: progress, results, errors, crashes after which it may be made once more."""
-    finished = _outcome(ToolFinished, text=_words, is_error=st.booleans(), started_at_ms=st.just(0))
+    finished = _outcome(
+        ToolFinished,
+        text=_words,
+        is_error=st.booleans(),
+        started_at_ms=st.just(0),
+        spent=st.none() | _usages().map(lambda usage: spent_of(usage, None)),
+    )
     crashed = _outcome(
         ToolFinished,
         text=_words,
@@ -497,12 +504,13 @@ def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
 
 
 def timers_of(state: SessionState) -> list[EffectId]:
-    """Give the ids of all timers that a session has set: of questions and approvals, of calls and requests that pause."""
+    """Give the ids of all timers that a session has set: of what waits for people, of what pauses, of a hook that waits."""
     data = state.data
     waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
     pausing = _ids_of(call for call in data.batch if call.stage == "pausing")
     between = [data.stream.effect_id] if data.stream is not None and data.stream.pausing else []
-    return [*waiting, *pausing, *between]
+    holding = [data.held.timer] if data.held is not None else []
+    return [*waiting, *pausing, *between, *holding]
 
 
 def _ids_of(calls: Iterable[CallState]) -> list[EffectId]:

@@ -8,8 +8,20 @@ import trio.testing
 
 from agentrail.cli.chat import Ledger, decide_editor, show_status
 from agentrail.core.projection import RunningTool, Status
-from agentrail.events import AgentAbort, AgentEnd, AgentResumed, AgentStart, AskUser, PromptDropped
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentResumed,
+    AgentStart,
+    ApprovalRequired,
+    AskUser,
+    PromptDropped,
+)
 from agentrail.messages import CallId, PromptRef, QuestionRef, SessionId, TokenUsage
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import SLEEPER, alive, open_terminal, run_agentrail, sleeping_below
 
 TALK = ("chat", "--model", "demo:fast", "--tools", "none")
@@ -184,6 +196,25 @@ def test_an_abort_in_idle_ends_nothing():
     ledger.accept(A)
     ledger.note(AgentAbort(reason=None))
     assert not ledger.is_idle
+
+
+async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():
+    """It begins no cycle of its own; the one that it decided about is waited for until its end."""
+    asks = (HumanApproval, {"require_approval_for": ["record"], "confirm_prefix": "!"})
+    model = ScriptedModel([calls(("record", {})), says("done")])
+    ledger = Ledger()
+    async with open_nameless() as supervisor:
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], plugins=[asks])
+        with trio.fail_after(10):
+            async with session.subscribe() as events:
+                ledger.accept((await session.prompt("go")).ref)
+                async for event in events:
+                    ledger.note(event)
+                    if isinstance(event, ApprovalRequired):
+                        ledger.accept((await session.prompt(f"! {event.approval.id}")).ref)
+                    if isinstance(event, AgentEnd):
+                        break
+    assert ledger.is_idle
 
 
 async def test_waiting_for_idle_ends_with_the_last_prompt(nursery):

@@ -14,6 +14,7 @@ import msgspec
 
 from agentrail import events as e
 from agentrail.core import signals as s
+from agentrail.core.budget import Spent
 from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.core.hooks import FileText
@@ -99,6 +100,7 @@ _RECEIPT = e.AbortReceipt(
     tasks_ended=2,
     stuck=(e.LeftBehind(name="shell", age_ms=6012),),
     abandoned=(e.LeftBehind(name="hash", age_ms=77),),
+    committed=(_CALL,),
     unknown=(_CALL,),
     survivors=(_CALL,),
     milliseconds=41,
@@ -143,6 +145,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.PromptQueued(ref=_P, content=_ASKED, position=3),
     e.PromptDropped(ref=_P, content=_ASKED),
     e.PromptRejected(ref=_P, reason="no brand names"),
+    e.PromptTaken(ref=_P, approval_id=ApprovalId("s-1/a4"), by="HumanApproval"),
     e.AgentStart(ref=_P),
     e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns"),
     e.AgentAbort(reason="changed my mind"),
@@ -308,6 +311,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
             UpdateContext(key="plan", value="Read, then fix."), RequestCompaction(reason="too long"),
         ),
         late=True,
+        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000),
     ),
     s.ChildStarted(at_ms=_AT, effect_id=EffectId("t1"), child_id=_CHILD),
     s.ChildPublished(

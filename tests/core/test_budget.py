@@ -10,11 +10,15 @@ from agentrail.core.budget import (
     Price,
     Refusal,
     ReservationId,
+    Spent,
     bound_of,
     budget_left,
+    lend,
     release,
     reserve,
     settle,
+    spent_of,
+    take_back,
 )
 from agentrail.errors import OptionError
 from agentrail.messages import TokenUsage
@@ -204,3 +208,54 @@ def test_floats_do_not_eat_a_budget_up():
         ledger = opened(ledger, name, Bound(tokens=0, nano_usd=100_000_000))
         ledger = settle(ledger, name, TokenUsage(cost_usd=0.1))
     assert budget_left(ledger) == BudgetLeft(cost_usd=0.0, tokens=None)
+
+
+def lent(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget]:
+    """Lend what must be there."""
+    decided = lend(ledger, reservation_id, shares)
+    assert not isinstance(decided, Refusal)
+    return decided
+
+
+def test_children_get_equal_shares_of_what_is_left():
+    """Each share is promised until it is taken back; what the child did not use is free again."""
+    ledger = Ledger(budget=Budget(max_cost_usd=0.3, max_total_tokens=100), spent_tokens=10)
+    ledger, first = lent(ledger, R1, 2)
+    ledger, second = lent(ledger, R2, 1)
+    assert first == second == Budget(max_cost_usd=0.15, max_total_tokens=45)
+    assert budget_left(ledger) == BudgetLeft(cost_usd=0.0, tokens=0)
+    usage = TokenUsage(input=4, output=1, cost_usd=0.1)
+    back = take_back(ledger, R1, spent_of(usage, None))
+    assert (back.spent_tokens, back.spent_nano_usd) == (15, 100_000_000)
+    assert budget_left(back) == BudgetLeft(cost_usd=0.05, tokens=40)
+    assert take_back(back, R1, spent_of(usage, None)) is back
+    lost = take_back(back, R2, None)
+    assert (lost.spent_tokens, lost.open) == (60, ())
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "message"),
+    [
+        ({"max_total_tokens": 100}, {"spent_tokens": 99},
+         "nothing of 100 tokens is left to lend to a sub-agent: raise the budget, or do without one"),
+        ({"max_cost_usd": 1}, {"spent_nano_usd": 1_000_000_000},
+         "nothing of $1.000000 is left to lend to a sub-agent: raise the budget, or do without one"),
+    ],
+)  # fmt: skip
+def test_what_is_used_up_is_not_lent(budget, spent, message):
+    """A child without a budget of its own would be one without a limit."""
+    refusal = lend(Ledger(budget=Budget(**budget), **spent), R1, 2)
+    assert isinstance(refusal, Refusal)
+    assert refusal.message == message
+
+
+def test_a_session_counts_what_it_promised_as_spent_when_it_ends():
+    """Nobody will hear of it again, and the session it worked for must not spend it a second time."""
+    unpriced = TokenUsage(input=3, cost_usd=None)
+    lax = Ledger(budget=Budget(max_cost_usd=1, allow_unknown_prices=True))
+    settled = settle(opened(lax, R1, bound_of(10, 5, PRICE)), R1, TokenUsage(input=3, cost_usd=0.5))
+    open_one = opened(settled, R2, bound_of(10, 5, None))
+    assert spent_of(unpriced, open_one) == Spent(
+        usage=unpriced, tokens=18, nano_usd=500_000_000, is_cost_known=False
+    )
+    assert spent_of(unpriced, None) == Spent(usage=unpriced, tokens=3, nano_usd=0, is_cost_known=False)

@@ -6,14 +6,26 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from agentrail.core.budget import Budget, Price
+from agentrail.core.budget import Budget, Ledger, Price, budget_left, spent_of
+from agentrail.core.effects import SpawnChild
 from agentrail.core.estimates import fixed_tokens_of
 from agentrail.core.machine import new_session as make_session
 from agentrail.core.projection import status_of
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, UsageUpdate
-from agentrail.core.signals import Abort, ChunksArrived, Prompt, SignalId, StreamFailed, StreamStarted
+from agentrail.core.signals import (
+    Abort,
+    ChunksArrived,
+    Prompt,
+    Restarted,
+    SignalId,
+    StreamFailed,
+    StreamStarted,
+    ToolFinished,
+)
+from agentrail.core.state import SessionState
+from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AgentError
+from agentrail.events import AgentError, ToolExecutionEnd
 from agentrail.messages import PromptRef, Text, TokenUsage
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
@@ -81,6 +93,97 @@ def test_a_report_of_the_vendor_replaces_the_estimate():
     assert (first.data.tokens.tokens, first.data.tokens.messages) == (2, 2)
     second = run([PROMPT], first)
     assert second.data.tokens.tokens == 2 + 2  # "Hello" alone was estimated
+
+
+TASK = ToolSpec(
+    name="task", description="A session works for it.", parameters={"type": "object"}, answered_by="child"
+)
+
+
+def with_tasks(*calls: str, **options: Any) -> SessionState:
+    """A session whose model has called for children, one for each of these ids."""
+    response = completed("r1", *(read_call(call_id, "task", "{}") for call_id in calls))
+    return run([PROMPT, response], new_session(Toolbox([TASK]), max_output_tokens=40, **options))
+
+
+def spawned(state: SessionState) -> list[EffectId]:
+    """The children that work, by their effects."""
+    return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
+
+
+@settings(max_examples=60)
+@given(script=strategies.scripts(with_tasks("c1", "c2", budget=Budget(max_total_tokens=400)), ("task",)))
+def test_a_budget_holds_with_children_in_long_scripts(script):
+    """What children were lent and have not given back is promised, whatever becomes of their calls."""
+    for seen in walk(script, with_tasks("c1", "c2", budget=Budget(max_total_tokens=400))):
+        for promise in PROMISES:
+            promise(seen)
+
+
+def test_children_are_lent_equal_shares_of_what_is_left():
+    """As many shares as calls of the batch want a child, also those that wait for a slot; what was used comes back counted."""
+    state = with_tasks("c1", "c2", "c3", budget=Budget(max_total_tokens=401))  # two run at a time
+    spent_tokens = 2
+    share = (401 - spent_tokens) // 3
+    ledger = state.data.ledger
+    assert [bound.tokens for _, bound in ledger.open] == [share, share]
+    usage = TokenUsage(input=30, output=20, cost_usd=0.5)
+    done = ToolFinished(
+        at_ms=5, effect_id=spawned(state)[0], text="ok", started_at_ms=1, spent=spent_of(usage, None)
+    )
+    *_, seen = walk([done], state)
+    (third,) = seen.of(SpawnChild)
+    assert third.budget == Budget(max_total_tokens=401 - spent_tokens - share - 50)
+    data = seen.after.data
+    assert data.ledger.spent_tokens == spent_tokens + 50
+    assert data.usage == TokenUsage(input=31, output=21, cost_usd=0.5)
+    assert data.cycle.usage == data.usage
+
+
+def test_a_call_whose_child_cannot_be_paid_is_answered():
+    """The model reads why; nothing is started, and the cycle goes on to where its own request is judged."""
+    used_up = Ledger(budget=Budget(max_total_tokens=100), spent_tokens=100)
+    state = run(
+        [PROMPT], new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=200))
+    )
+    engine = msgspec.structs.replace(state.engine, data=msgspec.structs.replace(state.data, ledger=used_up))
+    *_, seen = walk(
+        [completed("r1", read_call("c1", "task", "{}"))], msgspec.structs.replace(state, engine=engine)
+    )
+    assert not seen.of(SpawnChild)
+    (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
+    assert end.result.text.startswith("nothing of 100 tokens is left to lend to a sub-agent")
+    assert isinstance(seen.events[-1], AgentError)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=400)])
+def test_what_an_aborted_child_used_is_counted_when_it_is_gone(budget):
+    """Its call was answered in the abort; until the child has ended all that it was lent is promised."""
+    state = with_tasks("c1", budget=budget)
+    (effect_id,) = spawned(state)
+    aborted = run([Abort(at_ms=5, signal_id=SignalId("a1"))], state)
+    assert aborted.data.loans == (effect_id,)
+    usage = TokenUsage(input=30, output=20)
+    late = ToolFinished(
+        at_ms=6, effect_id=effect_id, text="[Stopped]", started_at_ms=1, spent=spent_of(usage, None)
+    )
+    *_, seen = walk([late], aborted)
+    assert seen.after.data.loans == ()
+    assert seen.after.data.usage == TokenUsage(input=31, output=21)
+    assert seen.after.data.dropped == aborted.data.dropped + 1
+    assert seen.effects == ()
+    if budget is not None:
+        assert budget_left(seen.after.data.ledger).tokens == 400 - 52
+    *_, again = walk([late], seen.after)
+    assert again.after.data.usage == seen.after.data.usage
+
+
+def test_all_that_a_child_was_lent_is_booked_after_a_crash():
+    """It died with the actor, and nobody will ever know what it used."""
+    state = with_tasks("c1", budget=Budget(max_total_tokens=400))
+    crashed = run([Restarted(at_ms=5, reason="bug", incarnation=2)], state)
+    assert crashed.data.loans == crashed.data.ledger.open == ()
+    assert budget_left(crashed.data.ledger).tokens == 0
 
 
 def test_without_a_budget_nothing_is_reserved():

@@ -302,7 +302,7 @@ def shape(state: SessionState) -> object:
     return (
         state.phase,
         state.ended,
-        tuple(prompt.asker is None for prompt in data.queue),
+        tuple(len(prompt.askers) for prompt in data.queue),
         len(data.steers),
         data.cycle and (data.cycle.turn, data.cycle.resume),
         data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),
@@ -315,7 +315,7 @@ def shape(state: SessionState) -> object:
         ),
         len(data.drains),
         tuple((call.call.name, call.stage) for call in data.batch),
-        tuple(call.call.name for call in data.survivors),
+        tuple((call.call.name, call.stage) for call in data.survivors),
         bool(data.notes),
         data.teardown and len(data.teardown.waiting),
         data.stopping is None,

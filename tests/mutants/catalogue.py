@@ -87,7 +87,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="survivors outlive their session",
         breaks=_ABORT,
         file="core/teardown.py",
-        old="    work.ask(KillTools(effect_ids=ids))\n    _begin_teardown(work, ids, unknown)\n",
+        old="    work.ask(KillTools(effect_ids=ids))\n    _begin_teardown(work, ids, (), unknown)\n",
         new="",
         killed_by=_scenario("stop_with_survivors"),
     ),
@@ -103,10 +103,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a prompt does not wait for the teardown",
         breaks=_ABORT,
         file="core/prompts.py",
-        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n"
+        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
-        new="    is_free = phase is Phase.IDLE and not position\n"
+        new="    is_free = phase is Phase.IDLE and not position and data.held is None\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
         killed_by=_scenario("prompt_during_teardown"),
@@ -207,8 +207,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="steers are lost by an abort",
         breaks=_LOST,
         file="core/teardown.py",
-        old="    _break_off(work, signal.reason, signal.kill_tools)\n    requeue_steers(work)\n",
-        new="    _break_off(work, signal.reason, signal.kill_tools)\n    work.change(steers=())\n",
+        old="_break_off(work, signal.reason, signal.kill_tools)\n    requeue_steers(work)\n",
+        new="_break_off(work, signal.reason, signal.kill_tools)\n    work.change(steers=())\n",
         killed_by=_scenario("steers_at_an_abort"),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agentrail.core.budget import Budget
 from agentrail.errors import SessionDown
 from agentrail.events import (
     AgentEnd,
@@ -190,3 +191,137 @@ async def test_children_end_with_their_parent(supervisor):
         assert supervisor.sessions() == ()
     with pytest.raises(SessionDown):
         supervisor.session("boss")
+
+
+def tasks(count: int) -> FunctionModel:
+    """A parent that starts so many tasks at once; children that answer. Each response uses 15 tokens."""
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return says("There are three.")
+        wanted = calls(*[("task", {"description": "Count the files."})] * count)
+        return says("all done") if len(request.messages) > 1 else wanted
+
+    return FunctionModel(answer)
+
+
+async def test_a_parent_counts_what_its_children_used(supervisor):
+    """Its own two responses and one of each child; what they were lent and did not use is free again (3.2)."""
+    session = await supervisor.start_session(
+        model=tasks(2),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    async with session.subscribe(kinds=[AgentEnd]) as events:
+        assert await session.ask("go") == "all done"
+        assert (await anext(events)).usage.total == 4 * 15
+    status = await session.status()
+    assert status.usage.total == 4 * 15
+    assert status.budget_left.tokens == 10_000 - 4 * 15
+
+
+@pytest.mark.parametrize(("count", "failed"), [(1, 0), (2, 2)])
+async def test_children_share_a_budget(supervisor, count, failed):
+    """One child may ask for 493 tokens and its input of the 986 that are left; two have half of them each, which is too little."""
+    session = await supervisor.start_session(
+        model=tasks(count),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=1001),
+        max_output_tokens=493,
+    )
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "all done"
+        results = [(await anext(events)).result for _ in range(count)]
+    refused = [one for one in results if one.is_error]
+    assert len(refused) == failed
+    assert all("of 493 are left: raise the budget" in one.text for one in refused)
+
+
+async def test_what_an_aborted_child_did_not_use_is_free_again(supervisor):
+    """The receipt comes when the child is gone, so its parent knows by then what it used."""
+    hanging = HangingTool(name="hang")
+    session = await supervisor.start_session(
+        model=working(calls(("hang", {}))),
+        tools=[TaskTool(), hanging],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+        assert (await session.status()).budget_left.tokens == 0
+        await session.abort()
+    status = await session.status()
+    assert status.usage.total == 2 * 15
+    assert status.budget_left.tokens == 10_000 - 2 * 15
+
+
+async def test_a_child_that_never_began_has_used_nothing(supervisor):
+    """An unknown kind of child gives back all that it was lent."""
+    wrong = calls(("task", {"description": "x", "subagent_type": "wizard"}))
+
+    def answer(request):
+        return says("ok") if len(request.messages) > 1 else wrong
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer),
+        tools=[TaskTool()],
+        budget=Budget(max_total_tokens=10_000),
+        max_output_tokens=100,
+    )
+    assert await session.ask("go") == "ok"
+    assert (await session.status()).budget_left.tokens == 10_000 - 2 * 15
+
+
+@pytest.mark.at(22)
+@pytest.mark.parametrize("end", ["the turn ends", "the cycle is aborted", "the session is stopped"])
+async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_attached_one_does_not(
+    supervisor, end
+):
+    """What a tool starts on the supervisor belongs to the supervisor; what a call is answered by ends with the call."""
+    attached, detached = HangingTool(name="attached"), HangingTool(name="detached")
+
+    class Detach(RecordingTool):
+        """Starts a session of its own, which goes on working when the call is over."""
+
+        async def execute(self, arguments, ctx):
+            """Start it, and leave it alone."""
+            model = FunctionModel(
+                lambda request: says("later") if len(request.messages) > 1 else calls(("detached", {}))
+            )
+            own = await supervisor.start_session(model=model, tools=[detached], session_id="detached")
+            await own.prompt("work")
+            await detached.started.wait()
+            return await super().execute(arguments, ctx)
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return says("counted") if end == "the turn ends" else calls(("attached", {}))
+        if len(request.messages) == 1:
+            return calls(("record", {}), ("task", {"description": "Count the files."}))
+        return says("all done")
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool(), Detach(), attached], session_id="boss"
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await detached.started.wait()
+        match end:
+            case "the turn ends":
+                assert await session.collect_reply() == "all done"
+            case "the cycle is aborted":
+                await attached.started.wait()
+                await session.abort()
+            case _:
+                await attached.started.wait()
+                await session.stop()
+    own = supervisor.session("detached")
+    left = {one.session_id for one in supervisor.sessions()}
+    assert left == {"detached"} | ({"boss"} if end != "the session is stopped" else set())
+    assert (detached.stopped, (await own.status()).phase) == (0, "executing_tools")
+    assert attached.stopped == (end != "the turn ends")
+    receipt = await own.abort()
+    assert receipt.tasks_ended == 1
+    assert await own.ask("go on") == "later"

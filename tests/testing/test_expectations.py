@@ -17,6 +17,7 @@ from agentrail.events import (
     PromptQueued,
     PromptReceived,
     PromptRejected,
+    PromptTaken,
     RequestStart,
     ResponseComplete,
     Retry,
@@ -30,6 +31,7 @@ from agentrail.events import (
     ToolKilled,
 )
 from agentrail.messages import (
+    ApprovalId,
     AssistantMessage,
     CallId,
     PromptRef,
@@ -203,6 +205,7 @@ APPLIED = SteeringApplied(refs=(SteerRef("s"),), count=1)
         [CAME, BEGIN],
         [CAME, BEGIN, WAITS, DROPPED],
         [CAME, PromptRejected(ref=PromptRef("p"), reason="no")],
+        [CAME, PromptTaken(ref=PromptRef("p"), approval_id=ApprovalId("s/a2"), by="HumanApproval")],
         [CAME, BEGIN, STEERED, APPLIED],
         [CAME, BEGIN, SteeringReceived(ref=SteerRef("s"), text="x", queued_at_ms=1, status="rejected_full")],
     ],

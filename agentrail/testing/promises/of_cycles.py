@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from agentrail.core.effects import StartStream
+from agentrail.core.effects import SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
@@ -45,9 +45,11 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     if ledger is None or was is None:
         return
     out = data.stream is not None and not data.stream.pausing
-    assert len(ledger.open) == out
+    out |= data.compaction is not None and data.compaction.summary is None
+    assert len(ledger.open) == out + len(data.loans)
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
+    assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
     limit = ledger.budget.max_total_tokens
-    if seen.of(StartStream) and limit is not None and out:
+    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild)):
         assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 import msgspec
 
 from agentrail.core.effects import (
+    CancelErrand,
     CancelStream,
     CancelTimer,
     KillTools,
     RunErrand,
     RunTool,
     SetTimer,
+    SpawnChild,
     StartStream,
     Teardown,
     look_of,
@@ -54,7 +56,8 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
     killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
-    stopped |= killed | {effect.effect_id for effect in seen.of(CancelTimer)}
+    errands = {effect.effect_id for effect in seen.of(CancelErrand)}
+    stopped |= killed | errands | {effect.effect_id for effect in seen.of(CancelTimer)}
     was, now = open_effects(seen.before), open_effects(seen.after)
     assert stopped <= was | set(
         _started(seen)
@@ -64,23 +67,26 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
         assert not (was & now) or seen.before.ended
     else:
         # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
-        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        told = _stopping(seen.before)
         assert was - now <= came | stopped | told
-        stopping = {call.effect_id for call in seen.after.data.batch if call.stage == "stopping"}
+        stopping = _stopping(seen.after)
         assert now.isdisjoint(stopped - stopping)
         assert now.isdisjoint(came) or not _ends_its_effect(seen)
     for teardown in seen.of(
         Teardown
     ):  # it waits for all that was stopped, and for what had been told to stop before
-        streams = {effect.effect_id for effect in seen.of(CancelStream)}
-        told = {call.effect_id for call in seen.before.data.batch if call.stage == "stopping"}
+        streams = {effect.effect_id for effect in seen.of(CancelStream)} | errands
+        told = _stopping(seen.before)
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 
 
 def late_outcomes_change_nothing(seen: Seen) -> None:
     """An outcome of an effect that is not open moves the counter, and nothing else."""
     if isinstance(seen.signal, Outcome) and not seen.before.ended:
-        if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before):
+        lent = set(
+            seen.before.data.loans
+        )  # to a child whose call is answered: what it used is counted all the same
+        if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before) | lent:
             return
         was = seen.before.data
         assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
@@ -104,6 +110,12 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
             assert not seen.after.data.survivors
 
 
+def _stopping(state: SessionState) -> set[EffectId | None]:
+    """The calls that were told to stop and have not ended yet."""
+    calls = (*state.data.batch, *state.data.survivors)
+    return {call.effect_id for call in calls if call.stage == "stopping"}
+
+
 def _looks(state: SessionState) -> set[EffectId]:
     """The timer of the stream that is out."""
     stream, compaction = state.data.stream, state.data.compaction
@@ -121,7 +133,7 @@ def _started(seen: Seen) -> Iterator[EffectId]:
                 pass  # of a stream that is out: set anew under the same id, and gone with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
-            case RunErrand(effect_id=effect_id):
+            case RunErrand(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
