@@ -30,6 +30,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
+from agentrail.core.hooks import RequestFailed
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
@@ -185,6 +186,9 @@ class Interpreter:
                 self.timers.set(effect_id, at_ms)
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
+            case RunErrand(effect_id=effect_id, refused=ErrorInfo() as refused):
+                result = RequestFailed(error=refused)
+                self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
             case RunErrand(effect_id=effect_id, wanted=wanted):
                 scope, kind = trio.CancelScope(), type(wanted).__name__
                 self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
