@@ -113,7 +113,7 @@ class Cell:
         trap_exits: Exit signals are notices.
         exit_reason: Once it has ended.
         stop_reason: Why it has to go.
-        is_laddered: Its supervisor stops it, and kills it when its time is over.
+        is_laddered: Who stops it, its supervisor or `TaskHandle.shutdown`, kills it when its time is over.
         killed: It has no time any more.
         scope: Cancels it.
         task: The one that it runs in.

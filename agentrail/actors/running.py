@@ -253,13 +253,15 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
     """Shield the clean-up of a worker, in `finally`: a stop does not cut it, a kill does.
 
     Args:
-        seconds: How long it may take; `None` for as long as the shutdown time of the child leaves.
+        seconds: How long it may take. `None`: when its supervisor stops the child, as long as the shutdown time leaves;
+            when anything else ends it, five seconds, as `terminate` of a machine has.
 
-    Cancellation: It ends after `seconds`, and at once by a kill, which comes when the shutdown time is over.
+    Cancellation: It ends when its time is over, and at once by a kill, which comes when the shutdown time is over.
     """
     cell = current_cell()
-    deadline = math.inf if seconds is None else trio.current_time() + seconds
-    with trio.CancelScope(shield=cell is not None or seconds is not None, deadline=deadline) as shield:
+    with trio.CancelScope(
+        shield=cell is not None or seconds is not None, deadline=_until(seconds, cell)
+    ) as shield:
         if cell is None:  # outside of all actors nobody could kill it, so only a time makes it a shield
             yield shield
             return
@@ -270,3 +272,12 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
             yield shield
         finally:
             cell.drop_shield(shield)
+    if cell is not None and cell.stop_reason is not None and seconds is None and shield.cancelled_caught:
+        cell.cut()  # it had its time: what else there is to clean up has none
+
+
+def _until(seconds: float | None, cell: Cell | None) -> float:
+    if seconds is None:
+        # The ladder of the supervisor has an end of its own; whoever else ends an actor sets no time.
+        seconds = math.inf if cell is None or cell.is_laddered else UNASKED_SECONDS
+    return trio.current_time() + seconds

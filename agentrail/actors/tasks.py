@@ -127,7 +127,9 @@ class TaskHandle:
         """
         check_timeout(timeout_seconds)
         if self.handle.exit_reason is None:
-            cell_of(self.handle).ask(SHUTDOWN)
+            cell = cell_of(self.handle)
+            cell.is_laddered = True  # the time is set here, and the kill comes from here
+            cell.ask(SHUTDOWN)
         with trio.move_on_after(float("inf") if timeout_seconds is None else timeout_seconds):
             await self.handle.wait()
         if self.handle.exit_reason is None:

@@ -275,7 +275,7 @@ def close(
 
 
 def after_turn(work: Work, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None) -> None:
-    """Let plugins see that a cycle is over, on every path. They can neither veto nor delay it."""
+    """Let plugins see that a cycle is over, on every path, and every abort. They can neither veto nor delay it."""
     if not somebody_listens(work, AfterTurn):
         return
     cycle = work.data.cycle

@@ -184,12 +184,14 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This teardown.
         stopped: The streams and tools that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
+        committed: Calls that had ended before, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
     """
 
     effect_id: EffectId
     stopped: tuple[EffectId, ...]
     survivors: tuple[CallId, ...] = ()
+    committed: tuple[CallId, ...] = ()
     unknown: tuple[CallId, ...] = ()
 
 

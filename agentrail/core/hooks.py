@@ -38,7 +38,7 @@ class SessionEnding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AfterTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A cycle is over, well or not, right before the return to idle.
+    """A cycle is over, well or not, right before the return to idle; an abort that met none is seen too.
 
     Attributes:
         outcome: `finished` or `aborted`; a cycle that failed is aborted too.

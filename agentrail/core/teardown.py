@@ -7,11 +7,12 @@ never work at the same time.
 
 from typing import Final, TypeAlias
 
+import attrs
 import msgspec
 
 from agentrail.core import calls, compacting, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
-from agentrail.core.cycle import MAX_ASKERS, close, drop_queue, fail, requeue_steers
+from agentrail.core.cycle import MAX_ASKERS, after_turn, close, drop_queue, fail, requeue_steers
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
@@ -52,17 +53,17 @@ NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 def abort(work: Work, signal: Abort) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    _break_off(work, signal.reason, signal.kill_tools)
+    committed = _break_off(work, signal.reason, signal.kill_tools)
     requeue_steers(work)
     if signal.clear_queue:
         drop_queue(work, CycleAborted(signal.reason))
-    survivors = calls.survivors_of(work)
+    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
     if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=survivors)))
+        work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, AbortReceipt(settled=False, survivors=survivors))
+        work.reply(signal.signal_id, attrs.evolve(receipt, settled=False))
     elif work.data.teardown is None:
-        work.reply(signal.signal_id, AbortReceipt(survivors=survivors))
+        work.reply(signal.signal_id, receipt)
     elif len(work.data.teardown.waiting) >= MAX_ASKERS:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
     else:
@@ -77,10 +78,11 @@ def abort_by_plugin(work: Work) -> Phase:
         return Phase.IDLE
     if work.data.history.open and not work.data.batch:
         open_batch(work)
-    _break_off(work, reason, "killable")
+    committed = _break_off(work, reason, "killable")
     requeue_steers(work)
     if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=AbortReceipt(survivors=calls.survivors_of(work))))
+        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
+        work.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
 
@@ -220,8 +222,13 @@ def _fail_cycle(work: Work, error: ErrorInfo) -> None:
     fail(work, error)
 
 
-def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
-    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
+def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
+
+    Returns:
+        The calls of its batch that had ended before.
+    """
+    committed = _ids_of(tuple(state for state in work.data.batch if state.stage == "done"))
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if work.data.compaction is not None:
@@ -233,11 +240,18 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> None:
     askers = work.data.cycle.askers if work.data.cycle is not None else ()
     if work.data.cycle is not None:
         close(work, "aborted", reason=reason)
+    else:  # there is nothing to look back on, but plugins see every abort
+        after_turn(work, "aborted", reason=reason)
     work.publish(AgentAbort(reason=reason))
     for asker in askers:
         work.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, stopped, unknown)
+        _begin_teardown(work, stopped, committed, unknown)
+    return committed
+
+
+def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
+    return tuple(state.call.call_id for state in states)
 
 
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:
@@ -284,7 +298,7 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
 def _told_to_stop(states: tuple[CallState, ...]) -> Stopped:
     return (
         tuple(state.effect_id for state in states if state.effect_id is not None),
-        tuple(state.call.call_id for state in states if calls.is_doubtful(state)),
+        _ids_of(tuple(state for state in states if calls.is_doubtful(state))),
     )
 
 
@@ -307,14 +321,23 @@ def _stop_survivors(work: Work) -> None:
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
     work.change(survivors=())
     work.ask(KillTools(effect_ids=ids))
-    _begin_teardown(work, ids, unknown)
+    _begin_teardown(work, ids, (), unknown)
 
 
-def _begin_teardown(work: Work, stopped: tuple[EffectId, ...], unknown: tuple[CallId, ...]) -> None:
+def _begin_teardown(
+    work: Work, stopped: tuple[EffectId, ...], committed: tuple[CallId, ...], unknown: tuple[CallId, ...]
+) -> None:
     effect_id = work.mint("d")
     work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
-    survivors = calls.survivors_of(work)
-    work.ask(Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors, unknown=unknown))
+    work.ask(
+        Teardown(
+            effect_id=effect_id,
+            stopped=stopped,
+            survivors=calls.survivors_of(work),
+            committed=committed,
+            unknown=unknown,
+        )
+    )
 
 
 def _wait_for_teardown(work: Work, caller: SignalId) -> None:

@@ -29,6 +29,7 @@ class AbortReceipt:
         tasks_ended: How many streams and tool calls were stopped and are gone.
         stuck: What had not ended when the time for teardown was over.
         abandoned: Tools whose call has ended and whose thread works on, because they allow that.
+        committed: Calls of the batch that was broken off which had ended before: their results stand in the history.
         unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
@@ -38,6 +39,7 @@ class AbortReceipt:
     tasks_ended: int = 0
     stuck: tuple[LeftBehind, ...] = ()
     abandoned: tuple[LeftBehind, ...] = ()
+    committed: tuple[CallId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     survivors: tuple[CallId, ...] = ()
     milliseconds: int = 0

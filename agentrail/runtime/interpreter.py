@@ -321,6 +321,7 @@ class Interpreter:
                 for opened in stopped.values()
                 if self._ports.threads.is_abandoned(opened.scope)
             ),
+            committed=effect.committed,
             unknown=effect.unknown,
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),

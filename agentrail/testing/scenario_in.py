@@ -336,11 +336,12 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
         case [
             "TeardownFinished",
             effect,
-        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… unknown=c2 survivors=c1 ms=40
+        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… committed=c3 unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
                 stuck=tuple(map(_left_behind, command.names_in("stuck"))),
                 abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
+                committed=tuple(map(CallId, command.names_in("committed"))),
                 unknown=tuple(map(CallId, command.names_in("unknown"))),
                 survivors=tuple(map(CallId, command.names_in("survivors"))),
                 milliseconds=command.number("ms"),

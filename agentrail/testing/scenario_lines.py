@@ -260,6 +260,7 @@ def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
+    yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
     yield from unless(not receipt.unknown, f"unknown={','.join(receipt.unknown)}")
     yield from unless(not receipt.survivors, f"survivors={','.join(receipt.survivors)}")
     yield from unless(not receipt.milliseconds, f"ms={receipt.milliseconds}")

@@ -116,8 +116,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"SetProviderOpts {model} {json.dumps(opts)}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):
             kept = f" survivors={','.join(survivors)}" if survivors else ""
+            committed = f" committed={','.join(effect.committed)}" if effect.committed else ""
             doubtful = f" unknown={','.join(effect.unknown)}" if effect.unknown else ""
-            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}{doubtful}"
+            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}{committed}{doubtful}"
         case asked.Publish(event=event):
             kind = type(event)
             return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None

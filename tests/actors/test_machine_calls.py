@@ -1,5 +1,8 @@
 """Section K of the conformance scenarios, on running actors: calls, stops and errors of state machines."""
 
+from contextlib import suppress
+from functools import partial
+
 import attrs
 import pytest
 import trio
@@ -16,7 +19,16 @@ from agentrail.actors.actor import (
 )
 from agentrail.actors.monitor import monitor
 from agentrail.actors.registry import Registry
-from agentrail.errors import ActorDown, CallTimeout, ChildStartFailed, NotSuspended
+from agentrail.errors import (
+    ActorDown,
+    AgentrailError,
+    CallTimeout,
+    ChildNotFound,
+    ChildStartFailed,
+    NotSuspended,
+    SupervisorGaveUp,
+    SupervisorStopping,
+)
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed, InitFailed, Killed, NoProcess, Normal, Shutdown
 from agentrail.otp.statem import (
@@ -552,3 +564,83 @@ async def test_engine_crash_is_text(stage):
         reason = await handle.wait()
         assert isinstance(reason, Crashed)
         assert 'boom("here")' in reason.traceback
+
+
+# --- nobody waits for an answer that cannot come
+
+
+@pytest.mark.at(37)
+@pytest.mark.parametrize("way", ["stop", "cancellation", "error", "giving up", "kill"])
+@on_virtual_time
+async def test_every_call_is_answered_while_a_supervisor_shuts_down(stage, way):
+    """Calls that wait, are postponed or were passed on, and those that come on the way: a reply or a typed error for each."""
+    kept = []
+
+    def answer(event):
+        match said(event):
+            case "reply":
+                return Keep(actions=[Reply(event.to, "well")])
+            case "postpone":
+                return Keep(actions=[Postpone()])
+            case _:
+                kept.append(event.to)
+                return Keep()
+
+    async def linger(*_):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):  # noqa: ASYNC101 - two seconds
+            await trio.sleep_forever()
+
+    tabled = Tabled({"s1": answer})
+    tabled.terminate = linger
+    stage.cleanups["slow"] = 2.0
+    sent, results = [], []
+
+    async def keep_calling(nursery, handle, supervisor):
+        for _ in range(60):  # for six seconds, and the stop takes four
+            for request in ("reply", "postpone", "keep"):
+                sent.append(request)
+                nursery.start_soon(partial(call_into, results, handle, request, timeout_seconds=None))
+            for ask in (
+                supervisor.which_children,
+                supervisor.count_children,
+                partial(supervisor.terminate_child, "slow"),
+                partial(supervisor.start_child, stage.W(f"late {len(sent)}")),
+            ):
+                sent.append(ask)
+                nursery.start_soon(ask_into, results, ask)
+            await trio.sleep(0.1)
+
+    began_at = trio.current_time()
+    with trio.fail_after(60):
+        async with trio.open_nursery() as callers:
+            with suppress(Boom, SupervisorGaveUp), trio.CancelScope() as scope:
+                children = [stage.W("slow"), ChildSpec("m", tabled.start), stage.W("fuse")]
+                async with stage.open(children=children, intensity=0) as supervisor:
+                    callers.start_soon(keep_calling, callers, supervisor.handle("m"), supervisor)
+                    await trio.sleep(1.05)
+                    match way:
+                        case "stop":
+                            await supervisor.stop()
+                        case "cancellation":
+                            scope.cancel(reason="the test")
+                        case "error":
+                            boom("body")
+                        case "giving up":
+                            stage.crash("fuse")
+                        case "kill":
+                            supervisor.kill()
+                    if way != "stop":  # after which the body goes on
+                        await trio.sleep_forever()
+    assert trio.current_time() - began_at < 10
+    assert len(results) == len(sent)
+    refused = {type(result) for result in results if isinstance(result, Exception)}
+    assert ActorDown in refused
+    assert refused <= {ActorDown, SupervisorStopping, ChildNotFound, ChildStartFailed}
+
+
+async def ask_into(results, ask):
+    """Ask a supervisor, and keep the answer or the error."""
+    try:
+        results.append(await ask())
+    except AgentrailError as error:
+        results.append(error)

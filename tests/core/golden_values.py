@@ -100,6 +100,7 @@ _RECEIPT = e.AbortReceipt(
     tasks_ended=2,
     stuck=(e.LeftBehind(name="shell", age_ms=6012),),
     abandoned=(e.LeftBehind(name="hash", age_ms=77),),
+    committed=(_CALL,),
     unknown=(_CALL,),
     survivors=(_CALL,),
     milliseconds=41,

@@ -1,11 +1,16 @@
 """What a plugin's answer means for the session, hook by hook: the pipeline's own rules are proved beside it."""
 
+import json
+
+import attrs
+import msgspec
 import pytest
 
 from agentrail import plugins as p
 from agentrail.core import machine
-from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream
+from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream, Teardown
 from agentrail.core.hooks import ModelAnswer
+from agentrail.core.request import EffectId
 from agentrail.core.signals import Approve, ErrandFinished, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
@@ -13,16 +18,19 @@ from agentrail.core.teardown import abort_by_plugin
 from agentrail.core.work import Work
 from agentrail.events import (
     TERMINAL,
+    ActionIgnored,
     AgentAbort,
     AgentStart,
     ModelSwitched,
     PluginEvent,
+    PluginFailed,
     PromptRejected,
     SessionEnd,
     SteeringReceived,
     ToolRetry,
 )
 from agentrail.messages import TokenUsage
+from agentrail.testing.plugins import ACTIONS
 from agentrail.testing.scenario import read_scenario
 
 HEAD = """\
@@ -197,6 +205,57 @@ def test_an_abort_starts_nothing_more(hook):
             break
     else:
         pytest.fail("it was never aborted")
+
+
+STOPPED_AT = {
+    "idle": 1,
+    "a request": 2,
+    "a response": 3,
+    "calls at work": 4,
+    "the last of them": 5,
+    "the pause before a retry": 6,
+    "the next request": 8,
+    "idle again": 9,
+}
+"""How much of the cycle has happened when the abort comes."""
+
+
+@pytest.mark.at(20)
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize("lines", STOPPED_AT.values(), ids=STOPPED_AT)
+def test_a_plugin_sees_every_abort_and_cannot_change_it(lines, action):
+    """Whatever it answers, the effects of the step are those of a session that it only watches (3.7, 5.4)."""
+    text = {"args": '{"path": "b"}', "model": "scripted:other"}.get(action, "no")
+    before = "".join(CYCLE.splitlines(keepends=True)[:lines])
+
+    def last_step(rule):
+        _, earlier = play(rule, before)
+        state, asked = play(rule, before + '@700   Abort a1 "enough"\n')
+        return state, asked[len(earlier) :]
+
+    watched, seen = last_step('AfterTurn=emit:"seen"')
+    state, asked = last_step(f"AfterTurn={action}:{json.dumps(text)}")
+    assert [event.name for event in events(seen, PluginEvent)] == ["seen"]
+    assert without_words_of_plugins(asked) == without_words_of_plugins(seen)
+    assert len(events(asked, AgentAbort)) == 1
+    assert (state.phase, state.data.history.open) == (Phase.IDLE, ())
+    assert state.data.history.messages == watched.data.history.messages
+
+
+def without_words_of_plugins(asked):
+    """What a step asked for, but for what plugins say and ask for themselves; without the numbers that those take too."""
+    rest = []
+    for effect in asked:
+        match effect:
+            case RunErrand() | Publish(event=PluginEvent() | PluginFailed() | ActionIgnored()):
+                pass
+            case Publish(event=event):
+                rest.append(attrs.evolve(event, meta=None))
+            case Teardown():
+                rest.append(msgspec.structs.replace(effect, effect_id=EffectId("d")))
+            case _:
+                rest.append(effect)
+    return rest
 
 
 def test_an_abort_before_a_prompt_rejects_it():

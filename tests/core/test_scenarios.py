@@ -32,6 +32,7 @@ GUARANTEES = {
     "abort_kills_immune_tools": [pytest.mark.at(17)],
     "abort_spares_all_tools": [pytest.mark.at(17)],
     "abort_spares_immune_tools": [pytest.mark.at(17)],
+    "aborts_seen_by_plugins": [pytest.mark.at(20)],
     "approval_aborted": [pytest.mark.at(30), pytest.mark.at(70), pytest.mark.at(74)],
     "approval_always": [pytest.mark.at(73), pytest.mark.at(74)],
     "approval_edited": [pytest.mark.at(58)],

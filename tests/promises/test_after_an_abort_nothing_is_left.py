@@ -15,6 +15,7 @@ from agentrail.events import (
     AgentError,
     LeftBehind,
     ToolExecutionEnd,
+    ToolExecutionMetrics,
     ToolKilled,
 )
 from agentrail.sandboxes.local import LocalSandbox
@@ -180,6 +181,32 @@ def count_processes(variable: str) -> int:
         with suppress(OSError):
             found += variable.encode() in environ.read_bytes().split(b"\0")
     return found
+
+
+@pytest.mark.at(38)
+@pytest.mark.parametrize("wait", [True, False])
+async def test_the_receipt_says_what_was_committed_and_the_next_prompt_is_taken_at_once(wait):
+    """A call that had ended stands, one that was at work is in doubt, one that harms nobody is neither; the session goes on."""
+    told = RecordingTool(name="told")
+    tools = [told, HangingTool(name="send"), HangingTool(name="read", effect_class="pure")]
+    async with open_bare() as supervisor, no_orphans():
+        script = ScriptedModel([wants(*(tool.name for tool in tools)), says("next")])
+        session = await supervisor.start_session(model=script, tools=tools)
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            await until(events, ToolExecutionMetrics)  # of the only one that ends
+            receipt = await session.abort("enough", wait=wait)
+            with trio.fail_after(5):
+                answer = await session.ask("Go on")
+            settled = (await until(events, AbortSettled))[-1].receipt
+        ended, in_doubt, harmless = (await session.messages())[1].calls
+        assert (receipt.settled, receipt.committed) == (wait, (ended.call_id,))
+        assert (settled.committed, settled.unknown) == ((ended.call_id,), (in_doubt.call_id,))
+        assert harmless.call_id not in settled.committed + settled.unknown
+        results = (await session.messages())[2].results
+        assert [result.text for result in results] == ["recorded", "[Stopped: enough]", "[Stopped: enough]"]
+        assert answer == "next"
+        await session.stop()
 
 
 @pytest.mark.parametrize("how", ["unkillable", "immune"])

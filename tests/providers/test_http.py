@@ -524,12 +524,16 @@ class CancelAtStep(trio.abc.Instrument):
             self.scope.cancel(reason="cancel at every step")
 
 
-async def test_cancelled_at_every_step_nothing_stays():
-    """Whenever it comes, cancelling leaves no open response, raises no provider's error, and the clients go on working."""
-    answer = stream(_transcript(OpenAIChat), ends=True, stays=True)
+@pytest.mark.at(25)
+@EVERY
+async def test_cancelled_at_every_step_nothing_stays(kind, caplog):
+    """Whenever it comes, nothing but the cancellation comes out, in silence; no response stays open, and the clients work."""
+    caplog.set_level("DEBUG", logger="agentrail")
+    answer = stream(_transcript(kind), ends=True, stays=True)
+    cancelled = 0
     with trio.fail_after(60):
         async with open_server(answer) as server, HttpClients() as http:
-            provider = _provider(OpenAIChat, http, server.url)
+            provider = _provider(kind, http, server.url)
             for steps in range(1, 500):
                 with trio.CancelScope() as scope:
                     instrument = CancelAtStep(steps, scope)
@@ -538,12 +542,15 @@ async def test_cancelled_at_every_step_nothing_stays():
                         await _ask(provider)
                     finally:
                         trio.lowlevel.remove_instrument(instrument)
+                cancelled += scope.cancelled_caught
                 assert http.statistics().open_responses == 0
                 if instrument.steps_left > 0:
                     break
             else:
                 pytest.fail("the scenario never got through")
             assert completed(await _ask(provider)).message.text == HELLO
+    assert cancelled > 5
+    assert caplog.records == []
 
 
 async def test_closing_works_twice_and_ends_everything():

@@ -272,3 +272,56 @@ async def test_a_child_that_never_began_has_used_nothing(supervisor):
     )
     assert await session.ask("go") == "ok"
     assert (await session.status()).budget_left.tokens == 10_000 - 2 * 15
+
+
+@pytest.mark.at(22)
+@pytest.mark.parametrize("end", ["the turn ends", "the cycle is aborted", "the session is stopped"])
+async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_attached_one_does_not(
+    supervisor, end
+):
+    """What a tool starts on the supervisor belongs to the supervisor; what a call is answered by ends with the call."""
+    attached, detached = HangingTool(name="attached"), HangingTool(name="detached")
+
+    class Detach(RecordingTool):
+        """Starts a session of its own, which goes on working when the call is over."""
+
+        async def execute(self, arguments, ctx):
+            """Start it, and leave it alone."""
+            model = FunctionModel(
+                lambda request: says("later") if len(request.messages) > 1 else calls(("detached", {}))
+            )
+            own = await supervisor.start_session(model=model, tools=[detached], session_id="detached")
+            await own.prompt("work")
+            await detached.started.wait()
+            return await super().execute(arguments, ctx)
+
+    def answer(request):
+        if first_words(request) == "Count the files.":
+            return says("counted") if end == "the turn ends" else calls(("attached", {}))
+        if len(request.messages) == 1:
+            return calls(("record", {}), ("task", {"description": "Count the files."}))
+        return says("all done")
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool(), Detach(), attached], session_id="boss"
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await detached.started.wait()
+        match end:
+            case "the turn ends":
+                assert await session.collect_reply() == "all done"
+            case "the cycle is aborted":
+                await attached.started.wait()
+                await session.abort()
+            case _:
+                await attached.started.wait()
+                await session.stop()
+    own = supervisor.session("detached")
+    left = {one.session_id for one in supervisor.sessions()}
+    assert left == {"detached"} | ({"boss"} if end != "the session is stopped" else set())
+    assert (detached.stopped, (await own.status()).phase) == (0, "executing_tools")
+    assert attached.stopped == (end != "the turn ends")
+    receipt = await own.abort()
+    assert receipt.tasks_ended == 1
+    assert await own.ask("go on") == "later"

@@ -1,6 +1,7 @@
 """The handle: what each method of `Session` does, and what it refuses. The errors are those of docs/reference/session.md."""
 
 import math
+from contextlib import suppress
 
 import pytest
 import trio
@@ -35,8 +36,18 @@ from agentrail.events import (
 from agentrail.messages import FileRef, Image, Text
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, fails, says
-from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, until, until_status, wants
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
+from tests.runtime.rig import (
+    calling,
+    kinds,
+    on_virtual_time,
+    open_bare,
+    rest,
+    saying,
+    until,
+    until_status,
+    wants,
+)
 
 # --- prompt and ask
 
@@ -410,6 +421,73 @@ async def test_calls_on_their_way_when_the_session_ends_are_answered(supervisor)
             for _ in range(10):
                 nursery.start_soon(ask_status)
     assert len(outcomes) == 20
+
+
+CALLS = {
+    "prompt": lambda session: session.prompt("Hi"),
+    "ask": lambda session: session.ask("Hi"),
+    "collect_reply": lambda session: session.collect_reply(),
+    "steer": lambda session: session.steer("Hi"),
+    "abort": lambda session: session.abort(),
+    "abort_tool": lambda session: session.abort_tool("c1"),
+    "approve": lambda session: session.approve("a1"),
+    "reject": lambda session: session.reject("a1"),
+    "respond": lambda session: session.respond("a1", "yes"),
+    "switch_model": lambda session: session.switch_model(saying("x")),
+    "attach_tools": lambda session: session.attach_tools(RecordingTool()),
+    "detach_tools": lambda session: session.detach_tools("record"),
+    "compact": lambda session: session.compact(),
+    "status": lambda session: session.status(),
+    "messages": lambda session: session.messages(),
+    "snapshot": lambda session: session.snapshot(),
+    "stop": lambda session: session.stop(),
+}
+
+
+@pytest.mark.at(37)
+@pytest.mark.parametrize("way", ["close", "cancel", "error"])
+@on_virtual_time
+async def test_every_call_is_answered_while_its_supervisor_closes(way):
+    """A cycle runs whose tool takes two seconds to stop; each call, before and meanwhile, gets a reply or a typed error."""
+    results: list[tuple[str, object]] = []
+    sent = 0
+
+    async def call(name, session) -> None:
+        try:
+            results.append((name, await CALLS[name](session)))
+        except AgentrailError as error:
+            results.append((name, error))
+
+    async def keep_calling(nursery, session) -> None:
+        nonlocal sent
+        for _ in range(40):
+            for name in CALLS:
+                # Whoever ends or breaks off the cycle comes too late to be the reason of the end.
+                if name not in {"stop", "abort"} or closing.is_set():
+                    sent += 1
+                    nursery.start_soon(call, name, session)
+            await trio.sleep(0.1)
+
+    closing = trio.Event()
+    stubborn = StubbornTool(deaf_seconds=2.0)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as callers:
+            with suppress(KeyError), trio.CancelScope() as scope:
+                async with open_bare() as supervisor:
+                    session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
+                    await session.prompt("Go")
+                    await stubborn.started.wait()
+                    callers.start_soon(keep_calling, callers, session)
+                    await trio.sleep(0.25)
+                    closing.set()
+                    if way == "cancel":
+                        scope.cancel()
+                        await trio.sleep_forever()
+                    if way == "error":
+                        message = "body"
+                        raise KeyError(message)
+    assert len(results) == sent
+    assert {name for name, result in results if isinstance(result, SessionDown)} == set(CALLS)
 
 
 # --- a session's own tools
