@@ -116,8 +116,9 @@ def errand_finished(work: Work, signal: ErrandFinished) -> None:
     """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    if isinstance(signal.result, ModelAnswer | RequestFailed):
-        book(work, signal.effect_id, signal.result.usage)
+    # A file has cost nothing: no reservation is there that could be booked.
+    usage = signal.result.usage if isinstance(signal.result, ModelAnswer | RequestFailed) else None
+    book(work, signal.effect_id, usage)
     _hand_over(work, errand, signal.result)
 
 

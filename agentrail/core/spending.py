@@ -147,8 +147,8 @@ def spend_on_abort(work: Work) -> None:
     spend(work, lost_usage(work))
 
 
-def spend_on_crash(work: Work) -> None:
-    """Book all that was reserved for requests that died with the actor: what they used nobody will ever know."""
+def spend_what_is_out(work: Work) -> None:
+    """Book all that is reserved, because nobody will hear of it again: the actor crashed, or the session ends."""
     ledger = work.data.ledger
     if ledger is not None:
         for reservation, _ in ledger.open:

@@ -126,7 +126,7 @@ class Asks(Plugin[str]):
         """Tell."""
         if isinstance(event.result, RequestFailed):
             return Emit("failed", event.result.error.code, state)
-        return Emit("told", event.result.text, state)
+        return Emit("told", type(event.result).__name__, state)
 
 
 def asking(**options: Any) -> SessionState:

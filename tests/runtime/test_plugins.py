@@ -289,8 +289,10 @@ class AsksAModel(p.Plugin[str]):
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         """Tell."""
-        failed = isinstance(event.result, p.RequestFailed)
-        return p.Emit("told", event.result.error.code if failed else event.result.text, state)
+        if isinstance(event.result, p.RequestFailed):
+            return p.Emit("told", event.result.error.code, state)
+        assert isinstance(event.result, p.ModelAnswer)
+        return p.Emit("told", event.result.text, state)
 
 
 def answering(errand: Turn) -> FunctionModel:
