@@ -23,11 +23,11 @@ from agentrail.core.hooks import (
     RequestFailed,
     RequestResult,
 )
-from agentrail.core.outcome import Outcome, Switch
+from agentrail.core.outcome import Errand, Outcome, Switch
 from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
 from agentrail.core.projection import model_of
-from agentrail.core.request import ModelFacts
+from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.seeded import SeededRandom, seed_of
 from agentrail.core.signals import ErrandFinished
 from agentrail.core.spending import book, reserve_errand
@@ -66,6 +66,24 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
     return outcome
 
 
+def ask_patiently(work: Work, event: HookEvent) -> Outcome:
+    """Ask the plugins on a hook that can wait. With `waiting` in the outcome, its errand has still to be opened."""
+    return _heeded(work, run(work.data.stack, event, work.data.plugin_states, context_of(work)))
+
+
+def ask_further(work: Work, outcome: Outcome, result: RequestResult) -> Outcome:
+    """Go on asking where a run waited, as `ask_patiently` does."""
+    data = work.data
+    return _heeded(work, resume(data.stack, outcome, result, data.plugin_states, context_of(work)))
+
+
+def _heeded(work: Work, outcome: Outcome) -> Outcome:
+    take_so_far(work, outcome)
+    if outcome.waiting is None:
+        take_decision(work, outcome)
+    return outcome
+
+
 def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
     """Ask the plugins as `ask` does, and carry out nothing: the caller publishes something first, and then calls `take`."""
     data = work.data
@@ -85,10 +103,22 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
 
 def take(work: Work, outcome: Outcome) -> None:
     """Carry out what an outcome means on every hook."""
+    take_so_far(work, outcome)
+    take_decision(work, outcome)
+
+
+def take_so_far(work: Work, outcome: Outcome) -> None:
+    """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
     if outcome.states is not work.data.plugin_states:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
         work.publish(event)
+    for errand in outcome.errands:
+        open_errand(work, errand)
+
+
+def take_decision(work: Work, outcome: Outcome) -> None:
+    """Carry out what a run came to when it was over."""
     decision = outcome.decision
     if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
         work.abort = (
@@ -100,25 +130,35 @@ def take(work: Work, outcome: Outcome) -> None:
         _switch(work, outcome.switch)
     if outcome.context:
         work.change(sections=_changed(work.data.sections, outcome.context))
-    for errand in outcome.errands:
-        effect_id = work.mint("e")
-        opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
-        work.change(errands=(*work.data.errands, opened))
-        wanted, refused = errand.effect, None
-        if isinstance(wanted, CallModel):
-            wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
-            refused = reserve_errand(work, effect_id, wanted)
-        # Refused by way of the shell: a plugin that asks again at once would never let this step end.
-        work.ask(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused))
+
+
+def open_errand(work: Work, errand: Errand) -> EffectId:
+    """Have something done for a plugin."""
+    effect_id = work.mint("e")
+    opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
+    work.change(errands=(*work.data.errands, opened))
+    wanted, refused = errand.effect, None
+    if isinstance(wanted, CallModel):
+        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
+        refused = reserve_errand(work, effect_id, wanted)
+    # Refused by way of the shell: a plugin that asks again at once would never let this step end.
+    work.ask(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused))
+    return effect_id
+
+
+def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
+    """Note that an errand is done, or given up; what a model took for it counts like all that the session uses."""
+    errand = next(one for one in work.data.errands if one.effect_id == effect_id)
+    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
+    # A file has cost nothing: no reservation is there that could be booked.
+    usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
+    book(work, effect_id, usage)
+    return errand
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
-    """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
-    errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
-    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    # A file has cost nothing: no reservation is there that could be booked.
-    usage = signal.result.usage if isinstance(signal.result, ModelAnswer | RequestFailed) else None
-    book(work, signal.effect_id, usage)
+    """Give a plugin the answer that it asked for."""
+    errand = close_errand(work, signal.effect_id, signal.result)
     _hand_over(work, errand, signal.result)
 
 

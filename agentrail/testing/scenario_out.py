@@ -112,6 +112,8 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
         case asked.RunErrand(effect_id=effect_id, wanted=wanted, refused=refused):
             answered = "" if refused is None else f" refused {refused.code}"
             return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
+        case asked.CancelErrand(effect_id=effect_id):
+            return f"CancelErrand {effect_id}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
             return f"SetProviderOpts {model} {json.dumps(opts)}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):

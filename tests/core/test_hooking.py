@@ -133,9 +133,9 @@ class WaitsForAModel(p.Plugin[str]):
         """Begin."""
         return ""
 
-    @p.on(p.BeforePrompt)
-    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask, and wait."""
+    @p.on(p.BeforeRequest)
+    def look(self, event: p.BeforeRequest, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask, and want to wait."""
         return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state, wait=True)
 
     @p.on(p.RequestDone)
@@ -362,7 +362,7 @@ def test_deltas_ask_nobody():
 
 
 def test_who_cannot_wait_is_told_at_once():
-    """`Request(wait=True)` is answered with `cannot_wait` in the same step, and no errand goes out (5.8)."""
+    """On a hook that cannot wait the answer is `cannot_wait`, in the same step, and no errand goes out (5.8)."""
     script = '@10    Prompt p1 "Look."\n'
     state, asked = play("BeforeCompact=skip", script, WaitsForAModel())
     assert [event.payload for event in events(asked, PluginEvent)] == ["cannot_wait"]

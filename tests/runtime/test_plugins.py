@@ -297,9 +297,7 @@ class AsksAModel(p.Plugin[str]):
 
 def answering(errand: Turn) -> FunctionModel:
     """A model that answers the plugin with this turn, and the session with `done`."""
-    return FunctionModel(
-        lambda request: errand if "fine" in request.messages[0].content[0].text else says("done")
-    )
+    return FunctionModel(lambda request: errand if request.attempt.startswith("e") else says("done"))
 
 
 @pytest.mark.parametrize(
