@@ -360,7 +360,7 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
     fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
     undone = ErrandFinished(
-        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error)
+        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error, usage=None)
     )
     for stand_in in (failed, finished, settled, fired, undone):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:

@@ -31,7 +31,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
-from agentrail.core.hooks import RequestResult
+from agentrail.core.hooks import RequestFailed, RequestResult
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
@@ -187,6 +187,9 @@ class Interpreter:
                 self.timers.set(effect_id, at_ms)
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
+            case RunErrand(effect_id=effect_id, refused=ErrorInfo() as refused):
+                result = RequestFailed(error=refused)
+                self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
             case RunErrand(effect_id=effect_id, wanted=wanted):
                 opened = self._opened(effect_id, type(wanted).__name__)
                 self._crew.start_soon(

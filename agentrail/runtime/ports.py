@@ -44,7 +44,7 @@ class Ports:
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
-    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict)
+    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None

@@ -281,15 +281,16 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
             result = Found(entries=tuple(command.texts))
             command.texts.clear()
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
-        case ["ErrandFinished", effect, "failed", *flags] if set(flags) <= {"retryable"}:
-            # ErrandFinished e3 failed "no such directory" code=io_error · e4 failed "try later" retryable after=20
+        case ["ErrandFinished", effect, "failed", *flags] if set(flags) <= {"retryable", "lost"}:
+            # ErrandFinished e3 failed "no such directory" code=io_error · … retryable after=20 usage=9/4 · … lost
             error = ErrorInfo(
                 code=command.option("code", "failed"),
                 message=command.said() or "",
-                retryable=bool(flags),
+                retryable="retryable" in flags,
                 retry_after_seconds=float(command.option("after", "0")) or None,
             )
-            result = RequestFailed(error=error)
+            used = _usage_of(command)
+            result = RequestFailed(error=error, usage=None if "lost" in flags else used)
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3 · TimerFired s1 jitter=0.5 pinged=90000
             return TimerFired(

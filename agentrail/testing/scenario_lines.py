@@ -216,9 +216,11 @@ def _result_words(result: RequestResult) -> Iterator[str]:
         case Found(entries=entries):
             yield "found"
             yield from (quote(str(entry)) for entry in entries)
-        case RequestFailed(error=error):
+        case RequestFailed(error=error, usage=usage):
             yield "failed"
             yield quote(error.message)
+            yield from unless(usage is not None, "lost")
+            yield from unless(usage is None or usage == TokenUsage(), usage_word(usage or TokenUsage()))
             yield from unless(error.code == "failed", f"code={error.code}")
             yield from unless(not error.retryable, "retryable")
             yield from unless(error.retry_after_seconds is None, f"after={error.retry_after_seconds}")

@@ -365,7 +365,7 @@ def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
 def errand_outcomes() -> SearchStrategy[ErrandFinished]:
     """What comes of what a plugin asked for."""
     found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
-    failed = st.builds(RequestFailed, error=_errors())
+    failed = st.builds(RequestFailed, error=_errors(), usage=st.none() | _usages())
     return _outcome(ErrandFinished, result=found | failed)
 
 
