@@ -68,6 +68,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -237,6 +238,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return decisions.reject(work, phase, signal)
         case Respond():
             return decisions.respond(work, phase, signal)
+        case ToolAsked():
+            batch.tool_asked(work, signal)
         case AbortTool():
             return batch.abort_tool(work, phase, signal)
         case Abort():
