@@ -121,8 +121,13 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
 
 
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
-    """Count what the child of a call has used, however its call ended; None: nobody knows."""
+    """Count what the child of a call has used, however its call ended; None: nobody knows.
+
+    Children that a running tool asked for have no loan, because they are refused where there is a budget.
+    """
     if effect_id not in work.data.loans:
+        if spent is not None:
+            _count(work, spent.usage)
         return
     work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
     if spent is not None:

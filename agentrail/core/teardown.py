@@ -159,6 +159,8 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     work.change(incarnation=signal.incarnation)
+    for state in work.data.batch:
+        interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True

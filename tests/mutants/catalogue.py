@@ -130,8 +130,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a start can be cancelled before there is somebody to kill",
         breaks=_ABORT,
         file="sandboxes/command.py",
-        old="            with trio.move_on_after(_PREPARE_SECONDS, shield=True):\n",
-        new="            with trio.move_on_after(_PREPARE_SECONDS):\n",
+        old="            with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:\n",
+        new="            with trio.move_on_after(program.prepare_seconds) as preparing:\n",
         killed_by="tests/sandboxes/test_local_commands.py"
         "::test_a_command_that_is_cancelled_while_it_starts_leaves_no_process[confined]",
     ),
