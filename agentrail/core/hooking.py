@@ -30,11 +30,11 @@ from agentrail.core.projection import model_of
 from agentrail.core.request import ModelFacts
 from agentrail.core.seeded import SeededRandom, seed_of
 from agentrail.core.signals import ErrandFinished
-from agentrail.core.spending import book
+from agentrail.core.spending import book, reserve_errand
 from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.events import ModelSwitched
+from agentrail.events import ActionIgnored, ModelSwitched
 
 CANNOT_WAIT = RequestFailed(
     error=ErrorInfo(
@@ -83,8 +83,14 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
     return outcome
 
 
-def take(work: Work, outcome: Outcome) -> None:
-    """Carry out what an outcome means on every hook."""
+def take(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
+    """Carry out what an outcome means on every hook.
+
+    Args:
+        work: The step.
+        outcome: What the plugins said.
+        may_spend: Whether they may ask a model.
+    """
     if outcome.states is not work.data.plugin_states:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
@@ -105,17 +111,38 @@ def take(work: Work, outcome: Outcome) -> None:
         opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
         work.change(errands=(*work.data.errands, opened))
         wanted = errand.effect
-        if isinstance(wanted, CallModel) and wanted.model is None:
-            wanted = msgspec.structs.replace(wanted, model=model_of(work.data).model)
-        work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
+        payable = (
+            _payable(work, opened, wanted, may_spend=may_spend) if isinstance(wanted, CallModel) else wanted
+        )
+        if payable is not None:
+            work.ask(RunErrand(effect_id=effect_id, wanted=payable))
+
+
+def _payable(work: Work, errand: OpenErrand, wanted: CallModel, *, may_spend: bool) -> CallModel | None:
+    """Reserve what a question may cost; where the budget does not have it the plugin hears so at once."""
+    model = wanted.model or model_of(work.data).model
+    if not may_spend:  # it asks again because it was refused a moment ago, and might do so for ever
+        _forget(work, errand)
+        work.publish(ActionIgnored(plugin=errand.by, hook="RequestDone", action="Request"))
+        return None
+    refusal = reserve_errand(work, errand.effect_id, wanted, model)
+    if refusal is None:
+        return msgspec.structs.replace(wanted, model=model)
+    _forget(work, errand)
+    _hand_over(work, errand, RequestFailed(error=refusal), may_spend=False)
+    return None
+
+
+def _forget(work: Work, errand: OpenErrand) -> None:
+    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
     """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
-    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    if isinstance(signal.result, ModelAnswer):
-        book(work, signal.effect_id, signal.result.usage)
+    _forget(work, errand)
+    # Of a question that failed nobody knows what it used, so all that it was promised is booked.
+    book(work, signal.effect_id, signal.result.usage if isinstance(signal.result, ModelAnswer) else None)
     _hand_over(work, errand, signal.result)
 
 
@@ -125,10 +152,10 @@ def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) 
         _hand_over(work, errand, RequestFailed(error=error))
 
 
-def _hand_over(work: Work, errand: OpenErrand, result: RequestResult) -> None:
+def _hand_over(work: Work, errand: OpenErrand, result: RequestResult, *, may_spend: bool = True) -> None:
     done = RequestDone(tag=errand.tag, result=result)
     outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
-    take(work, outcome)
+    take(work, outcome, may_spend=may_spend)
 
 
 def say_goodbye(work: Work) -> None:

@@ -6,6 +6,7 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 import msgspec
 from attrs import evolve
 
+from agentrail.core.actions import CallModel
 from agentrail.core.budget import (
     Budget,
     Refusal,
@@ -44,6 +45,32 @@ def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> Err
     limit = request.max_output_tokens or facts.max_output_tokens
     bound = bound_of(count_tokens(work, request, notes=notes), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
+    if isinstance(decided, Refusal):
+        return decided.error
+    work.change(ledger=decided)
+    return None
+
+
+def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel, model: str) -> ErrorInfo | None:
+    """Promise a question of a plugin what it may use at most, as is done for a request of the conversation.
+
+    Args:
+        work: The step.
+        effect_id: Of the errand.
+        wanted: The question.
+        model: Whom it goes to. Of one that the session does not know nobody knows the price.
+
+    Returns:
+        None when it may be asked; else the error that answers the plugin.
+    """
+    ledger = work.data.ledger
+    if ledger is None:
+        return None
+    known = (model_of(work.data), work.data.config.model, *work.data.config.fallbacks)
+    price = next((facts.price for facts in known if facts.model == model), None)
+    said = len(f"{wanted.system or ''}{wanted.prompt}".encode("utf-8", "surrogatepass"))
+    bound = bound_of(-(-said // BYTES_PER_TOKEN), wanted.max_output_tokens, price)
+    decided = reserve(ledger, _reservation_of(work.data, effect_id), bound)
     if isinstance(decided, Refusal):
         return decided.error
     work.change(ledger=decided)

@@ -428,7 +428,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     ledger: Ledger | None = (
-        None  # None without a budget; a reservation for each request that is out, and for each loan
+        None  # None without a budget; a reservation for each request that is out, each loan, and each question of a plugin
     )
     loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger

@@ -28,7 +28,7 @@ from agentrail.core.signals import (
     Stop,
     TeardownFinished,
 )
-from agentrail.core.spending import spend_on_abort, spend_on_crash
+from agentrail.core.spending import book, spend_on_abort, spend_on_crash
 from agentrail.core.state import CallState, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
@@ -134,6 +134,8 @@ def say_goodbye(work: Work) -> None:
     hooking.say_goodbye(work)
     data = work.data
     reason = data.stopping or ""
+    for errand in data.errands:  # nobody will hear what it used
+        book(work, errand.effect_id, None)
     work.change(errands=())
     work.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:

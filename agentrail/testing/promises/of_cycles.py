@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from agentrail.core.effects import SpawnChild, StartStream
+from agentrail.core.actions import CallModel
+from agentrail.core.effects import RunErrand, SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
@@ -45,10 +46,13 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     if ledger is None or was is None:
         return
     out = data.stream is not None and not data.stream.pausing
-    assert len(ledger.open) == out + len(data.loans)
+    held = {reservation.rpartition("/")[2] for reservation, _ in ledger.open}
+    asked = sum(errand.effect_id in held for errand in data.errands)  # files are free
+    assert len(ledger.open) == out + len(data.loans) + asked
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
     limit = ledger.budget.max_total_tokens
-    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild)):
+    questions = [errand for errand in seen.of(RunErrand) if isinstance(errand.wanted, CallModel)]
+    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild) or questions):
         assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit
