@@ -96,7 +96,7 @@ class PromptQueueFull(YourMove):
 
 
 class SteeringQueueFull(YourMove):
-    """`max_steering_queue` steers wait already. Try again after the next `SteeringApplied`."""
+    """`max_steering_queue` steers wait already, or too many prompts do. Try again after the next `SteeringApplied`."""
 
 
 class ClientIdReused(YourMove):

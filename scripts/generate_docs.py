@@ -259,6 +259,7 @@ def plugins_page() -> str:
             for hook, row in actions.MATRIX.items()
         ),
     ]
+    waiting = " and ".join(f"`{hook.__name__}`" for hook in hooks.HOOKS if hook in actions.CAN_WAIT)
     lines = [
         "# Plugins: hooks, actions, who accepts what",
         "",
@@ -274,6 +275,7 @@ def plugins_page() -> str:
         "",
         *matrix,
         "",
+        f"`Request(…, wait=True)` holds the session on {waiting}; on every other hook its answer is `cannot_wait`, at once.",
         "A `RequestDone` that a hook waited for is judged by the row of that hook.",
         "",
     ]

@@ -268,7 +268,8 @@ class Request(_Said, Generic[S_co], frozen=True, gc=False):
     Attributes:
         effect: What to do.
         tag: The plugin's own name for it.
-        wait: Whether this hook waits for the answer, and for what the plugin then says.
+        wait: Whether this hook waits for the answer, and for what the plugin then says. Only the hooks of `CAN_WAIT` do;
+            on others the answer is `RequestFailed` at once, with the code `cannot_wait`.
     """
 
     effect: Wanted
@@ -410,6 +411,11 @@ MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
     RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
 })
 # fmt: on
+
+
+CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, BeforeFinish})
+"""The hooks on which `Request(wait=True)` holds the session: nothing has begun there, or all is done, so nothing hangs
+in between meanwhile. Elsewhere a request is out, calls are open, or somebody is owed an answer in this very step."""
 
 
 def malformed(action: Any) -> str | None:

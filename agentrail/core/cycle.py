@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
-from agentrail.core import compacting
+from agentrail.core import compacting, holding
 from agentrail.core.actions import ResolveApproval
 from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.hooking import ask, somebody_listens
@@ -69,16 +69,17 @@ def start_next(work: Work) -> Phase:
 
 
 def before_prompt(work: Work, prompt: QueuedPrompt) -> Outcome | None:
-    """Ask the plugins about a prompt that is about to start; None when nobody listens."""
+    """Ask the plugins about a prompt that is about to start; None when nobody listens. It may be held then."""
     if not somebody_listens(work, BeforePrompt):
         return None
     text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
-    return ask(work, BeforePrompt(text=text, content=prompt.content))
+    return holding.ask_about_prompt(work, BeforePrompt(text=text, content=prompt.content), prompt)
 
 
 def start(work: Work, prompt: QueuedPrompt) -> Phase:
-    """Begin the cycle of a prompt, unless a plugin refuses it."""
-    return start_judged(work, prompt, before_prompt(work, prompt))
+    """Begin the cycle of a prompt, unless a plugin refuses it, or wants to know something first."""
+    outcome = before_prompt(work, prompt)
+    return Phase.RUNNING if work.data.held is not None else start_judged(work, prompt, outcome)
 
 
 def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> Phase:
@@ -90,8 +91,7 @@ def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> P
         return reject(work, prompt, work.abort)
     work.publish(AgentStart(ref=prompt.ref))
     history = work.data.history
-    askers = (prompt.asker,) if prompt.asker is not None else ()
-    cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=work.at_ms, askers=askers)
+    cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=work.at_ms, askers=prompt.askers)
     if work.data.notes:
         notes = tuple(Text(text=note) for note in work.data.notes)
         history = history.with_user(UserMessage(content=notes, origin="note"))
@@ -109,22 +109,26 @@ def reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
     """
     work.abort = None
     work.publish(PromptRejected(ref=prompt.ref, reason=reason))
-    if work.data.cycle is not None:
-        work.refuse(prompt.asker, CycleAborted(reason))
-        return Phase.IDLE
-    after_turn(work, "aborted", reason=reason)
-    work.publish(AgentAbort(reason=reason))
-    work.publish(AbortSettled(receipt=AbortReceipt()))
-    work.refuse(prompt.asker, CycleAborted(reason))
-    work.change(last=Ended(outcome="aborted", text="", reason=reason))
+    if work.data.cycle is None:
+        after_turn(work, "aborted", reason=reason)
+        work.publish(AgentAbort(reason=reason))
+        work.publish(AbortSettled(receipt=AbortReceipt()))
+        work.change(last=Ended(outcome="aborted", text="", reason=reason))
+    refuse_askers(work, prompt, CycleAborted(reason))
     return Phase.IDLE
+
+
+def refuse_askers(work: Work, prompt: QueuedPrompt, why: AgentrailError) -> None:
+    """Tell whoever waits for the text of a prompt that there will be none."""
+    for asker in prompt.askers:
+        work.refuse(asker, why)
 
 
 def drop_queue(work: Work, why: AgentrailError) -> None:
     """Throw away all prompts that wait, and tell everybody."""
     for prompt in work.data.queue:
         work.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
-        work.refuse(prompt.asker, why)
+        refuse_askers(work, prompt, why)
     work.change(queue=())
 
 
@@ -212,18 +216,32 @@ def finish(work: Work, stop_reason: EndReason) -> Phase:
 
     A vendor that pauses in the middle of its own work wants the same conversation once more, which is a turn too.
     """
-    cycle = work.cycle
-    turns_left = cycle.turn < work.data.config.max_turns
+    turns_left = has_turns_left(work)
     if turns_left and stop_reason == "pause":
         return begin_turn(work)
     if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):
         return begin_turn(work)
     if stop_reason not in _NOT_ANSWERS and somebody_listens(work, BeforeFinish):
-        ask(work, BeforeFinish())
-        if work.abort is not None:
-            return Phase.RUNNING
-        if turns_left and work.data.interventions:
-            return begin_turn(work)
+        holding.ask_about_end(work, stop_reason)
+        return Phase.RUNNING if work.data.held is not None else finish_judged(work, stop_reason)
+    return _finish_answered(work, stop_reason)
+
+
+def finish_judged(work: Work, stop_reason: EndReason) -> Phase:
+    """End the cycle, unless plugins want more, or the user has steered it while they were asked."""
+    if work.abort is not None:
+        return Phase.RUNNING
+    if has_turns_left(work) and (work.data.steers or work.data.interventions):
+        return begin_turn(work)
+    return _finish_answered(work, stop_reason)
+
+
+def has_turns_left(work: Work) -> bool:
+    """Say whether the cycle may have another turn."""
+    return work.cycle.turn < work.data.config.max_turns
+
+
+def _finish_answered(work: Work, stop_reason: EndReason) -> Phase:
     match judge_answer(work, stop_reason):
         case Repair() as repair:
             ask_for_repair(work, repair)
@@ -303,21 +321,28 @@ def requeue_steers(work: Work) -> None:
     for position, steer in enumerate(steers):
         content = (Text(text=steer.text),)
         ref = PromptRef(steer.ref)
-        first.append(QueuedPrompt(ref=ref, content=content, asker=None))
+        first.append(QueuedPrompt(ref=ref, content=content))
         work.publish(PromptQueued(ref=ref, content=content, position=position))
     work.change(steers=(), queue=(*first, *work.data.queue))
 
 
 def wait_for_reply(work: Work, to: SignalId) -> None:
     """Tell somebody how the cycle ended: when it has, or at once the last one, its text or the error that stands for it."""
-    cycle, last = work.data.cycle, work.data.last
-    if cycle is not None and len(cycle.askers) >= MAX_ASKERS:
+    cycle, last, held = work.data.cycle, work.data.last, work.data.held
+    prompt = held.prompt if held is not None else None
+    askers = cycle.askers if cycle is not None else prompt.askers if prompt is not None else ()
+    if len(askers) >= MAX_ASKERS:
         message = (
             f"{MAX_ASKERS} callers wait for the end of this cycle already: subscribe, or ask again later"
         )
         work.refuse(to, MailboxFull(message))
     elif cycle is not None:
-        work.change(cycle=msgspec.structs.replace(cycle, askers=(*cycle.askers, to)))
+        work.change(cycle=msgspec.structs.replace(cycle, askers=(*askers, to)))
+    elif (
+        held is not None and prompt is not None
+    ):  # its cycle has not begun yet, but that is the one that is meant
+        prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
+        work.change(held=msgspec.structs.replace(held, prompt=prompt))
     elif last is None:
         work.reply(to, "")
     elif last.outcome == "finished":

@@ -150,7 +150,7 @@ class CancelTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Do something that a plugin asked for.
 
-    Owes exactly one `ErrandFinished` with this id.
+    Owes exactly one `ErrandFinished` with this id, unless a `CancelErrand` comes first.
 
     Attributes:
         effect_id: This errand.
@@ -159,6 +159,16 @@ class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     effect_id: EffectId
     wanted: Wanted
+
+
+class CancelErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Stop what is being done for a plugin. What it still says comes late and is dropped.
+
+    Attributes:
+        effect_id: Which errand.
+    """
+
+    effect_id: EffectId
 
 
 class SetProviderOpts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -180,7 +190,7 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: This teardown.
-        stopped: The streams and tools that were told to stop.
+        stopped: The streams, tools and errands that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
         committed: Calls that had ended before, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
@@ -246,6 +256,7 @@ Effect: TypeAlias = (
     | SetTimer
     | CancelTimer
     | RunErrand
+    | CancelErrand
     | SetProviderOpts
     | Teardown
     | Publish
@@ -256,6 +267,7 @@ Effect: TypeAlias = (
 """Carried out in the order of the list, and only after the signal is recorded at the durability its class asks for.
 
 - `Publish` comes after the signal is recorded and never before; the events of one step come in one run.
-- `CancelStream` and `KillTools` end scopes at once; a `Teardown` of the same step waits for what they stopped.
+- `CancelStream`, `KillTools` and `CancelErrand` end scopes at once; a `Teardown` of the same step waits for what they
+  stopped.
 - A `Reply` that tells of a change comes after the change; `End` is always the last.
 """

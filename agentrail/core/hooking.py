@@ -23,11 +23,11 @@ from agentrail.core.hooks import (
     RequestFailed,
     RequestResult,
 )
-from agentrail.core.outcome import Outcome, Switch
+from agentrail.core.outcome import Errand, Outcome, Switch
 from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
 from agentrail.core.projection import model_of
-from agentrail.core.request import ModelFacts
+from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.seeded import SeededRandom, seed_of
 from agentrail.core.signals import ErrandFinished
 from agentrail.core.spending import book, reserve_errand
@@ -66,6 +66,25 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
     return outcome
 
 
+def ask_patiently(work: Work, event: HookEvent) -> Outcome:
+    """Ask the plugins on a hook that can wait. With `waiting` in the outcome, its errand has still to be opened."""
+    return _heeded(work, run(work.data.stack, event, work.data.plugin_states, context_of(work)))
+
+
+def ask_further(work: Work, outcome: Outcome, result: RequestResult, *, may_wait: bool = True) -> Outcome:
+    """Go on asking where a run waited, as `ask_patiently` does."""
+    data = work.data
+    ctx = context_of(work)
+    return _heeded(work, resume(data.stack, outcome, result, data.plugin_states, ctx, may_wait=may_wait))
+
+
+def _heeded(work: Work, outcome: Outcome) -> Outcome:
+    take_so_far(work, outcome)
+    if outcome.waiting is None:
+        take_decision(work, outcome)
+    return outcome
+
+
 def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
     """Ask the plugins as `ask` does, and carry out nothing: the caller publishes something first, and then calls `take`."""
     data = work.data
@@ -76,7 +95,7 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
         )
@@ -91,10 +110,28 @@ def take(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
         outcome: What the plugins said.
         may_spend: Whether they may ask a model.
     """
+    take_so_far(work, outcome, may_spend=may_spend)
+    take_decision(work, outcome)
+
+
+def take_so_far(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
+    """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
     if outcome.states is not work.data.plugin_states:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
         work.publish(event)
+    for errand in outcome.errands:
+        if not may_spend and isinstance(errand.effect, CallModel):
+            # It asks again because it was refused a moment ago, and might do so for ever.
+            work.publish(ActionIgnored(plugin=errand.by, hook="RequestDone", action="Request"))
+            continue
+        opened = open_errand(work, errand)
+        if isinstance(opened, ErrorInfo):
+            _hand_over(work, errand.by, errand.tag, RequestFailed(error=opened), may_spend=False)
+
+
+def take_decision(work: Work, outcome: Outcome) -> None:
+    """Carry out what a run came to when it was over."""
     decision = outcome.decision
     if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
         work.abort = (
@@ -106,55 +143,49 @@ def take(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
         _switch(work, outcome.switch)
     if outcome.context:
         work.change(sections=_changed(work.data.sections, outcome.context))
-    for errand in outcome.errands:
-        effect_id = work.mint("e")
-        opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
-        work.change(errands=(*work.data.errands, opened))
-        wanted = errand.effect
-        payable = (
-            _payable(work, opened, wanted, may_spend=may_spend) if isinstance(wanted, CallModel) else wanted
-        )
-        if payable is not None:
-            work.ask(RunErrand(effect_id=effect_id, wanted=payable))
 
 
-def _payable(work: Work, errand: OpenErrand, wanted: CallModel, *, may_spend: bool) -> CallModel | None:
-    """Reserve what a question may cost; where the budget does not have it the plugin hears so at once."""
-    model = wanted.model or model_of(work.data).model
-    if not may_spend:  # it asks again because it was refused a moment ago, and might do so for ever
-        _forget(work, errand)
-        work.publish(ActionIgnored(plugin=errand.by, hook="RequestDone", action="Request"))
-        return None
-    refusal = reserve_errand(work, errand.effect_id, wanted, model)
-    if refusal is None:
-        return msgspec.structs.replace(wanted, model=model)
-    _forget(work, errand)
-    _hand_over(work, errand, RequestFailed(error=refusal), may_spend=False)
-    return None
+def open_errand(work: Work, errand: Errand) -> EffectId | ErrorInfo:
+    """Have something done for a plugin; where the budget does not have what it may cost, give the error that says so."""
+    effect_id = work.mint("e")
+    wanted = errand.effect
+    if isinstance(wanted, CallModel):
+        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
+        refusal = reserve_errand(work, effect_id, wanted)
+        if refusal is not None:
+            return refusal
+    opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
+    work.change(errands=(*work.data.errands, opened))
+    work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
+    return effect_id
 
 
-def _forget(work: Work, errand: OpenErrand) -> None:
+def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
+    """Note that an errand is done; what a model took for it counts like all that the session uses.
+
+    Of a question that failed or was given up nobody knows what it used, so all that it was promised is booked.
+    """
+    errand = next(one for one in work.data.errands if one.effect_id == effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
+    book(work, effect_id, result.usage if isinstance(result, ModelAnswer) else None)
+    return errand
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
-    """Give a plugin the answer that it asked for; what a model took for it counts like all that the session uses."""
-    errand = next(one for one in work.data.errands if one.effect_id == signal.effect_id)
-    _forget(work, errand)
-    # Of a question that failed nobody knows what it used, so all that it was promised is booked.
-    book(work, signal.effect_id, signal.result.usage if isinstance(signal.result, ModelAnswer) else None)
-    _hand_over(work, errand, signal.result)
+    """Give a plugin the answer that it asked for."""
+    errand = close_errand(work, signal.effect_id, signal.result)
+    _hand_over(work, errand.by, errand.tag, signal.result)
 
 
 def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) -> None:
     """Tell plugins that what they asked for will not be done: whoever did it is gone."""
     for errand in errands:
-        _hand_over(work, errand, RequestFailed(error=error))
+        _hand_over(work, errand.by, errand.tag, RequestFailed(error=error))
 
 
-def _hand_over(work: Work, errand: OpenErrand, result: RequestResult, *, may_spend: bool = True) -> None:
-    done = RequestDone(tag=errand.tag, result=result)
-    outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
+def _hand_over(work: Work, plugin: str, tag: str, result: RequestResult, *, may_spend: bool = True) -> None:
+    done = RequestDone(tag=tag, result=result)
+    outcome = deliver(work.data.stack, plugin, done, work.data.plugin_states, context_of(work))
     take(work, outcome, may_spend=may_spend)
 
 

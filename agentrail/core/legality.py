@@ -148,6 +148,7 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
             return (
                 (data.stream is not None and _timer_of(data.stream) == open_id)
                 or any(interaction.timer == open_id for interaction in data.interactions)
+                or (data.held is not None and data.held.timer == open_id)
                 or _is_in(data.batch, open_id, _PAUSING)
             )
         case _:

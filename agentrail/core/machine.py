@@ -19,6 +19,7 @@ from agentrail.core import (
     compacting,
     cycle,
     decisions,
+    holding,
     prompts,
     response,
     settings,
@@ -27,7 +28,7 @@ from agentrail.core import (
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse, look_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
-from agentrail.core.hooks import RequestFailed, SessionStarted
+from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
 from agentrail.core.legality import Verdict, verdict
 from agentrail.core.projection import snapshot_of, status_of
@@ -254,6 +255,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             settings.change_plugins(work, signal)
         case ErrandFinished(effect_id=effect_id, result=result) if _is_writing(work, effect_id):
             return cycle.go_on_after_compaction(work, compacting.saved(work, result))
+        case ErrandFinished(effect_id=effect_id, result=result) if _is_held_for(work, effect_id):
+            return _go_on_held(work, phase, result)
         case ErrandFinished():
             errand_finished(work, signal)
         case ReplyQuery(signal_id=to):
@@ -289,6 +292,22 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
     return phase
 
 
+def _is_held_for(work: Work, effect_id: EffectId) -> bool:
+    held = work.data.held
+    return held is not None and effect_id in (held.effect_id, held.timer)
+
+
+def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Phase:
+    """Go on where a hook waited."""
+    held = holding.now_held(work)
+    if held.prompt is not None:
+        return prompts.go_on(work, phase, held.prompt, result, is_late=is_late)
+    holding.go_on_asking(work, result, is_late=is_late)
+    if work.data.held is not None or held.stop_reason is None:
+        return phase
+    return cycle.finish_judged(work, held.stop_reason)
+
+
 def _is_writing(work: Work, effect_id: EffectId) -> bool:
     compaction = work.data.compaction
     return compaction is not None and compaction.effect_id == effect_id
@@ -316,6 +335,8 @@ def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
         return cycle.send_request(work)
     if stream is not None and look_of(stream.effect_id) == signal.effect_id:
         return response.look_at_silence(work, phase, signal)
+    if _is_held_for(work, signal.effect_id):
+        return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE), is_late=True)
     if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
         return decisions.time_is_up(work, phase, signal)
     return batch.pause_is_over(work, signal)
@@ -350,6 +371,9 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
 def _transition(work: Work, before: Phase, after: Phase) -> Transition:
     """Turn what was worked out into a transition; in idle, look whether the session is over or a prompt waits."""
     actions: list[Any] = work.actions
+    held = work.data.held
+    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
+        holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
     # Both wait for a timeout of zero, because it comes after all that was postponed: who asked first is answered first.
     if after is Phase.IDLE:
         settings.apply_updates(work)

@@ -30,7 +30,7 @@ from agentrail.core.stack import (
     load_plugin,
 )
 from agentrail.errors import ErrorInfo, PluginError
-from agentrail.events import Event, PluginOptsUpdated
+from agentrail.events import Event, PluginFailed, PluginOptsUpdated
 from agentrail.messages import JsonObject
 
 
@@ -189,10 +189,9 @@ def _rehearse(member: Member, state: Any, rehearsal: Iterable[tuple[HookEvent, C
         outcome = run(alone, event, states, ctx)
         states = outcome.states
         for published in outcome.events:
-            error = getattr(published, "error", None)
-            if error is not None:
-                hook = type(event).__name__
-                raise PluginError([f"plugin {member.name!r} was not reloaded: on {hook} it {error.message}"])
+            if isinstance(published, PluginFailed):
+                why = f"on {published.hook} it {published.error.message}"
+                raise PluginError([f"plugin {member.name!r} was not reloaded: {why}"])
 
 
 def _fault_in(member: Member, state: Any) -> ErrorInfo | None:

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentrail.core.budget import BudgetLeft, budget_left
 from agentrail.core.listening import visible_so_far
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import Phase, SessionData
+from agentrail.core.state import Phase, QueuedPrompt, SessionData
 from agentrail.events import Approval, Question, Todo
 from agentrail.messages import (
     CallId,
@@ -57,7 +57,7 @@ class Status:
         phase: One of the four, in lower case.
         turn: Of the running cycle, from 1; 0 in idle.
         model: The model string.
-        queued: The prompts that wait, in order.
+        queued: The prompts that wait, in order; in front one that plugins are still asked about.
         steers: The steers that wait, in order.
         running_tools: The calls that run.
         approvals: The calls that wait for a person.
@@ -137,7 +137,7 @@ def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
         phase=phase.value,
         turn=data.cycle.turn if data.cycle else 0,
         model=model_of(data).model,
-        queued=tuple(prompt.ref for prompt in data.queue),
+        queued=tuple(prompt.ref for prompt in _waiting_prompts(data)),
         steers=tuple(steer.ref for steer in data.steers),
         running_tools=_running_tools(data),
         approvals=tuple(one for one in asked if isinstance(one, Approval)),
@@ -160,7 +160,7 @@ def snapshot_of(phase: Phase, data: SessionData, at_ms: int) -> Snapshot:
     steers = [
         QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True) for steer in data.steers
     ]
-    prompts = [QueuedInput(ref=prompt.ref, content=prompt.content) for prompt in data.queue]
+    prompts = [QueuedInput(ref=prompt.ref, content=prompt.content) for prompt in _waiting_prompts(data)]
     return Snapshot(
         status=status_of(phase, data, at_ms),
         queued=(*steers, *prompts),
@@ -188,6 +188,12 @@ def _running_tools(data: SessionData) -> tuple[RunningTool, ...]:
 def models_of(data: SessionData) -> tuple[ModelFacts, ...]:
     """Give the model of a session and its fallbacks, in the order in which they are asked."""
     return (data.model, *data.config.fallbacks)
+
+
+def _waiting_prompts(data: SessionData) -> tuple[QueuedPrompt, ...]:
+    """Give the prompts that have not begun: the one that plugins are still asked about, and those behind it."""
+    held = data.held.prompt if data.held is not None else None
+    return (held, *data.queue) if held is not None else data.queue
 
 
 def model_of(data: SessionData) -> ModelFacts:

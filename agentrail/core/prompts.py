@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core import cycle
+from agentrail.core import cycle, holding
 from agentrail.core.actions import ResolveApproval
 from agentrail.core.decisions import find_approval, hear_steer, resolve, supersede
 from agentrail.core.hooking import ask, somebody_listens
-from agentrail.core.hooks import BeforeSteering
+from agentrail.core.hooks import BeforeSteering, RequestResult
+from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
-from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer
+from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer, SessionData
 from agentrail.core.work import Work
 from agentrail.errors import ClientIdReused, InteractionError, PromptQueueFull, SessionDown, SteeringQueueFull
 from agentrail.events import PromptQueued, PromptReceived, PromptTaken, SteeringReceived, SteerStatus
@@ -40,19 +41,22 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
         work.reply(signal.signal_id, known)
         return phase
     position = len(data.queue)
-    is_free = phase is Phase.IDLE and data.teardown is None and not position
+    is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
         work.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
-    asker = signal.signal_id if signal.reply == "text" else None
-    prompt = QueuedPrompt(ref=signal.ref, content=signal.content, asker=asker)
+    askers = (signal.signal_id,) if signal.reply == "text" else ()
+    prompt = QueuedPrompt(ref=signal.ref, content=signal.content, askers=askers)
     if is_free:
         work.publish(PromptReceived(ref=signal.ref, content=signal.content))
         _give_receipt(work, signal, PromptReceipt(ref=signal.ref, queued=False, seq=work.data.seq))
         return _start(work, phase, prompt)
     if data.cycle is not None and phase is Phase.IDLE:
+        if data.held is not None:
+            holding.back_to_queue(work)
         supersede(work)
+    position = len(work.data.queue)
     work.change(queue=(*work.data.queue, prompt))
     work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
     _give_receipt(
@@ -65,6 +69,25 @@ def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
     """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
     waiting = work.data.interventions
     outcome = cycle.before_prompt(work, prompt)
+    if work.data.held is not None:
+        return Phase.RUNNING if work.data.cycle is None else phase
+    return _judged_prompt(work, phase, prompt, outcome, waiting)
+
+
+def go_on(work: Work, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool) -> Phase:
+    """Do what a prompt that was held comes to, now that the answer is there, unless it is held once more."""
+    waiting = work.data.interventions
+    outcome = holding.go_on_asking(work, result, is_late=is_late)
+    return phase if work.data.held is not None else _judged_prompt(work, phase, prompt, outcome, waiting)
+
+
+def _judged_prompt(
+    work: Work,
+    phase: Phase,
+    prompt: QueuedPrompt,
+    outcome: Outcome | None,
+    waiting: tuple[Injected, ...],
+) -> Phase:
     if work.data.cycle is None:
         return cycle.start_judged(work, prompt, outcome)
     work.change(
@@ -88,8 +111,8 @@ def _resolve(
     except InteractionError as error:
         return cycle.reject(work, prompt, str(error))
     work.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))
-    if prompt.asker is not None:
-        cycle.wait_for_reply(work, prompt.asker)
+    for asker in prompt.askers:
+        cycle.wait_for_reply(work, asker)
     return resolve(work, phase, approval, action.decision)
 
 
@@ -112,16 +135,34 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
         return phase
     if data.cycle is None:
         return _steer_becomes_prompt(work, phase, signal)
-    waiting = len(data.steers)
-    if waiting >= data.config.max_steering_queue:
+    full = _why_no_steer(data)
+    if full is not None:
         _say(work, signal, "rejected_full")
-        message = f"{waiting} steers wait already, at most {data.config.max_steering_queue} may: wait for SteeringApplied"
-        work.refuse(signal.signal_id, SteeringQueueFull(message))
+        work.refuse(signal.signal_id, SteeringQueueFull(full))
         return phase
     work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))
     _say(work, signal, "queued")
     _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="queued", seq=work.data.seq))
+    if work.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(work):
+        # There will be another turn whatever a judge says of this answer, so nobody waits for that any more.
+        holding.decide_without(work)
+        return cycle.begin_turn(work)
     return hear_steer(work, phase) if work.data.batch else phase
+
+
+def _why_no_steer(data: SessionData) -> str | None:
+    """Say why no more steers may wait, if that is so."""
+    waiting, most = len(data.steers), data.config.max_steering_queue
+    if waiting >= most:
+        return f"{waiting} steers wait already, at most {most} may: wait for SteeringApplied"
+    # Those that meet the end of their cycle go on top of a queue of prompts that may be full. When every cycle ends before
+    # it hears them, the queue would grow with each cycle: so they need room there, too.
+    both, queued = most + data.config.max_prompt_queue, len(data.queue)
+    if queued + waiting >= both:
+        return (
+            f"{queued} prompts and {waiting} steers wait already, at most {both} may: wait for the next end"
+        )
+    return None
 
 
 def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
@@ -145,7 +186,7 @@ def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
 def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
     data = work.data
     position = len(data.queue)
-    is_free = phase is Phase.IDLE and data.teardown is None and not position
+    is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
         _say(work, signal, "rejected_full")
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
@@ -154,7 +195,7 @@ def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
     _say(work, signal, "became_prompt")
     _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="became_prompt", seq=work.data.seq))
     ref, content = PromptRef(signal.ref), (Text(text=signal.text),)
-    prompt = QueuedPrompt(ref=ref, content=content, asker=None)
+    prompt = QueuedPrompt(ref=ref, content=content)
     if is_free:
         work.publish(PromptReceived(ref=ref, content=content))
         return cycle.start(work, prompt)

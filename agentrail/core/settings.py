@@ -15,6 +15,7 @@ from agentrail.core.plugin_changes import (
     reload_plugin,
 )
 from agentrail.core.receipts import ToolsReceipt
+from agentrail.core.rehearsal import rehearsal_of
 from agentrail.core.signals import ChangePlugins, ChangeTools, SwitchModel, UpdatePluginOpts
 from agentrail.core.state import OptsUpdate, Phase
 from agentrail.core.work import Work
@@ -105,7 +106,8 @@ def change_plugins(work: Work, signal: ChangePlugins) -> None:
             case "detach":
                 change = detach_plugin(data.stack, data.plugin_states, signal.name)
             case _:
-                change = reload_plugin(data.stack, data.plugin_states, signal.entry)
+                rehearsal = rehearsal_of(data.history.messages, context_of(work))
+                change = reload_plugin(data.stack, data.plugin_states, signal.entry, rehearsal=rehearsal)
     except PluginError as error:
         work.refuse(signal.signal_id, error)
         return

@@ -51,14 +51,13 @@ def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> Err
     return None
 
 
-def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel, model: str) -> ErrorInfo | None:
+def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:
     """Promise a question of a plugin what it may use at most, as is done for a request of the conversation.
 
     Args:
         work: The step.
         effect_id: Of the errand.
-        wanted: The question.
-        model: Whom it goes to. Of one that the session does not know nobody knows the price.
+        wanted: The question. Of a model that the session does not know nobody knows the price.
 
     Returns:
         None when it may be asked; else the error that answers the plugin.
@@ -67,7 +66,7 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel, model: st
     if ledger is None:
         return None
     known = (model_of(work.data), work.data.config.model, *work.data.config.fallbacks)
-    price = next((facts.price for facts in known if facts.model == model), None)
+    price = next((facts.price for facts in known if facts.model == wanted.model), None)
     said = len(f"{wanted.system or ''}{wanted.prompt}".encode("utf-8", "surrogatepass"))
     bound = bound_of(-(-said // BYTES_PER_TOKEN), wanted.max_output_tokens, price)
     decided = reserve(ledger, _reservation_of(work.data, effect_id), bound)

@@ -18,7 +18,7 @@ from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.importing import Repair
 from agentrail.core.loops import LoopWatch
-from agentrail.core.outcome import Injected
+from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
@@ -29,7 +29,7 @@ from agentrail.core.structured import ResponseFormat
 from agentrail.core.tags import TagReader
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
-from agentrail.events import Approval, ApprovalStatus, DecidedBy, Question, Todo
+from agentrail.events import Approval, ApprovalStatus, DecidedBy, EndReason, Question, Todo
 from agentrail.messages import (
     ApprovalId,
     CallId,
@@ -54,7 +54,7 @@ class Phase(enum.Enum):
     IDLE = "idle"
     """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
     RUNNING = "running"
-    """A request is being prepared, or was sent and has not answered yet, or waits for its next attempt."""
+    """A request is being prepared, or was sent and has not answered yet, or waits for its next attempt; or a hook waits."""
     STREAMING = "streaming"
     """Chunks of a response arrive."""
     EXECUTING_TOOLS = "executing_tools"
@@ -124,12 +124,12 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ref: Its name.
         content: What the user said.
-        asker: Whoever waits for the text of its cycle.
+        askers: Whoever waits for the text of its cycle.
     """
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
-    asker: SignalId | None
+    askers: tuple[SignalId, ...] = ()
 
 
 class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -328,6 +328,24 @@ class OpenErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tag: str
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
+
+    Attributes:
+        effect_id: Of the errand.
+        timer: What ends the wait when nothing comes.
+        outcome: What the plugins said so far, with `waiting` set.
+        prompt: The prompt that is judged; None: it is the end of the cycle.
+        stop_reason: What the cycle ends with, if it does; None for a prompt.
+    """
+
+    effect_id: EffectId
+    timer: EffectId
+    outcome: Outcome
+    prompt: QueuedPrompt | None = None
+    stop_reason: EndReason | None = None
+
+
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """New options of a plugin, which wait for idle.
 
@@ -384,8 +402,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
     steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
     cycle: Cycle | None = (
-        None  # None in IDLE, unless it is suspended; None in a compaction that was asked for in idle
+        None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
     )
+    held: Held | None = None  # only in RUNNING and beside a suspended cycle; its errand is one of `errands`
     interventions: tuple[
         Injected, ...
     ] = ()  # what plugins want said before the next request; empty without a cycle
@@ -397,7 +416,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     errands: tuple[OpenErrand, ...] = ()  # what is being done for plugins
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = (
-        None  # set in STREAMING and in RUNNING, unless a compaction goes on, and only there
+        None  # set in STREAMING and in RUNNING, unless a compaction goes on or a hook waits, and only there
     )
     compaction: Compaction | None = None  # only in RUNNING
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be

@@ -10,9 +10,17 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from agentrail.core import calls, compacting, hooking, interactions
+from agentrail.core import calls, compacting, holding, hooking, interactions
 from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
-from agentrail.core.cycle import MAX_ASKERS, after_turn, close, drop_queue, fail, requeue_steers
+from agentrail.core.cycle import (
+    MAX_ASKERS,
+    after_turn,
+    close,
+    drop_queue,
+    fail,
+    refuse_askers,
+    requeue_steers,
+)
 from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
@@ -29,13 +37,14 @@ from agentrail.core.signals import (
     TeardownFinished,
 )
 from agentrail.core.spending import book, spend_on_abort, spend_on_crash
-from agentrail.core.state import CallState, Phase, TeardownState
+from agentrail.core.state import CallState, Ended, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,
     AbortSettled,
     AgentAbort,
+    PromptRejected,
     SessionEnd,
     SessionParked,
     SessionRestarted,
@@ -100,7 +109,8 @@ def stop(work: Work, signal: Stop) -> Phase:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
         return Phase.IDLE
     work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
-    if work.data.cycle is not None or work.data.compaction is not None:
+    data = work.data
+    if data.cycle is not None or data.compaction is not None or data.held is not None:
         _break_off(work, signal.reason, "all")
     requeue_steers(work)
     drop_queue(work, SessionDown(data.config.session_id, signal.reason))
@@ -154,6 +164,7 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
+    holding.forget(work)
     errands = work.data.errands
     _forget_what_ran(work)
     hooking.errands_lost(work, errands, error)
@@ -173,6 +184,7 @@ def parked(work: Work, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
     work.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
+    holding.forget(work)
     _forget_what_ran(work)
     return _end(work, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
 
@@ -239,6 +251,8 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId
         stopped = _stop_stream(work)
     elif work.data.batch:
         stopped, unknown = _stop_batch(work, reason, kill)
+    if work.data.held is not None:
+        stopped += _stop_holding(work, reason)
     askers = work.data.cycle.askers if work.data.cycle is not None else ()
     if work.data.cycle is not None:
         close(work, "aborted", reason=reason)
@@ -254,6 +268,18 @@ def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId
 
 def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
     return tuple(state.call.call_id for state in states)
+
+
+def _stop_holding(work: Work, reason: str | None) -> tuple[EffectId, ...]:
+    """Give up a hook that waits. A prompt that was judged is refused: it is what was going on."""
+    prompt = holding.now_held(work).prompt
+    stopped = holding.break_off(work)
+    if prompt is not None:
+        work.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
+        refuse_askers(work, prompt, CycleAborted(reason))
+        if work.data.cycle is None:
+            work.change(last=Ended(outcome="aborted", text="", reason=reason))
+    return stopped
 
 
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:

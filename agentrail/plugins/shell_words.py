@@ -4,6 +4,7 @@ Not `shlex`: it cannot say whether `$(…)` stood in single quotes, where it is 
 """
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
@@ -18,6 +19,21 @@ _VARIABLE: Final = re.compile(
     r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=]([^{}]*))?\})"
 )
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_ESCAPE: Final = re.compile(
+    r"\\(?:([0-7]{1,3})|(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
+)
+_PLAIN_ESCAPES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    **{mark: mark for mark in "\\'\"?"},
+}
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
@@ -80,8 +96,7 @@ class _Reader:
                 end = at + 2
                 while end < len(line) and line[end] != "'":
                     end += 2 if line[end] == "\\" else 1
-                escaped = line[at + 2 : end].encode("latin-1", "backslashreplace")
-                self._add(escaped.decode("unicode_escape", "replace"), quoted=True)
+                self._add(_unescaped(line[at + 2 : end]), quoted=True)
                 at = end + 1
             else:
                 at = self._special(at, quoted=False)
@@ -173,6 +188,21 @@ def _end(line: str, quote: str, at: int) -> int:
     while at < len(line) and line[at] != quote:
         at += 2 if quote == "`" and line[at] == "\\" else 1
     return at
+
+
+def _unescaped(text: str) -> str:
+    """Read what stands in `$'…'`, which bash ends at a NUL."""
+    return _ESCAPE.sub(_character, text).partition("\0")[0]
+
+
+def _character(escape: re.Match[str]) -> str:
+    octal, hexadecimal, control, other = escape.groups()
+    if control is not None:
+        return chr(ord(control) & 0x1F)
+    if other is not None:
+        return _PLAIN_ESCAPES.get(other, f"\\{other}")
+    number = int(octal, 8) & 0xFF if octal is not None else int(hexadecimal[1:], 16)
+    return chr(number) if number <= sys.maxunicode else ""
 
 
 def _closing(line: str, at: int) -> int:

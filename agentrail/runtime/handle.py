@@ -470,9 +470,12 @@ class Session:
         Args:
             plugin: The new code; without options those of the old one stay.
 
+        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers nobody
+        carries out; it is let in only if it fails nowhere.
+
         Raises:
-            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, or a cycle waits for
-                a person. The old one stays.
+            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
+                rehearsal, or a cycle waits for a person. The old one stays.
             SessionDown: The session has ended.
 
         Cancellation: The change stands. Waits for the end of the running cycle.

@@ -13,6 +13,7 @@ from attrs import define, field
 from agentrail.abc import Error, Provider, ToolOutcome
 from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
+    CancelErrand,
     CancelStream,
     CancelTimer,
     Effect,
@@ -30,6 +31,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
+from agentrail.core.hooks import RequestResult
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
@@ -186,8 +188,12 @@ class Interpreter:
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
             case RunErrand(effect_id=effect_id, wanted=wanted):
-                scope, kind = trio.CancelScope(), type(wanted).__name__
-                self._crew.start_soon(self._run_errand, effect_id, wanted, scope, scope=scope, name=kind)
+                opened = self._opened(effect_id, type(wanted).__name__)
+                self._crew.start_soon(
+                    self._run_errand, effect_id, wanted, opened, scope=opened.scope, name=opened.name
+                )
+            case CancelErrand(effect_id=effect_id):
+                self._stop(effect_id, "of no use any more")
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
@@ -274,9 +280,12 @@ class Interpreter:
 
     # --- errands
 
-    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, scope: trio.CancelScope) -> None:
-        with scope:
+    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
+        result: RequestResult | None = None
+        with opened.scope:
             result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
+        self._closed(effect_id, opened)
+        if result is not None:  # who cancels an errand waits for no answer
             self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:

@@ -228,8 +228,19 @@ class Life:
         Raises:
             CounterExample: One broke.
         """
-        self.drawn.append(drawn)
-        signal = self._fitting(strategies.fit(drawn, self.state, len(self.script) + 1))
+        self.hear(self._fitting(strategies.fit(drawn, self.state, len(self.script) + 1)), drawn)
+
+    def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
+        """Step with a signal as it is, and hold every promise.
+
+        Args:
+            signal: It names what is there.
+            drawn: What it was made of, if that was not itself.
+
+        Raises:
+            CounterExample: A promise broke.
+        """
+        self.drawn.append(signal if drawn is None else drawn)
         self.script.append(signal)
         with self._telling("step is total", self.script):
             after, effects = machine.step(self.state, signal)

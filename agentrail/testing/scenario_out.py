@@ -111,6 +111,8 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"CancelTimer {effect_id}"
         case asked.RunErrand(effect_id=effect_id, wanted=wanted):
             return f"RunErrand {effect_id} {type(wanted).__name__}"
+        case asked.CancelErrand(effect_id=effect_id):
+            return f"CancelErrand {effect_id}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
             return f"SetProviderOpts {model} {json.dumps(opts)}"
         case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):

@@ -504,12 +504,13 @@ def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
 
 
 def timers_of(state: SessionState) -> list[EffectId]:
-    """Give the ids of all timers that a session has set: of questions and approvals, of calls and requests that pause."""
+    """Give the ids of all timers that a session has set: of what waits for people, of what pauses, of a hook that waits."""
     data = state.data
     waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
     pausing = _ids_of(call for call in data.batch if call.stage == "pausing")
     between = [data.stream.effect_id] if data.stream is not None and data.stream.pausing else []
-    return [*waiting, *pausing, *between]
+    holding = [data.held.timer] if data.held is not None else []
+    return [*waiting, *pausing, *between, *holding]
 
 
 def _ids_of(calls: Iterable[CallState]) -> list[EffectId]:

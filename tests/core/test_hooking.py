@@ -147,9 +147,9 @@ class WaitsForAModel(p.Plugin[str]):
         """Begin."""
         return ""
 
-    @p.on(p.BeforePrompt)
-    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask, and wait."""
+    @p.on(p.BeforeRequest)
+    def look(self, event: p.BeforeRequest, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask, and want to wait."""
         return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state, wait=True)
 
     @p.on(p.RequestDone)
@@ -388,6 +388,51 @@ def test_who_asks_again_and_again_is_told_once():
     ]
 
 
+@pytest.mark.at(126)
+@pytest.mark.parametrize("wait", [False, True])
+def test_who_would_wait_for_what_cannot_be_paid_decides_without(wait):
+    """It is told at once, and the prompt starts in the same step, however often it asks."""
+    state, asked = play_paid(waiting_plugin(wait=wait), Budget(max_total_tokens=900))
+    assert not any(isinstance(effect, RunErrand) for effect in asked)
+    assert state.data.held is None
+    assert len(events(asked, AgentStart)) == 1
+
+
+def test_who_would_wait_again_where_nothing_can_wait_is_ignored():
+    """Told that it cannot wait, it wants to wait for something else: the step ends all the same."""
+
+    class WaitsAgain(p.Plugin[int]):
+        def init(self) -> int:
+            return 0
+
+        @p.on(p.BeforeRequest, p.RequestDone)
+        def look(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+            return p.Request(p.ReadFile("notes.txt"), "notes", state, wait=True)
+
+    _, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n', WaitsAgain)
+    assert [(event.hook, event.action) for event in events(asked, ActionIgnored)] == [
+        ("BeforeRequest", "Request")
+    ]
+    assert any(isinstance(effect, StartStream) for effect in asked)
+
+
+def waiting_plugin(*, wait):
+    """Make a plugin that wants to wait for a model, and asks again when it is refused, perhaps waiting again."""
+
+    class Waits(Asks):
+        name = "Waits"
+
+        @p.on(p.BeforePrompt)
+        def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+            return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state, wait=True)
+
+        @p.on(p.RequestDone)
+        def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+            return p.Request(p.CallModel(prompt="Is it fine now?"), "judge", state, wait=wait)
+
+    return Waits
+
+
 def play_paid(plugin, budget):
     """Play a prompt before a plugin, in a session with a budget."""
     scenario = read_scenario(HEAD.format(rules="BeforeCompact=skip") + '@10    Prompt p1 "Look."\n')
@@ -428,7 +473,7 @@ def test_deltas_ask_nobody():
 
 
 def test_who_cannot_wait_is_told_at_once():
-    """`Request(wait=True)` is answered with `cannot_wait` in the same step, and no errand goes out (5.8)."""
+    """On a hook that cannot wait the answer is `cannot_wait`, in the same step, and no errand goes out (5.8)."""
     script = '@10    Prompt p1 "Look."\n'
     state, asked = play("BeforeCompact=skip", script, WaitsForAModel())
     assert [event.payload for event in events(asked, PluginEvent)] == ["cannot_wait"]

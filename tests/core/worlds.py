@@ -302,7 +302,7 @@ def shape(state: SessionState) -> object:
     return (
         state.phase,
         state.ended,
-        tuple(prompt.asker is None for prompt in data.queue),
+        tuple(len(prompt.askers) for prompt in data.queue),
         len(data.steers),
         data.cycle and (data.cycle.turn, data.cycle.resume),
         data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),

@@ -103,10 +103,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a prompt does not wait for the teardown",
         breaks=_ABORT,
         file="core/prompts.py",
-        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position\n"
+        old="    is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
-        new="    is_free = phase is Phase.IDLE and not position\n"
+        new="    is_free = phase is Phase.IDLE and not position and data.held is None\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
         killed_by=_scenario("prompt_during_teardown"),

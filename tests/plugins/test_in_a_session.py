@@ -1,15 +1,20 @@
 """The plugins that ask for files, in sessions that do what they ask for."""
 
+import itertools
+
 import pytest
 import trio
 
 import agentrail
+from agentrail.errors import CycleAborted
 from agentrail.events import LargeResultOffloaded, PluginEvent, SessionStart
-from agentrail.messages import AssistantMessage, CallId, ToolCall
+from agentrail.messages import AssistantMessage, CallId, ToolCall, UserMessage
+from agentrail.plugins.content_policy import ContentPolicy
 from agentrail.plugins.episodic_memory import EpisodicMemory
 from agentrail.plugins.large_result_offload import LargeResultOffload
 from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.plugins.patch_tool_calls import PatchToolCalls
+from agentrail.plugins.reflection import Reflection
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 
@@ -101,3 +106,58 @@ async def test_what_was_repaired_of_imported_messages_is_published(supervisor):
         event = await anext(events)
     assert (event.name, event.payload["count"]) == ("history_repaired", 1)
     assert event.payload["repairs"] == [{"code": "missing_result", "position": 0, "call_id": "c1"}]
+
+
+# --- judges
+
+
+def judging(verdicts, *, kind="You judge"):
+    """A model that is asked and judges: each verdict in turn, with any other request answered by its number."""
+    said, answers = iter(verdicts), itertools.count(1)
+
+    def answer(request):
+        if request.system is not None and request.system.startswith(kind):
+            return says(next(said))
+        return says(f"Answer {next(answers)}.")
+
+    return FunctionModel(answer)
+
+
+async def test_a_judge_refuses_a_prompt_before_it_starts(supervisor):
+    """`ContentPolicy` asks a model, the prompt waits for the verdict, and one that is refused never enters the history (5.8)."""
+    options = {"rubric": "Nothing about Initech.", "judge_model": "scripted:object", "fail_open": False}
+    model = judging(["It is about Initech.", "OK"])
+    session = await supervisor.start_session(model=model, plugins=[(ContentPolicy, options)])
+    with pytest.raises(CycleAborted, match=r"refused by the content policy: It is about Initech\."):
+        await session.ask("Is Initech cheaper?")
+    assert await session.ask("Are we cheap?") == "Answer 1."
+    assert [type(message) for message in await session.messages()] == [UserMessage, AssistantMessage]
+
+
+async def test_a_reviewer_sends_an_answer_back_before_it_is_returned(supervisor):
+    """`Reflection` asks another model; the cycle ends with the answer that passed (5.8)."""
+    model = judging(["It is long.", "APPROVED"], kind="You review")
+    plugins = [(Reflection, {"reviewer_model": "scripted:object"})]
+    session = await supervisor.start_session(model=model, plugins=plugins)
+    assert await session.ask("Why?") == "Answer 1.Answer 2."
+    reviewed = [m for m in await session.messages() if getattr(m, "origin", None) == "intervention"]
+    assert len(reviewed) == 1
+
+
+async def test_an_abort_stops_a_judge_that_hangs(supervisor):
+    """Whoever judges is stopped with the prompt that it judges, and the receipt says that nothing is left (promise 1)."""
+
+    def answer(request):
+        is_judged = request.system is not None and request.system.startswith("You judge")
+        return says("never", pause_seconds=1_000) if is_judged else says("fine")
+
+    options = {"rubric": "Be kind.", "judge_model": "scripted:object"}
+    session = await supervisor.start_session(model=FunctionModel(answer), plugins=[(ContentPolicy, options)])
+    await session.prompt("Please.")
+    status = await session.status()
+    assert (status.phase, status.turn, len(status.queued)) == ("running", 0, 1)
+    receipt = await session.abort("enough")
+    assert (receipt.tasks_ended, receipt.stuck) == (1, ())
+    with pytest.raises(CycleAborted, match="enough"):
+        await session.collect_reply()
+    assert await session.messages() == ()

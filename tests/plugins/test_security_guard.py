@@ -10,6 +10,7 @@ from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.shell_words import tokens_of
 from agentrail.testing.check_plugin import check_plugin
 
 CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
@@ -42,6 +43,9 @@ REFUSED_LINES = [
     "'rm' -rf /",
     'r"m" -rf /',
     "$'\\x72m' -rf /",
+    "$'\\162\\u6d' -rf /",
+    "$'rm\\0 says nothing' -rf /",
+    "$'r\\U0000006d' $'\\55rf' /",
     "ls; rm -rf /",
     "ls && rm -rf /",
     "false || rm -rf /",
@@ -195,6 +199,21 @@ def test_there_are_as_many_lines_as_were_asked_for():
 def test_a_dangerous_line_is_refused(line):
     """Commands are judged one by one, through whatever runs them, and the refusal says which (5.8)."""
     assert is_blocked("shell", {"command": line})
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"a\tb\e\E\?\'", "a\tb\x1b\x1b?'"),
+        (r"\ca\cA", "\x01\x01"),
+        (r"\ \q\x", r"\ \q\x"),
+        (r"\U110000z", "z"),
+    ],
+)
+def test_escapes_are_read_as_bash_reads_them(written, read):
+    """In `$'…'`: what is no escape stands there as it is."""
+    [token] = tokens_of(f"$'{written}'", {})
+    assert token.words == (read,)
 
 
 @pytest.mark.parametrize("line", HARMLESS_LINES)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from agentrail.core.effects import (
+    CancelErrand,
     CancelStream,
     CancelTimer,
     KillTools,
@@ -55,7 +56,8 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
     killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
-    stopped |= killed | {effect.effect_id for effect in seen.of(CancelTimer)}
+    errands = {effect.effect_id for effect in seen.of(CancelErrand)}
+    stopped |= killed | errands | {effect.effect_id for effect in seen.of(CancelTimer)}
     was, now = open_effects(seen.before), open_effects(seen.after)
     assert stopped <= was | set(
         _started(seen)
@@ -73,7 +75,7 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     for teardown in seen.of(
         Teardown
     ):  # it waits for all that was stopped, and for what had been told to stop before
-        streams = {effect.effect_id for effect in seen.of(CancelStream)}
+        streams = {effect.effect_id for effect in seen.of(CancelStream)} | errands
         told = _stopping(seen.before)
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 

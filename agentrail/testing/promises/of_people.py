@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from agentrail.core.effects import Refuse, Reply
 from agentrail.core.signals import Abort, Asked, Parked, Prompt, SignalId, Steer, StepCrashed, Stop
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.state import Phase, QueuedPrompt, SessionState
 from agentrail.events import (
     TERMINAL,
     AgentStart,
@@ -19,16 +19,16 @@ from agentrail.events import (
 )
 from agentrail.messages import UserMessage
 from agentrail.otp.statem import Call
-from agentrail.testing.promises.seen import Seen
+from agentrail.testing.promises.seen import Seen, waiting_prompts
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
     """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped or taken aloud."""
-    came = [*_requeued(seen), *(prompt.ref for prompt in seen.before.data.queue), *_new_prompts(seen)]
+    came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
     grown = seen.after.data.history.since(len(seen.before.data.history))
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
-    waiting = [prompt.ref for prompt in seen.after.data.queue]
+    waiting = list(map(_ref_of, waiting_prompts(seen.after)))
     left = [
         event.ref for event in seen.events if isinstance(event, PromptRejected | PromptTaken | AgentStart)
     ]
@@ -53,6 +53,10 @@ def steers_are_never_lost(seen: Seen) -> None:
     grown = seen.after.data.history.since(len(seen.before.data.history))
     said = [message for message in grown if isinstance(message, UserMessage) and message.origin == "steer"]
     assert len(said) == bool(applied)
+
+
+def _ref_of(prompt: QueuedPrompt) -> str:
+    return prompt.ref
 
 
 def _requeued(seen: Seen) -> list[str]:
@@ -93,10 +97,10 @@ def callers_are_answered_once(seen: Seen) -> None:
 def _owed(state: SessionState) -> Iterator[SignalId]:
     """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
     data = state.data
-    askers = [prompt.asker for prompt in data.queue]
+    askers = [asker for prompt in waiting_prompts(state) for asker in prompt.askers]
     askers += data.cycle.askers if data.cycle else []
     askers += data.teardown.waiting if data.teardown else []
-    yield from (asker for asker in (*askers, *data.stoppers) if asker is not None)
+    yield from (*askers, *data.stoppers)
     for event in (*state.engine.postponed, *state.engine.queue):
         if isinstance(event, Call):
             yield SignalId(str(event.to))

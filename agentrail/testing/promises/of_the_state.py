@@ -7,10 +7,10 @@ from agentrail.core.batch import GOES_ON_BY_ITSELF
 from agentrail.core.effects import RunTool
 from agentrail.core.interactions import MAX_RESOLVED
 from agentrail.core.receipts import MAX_REMEMBERED
-from agentrail.core.signals import StepCrashed
+from agentrail.core.signals import Steer, StepCrashed
 from agentrail.core.state import Phase, SessionState
 from agentrail.messages import CallId, ToolMessage, UserMessage
-from agentrail.testing.promises.seen import Seen
+from agentrail.testing.promises.seen import Seen, waiting_prompts
 
 
 def state_is_as_written(seen: Seen) -> None:
@@ -18,13 +18,15 @@ def state_is_as_written(seen: Seen) -> None:
     state, data, was = seen.after, seen.after.data, seen.before.data
     assert bool(data.history.open) == (state.phase is Phase.EXECUTING_TOOLS or state.suspended)
     assert not data.queue or state.phase is not Phase.IDLE or data.teardown is not None or state.suspended
-    # Steers that met the end of their cycle come on top of a queue that is full.
-    assert len(data.queue) <= data.config.max_prompt_queue + data.config.max_steering_queue
+    # Steers that met the end of their cycle come on top of a queue that is full, again and again.
+    accepted = len(waiting_prompts(seen.before)) + len(was.steers) + isinstance(seen.signal, Steer)
+    assert len(data.queue) <= max(data.config.max_prompt_queue, accepted)
     assert len(data.steers) <= data.config.max_steering_queue
     assert not data.steers or (data.cycle is not None and not state.suspended)
     assert data.cycle is None or state.phase is not Phase.IDLE or data.batch
-    assert data.cycle is not None or state.phase is Phase.IDLE or data.compaction is not None
-    is_asking = state.phase is Phase.STREAMING or (state.phase is Phase.RUNNING and data.compaction is None)
+    is_preparing = data.compaction is not None or data.held is not None
+    assert data.cycle is not None or state.phase is Phase.IDLE or is_preparing
+    is_asking = state.phase is Phase.STREAMING or (state.phase is Phase.RUNNING and not is_preparing)
     assert (data.stream is not None) == is_asking
     assert data.compaction is None or state.phase is Phase.RUNNING
     assert tuple(call.call for call in data.batch) == data.history.open
@@ -43,6 +45,19 @@ def state_is_as_written(seen: Seen) -> None:
         not seen.before.ended
     )
     assert data.incarnation >= was.incarnation
+
+
+def hold_is_as_written(seen: Seen) -> None:
+    """Each line of `Held`: a prompt is held before its cycle, or beside one that is suspended; an end in its own cycle."""
+    state, data, held = seen.after, seen.after.data, seen.after.data.held
+    if held is not None:
+        assert held.outcome.waiting is not None
+        assert held.effect_id in {errand.effect_id for errand in data.errands}
+        assert (held.prompt is None) == (held.stop_reason is not None)
+        before_one = data.cycle is None and state.phase is Phase.RUNNING
+        in_one = data.cycle is not None and state.phase is Phase.RUNNING
+        assert in_one if held.prompt is None else before_one or state.suspended
+        assert data.compaction is None
 
 
 def calls_are_as_written(seen: Seen) -> None:
@@ -76,7 +91,8 @@ def cycle_is_as_written(seen: Seen) -> None:
     data = seen.after.data
     if data.cycle is not None:
         assert 1 <= data.cycle.turn <= data.config.max_turns
-        mine = data.history.since(data.cycle.first_message)
+        # A summary may stand for the beginning of a long cycle.
+        mine = (*data.cycle.earlier, *data.history.since(data.cycle.first_message))
         assert [said.ref for said in mine if isinstance(said, UserMessage) and said.origin == "prompt"] == [
             data.cycle.ref
         ]

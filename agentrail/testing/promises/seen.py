@@ -8,7 +8,7 @@ from attrs import frozen
 from agentrail.core.effects import Effect, Publish, Refuse
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
-from agentrail.core.state import CallState, SessionState
+from agentrail.core.state import CallState, QueuedPrompt, SessionState
 from agentrail.events import Event
 from agentrail.messages import CallId
 
@@ -55,7 +55,15 @@ def open_effects(state: SessionState) -> set[EffectId]:
         ids.add(data.compaction.effect_id)
     ids |= {interaction.timer for interaction in data.interactions if interaction.timer is not None}
     ids |= {errand.effect_id for errand in data.errands}
+    if data.held is not None:
+        ids.add(data.held.timer)
     return ids | set(data.drains)
+
+
+def waiting_prompts(state: SessionState) -> list[QueuedPrompt]:
+    """The prompts that have not begun: the one that plugins are still asked about, and those behind it."""
+    held = state.data.held
+    return [*([held.prompt] if held is not None and held.prompt is not None else []), *state.data.queue]
 
 
 def _running(state: SessionState) -> Iterator[CallState]:

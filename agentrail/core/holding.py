@@ -1,0 +1,125 @@
+"""A hook that waits: the session is held, as data in its state, until the answer is there, or until that is of no use any more.
+
+Only two hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, and before a cycle finishes everything is
+done: so nothing hangs in between, and whatever else happens meanwhile finds a session in good order. What a held hook goes
+on with stands where the hook stands, in `prompts` and in `cycle`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.effects import CancelErrand, CancelTimer, SetTimer
+from agentrail.core.hooking import ask_further, ask_patiently, close_errand, open_errand, take_decision
+from agentrail.core.hooks import BeforeFinish, BeforePrompt, RequestFailed, RequestResult
+from agentrail.core.outcome import Outcome
+from agentrail.core.request import EffectId
+from agentrail.core.state import Held, QueuedPrompt
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo
+from agentrail.events import EndReason, PromptQueued
+
+MAX_HOLD_SECONDS: Final = 120
+"""How long a hook waits for one answer. Then the plugin is told that there is none, and decides without."""
+
+TOO_LATE: Final = ErrorInfo(
+    code="timeout", message=f"there was no answer within {MAX_HOLD_SECONDS} s", retryable=True
+)
+
+
+def ask_about_prompt(work: Work, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
+    """Ask the plugins about a prompt. One of them may want to wait: then `held` is set, and nothing is decided."""
+    outcome = ask_patiently(work, event)
+    return _hold(work, outcome, prompt=prompt)
+
+
+def ask_about_end(work: Work, stop_reason: EndReason) -> None:
+    """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
+    _hold(work, ask_patiently(work, BeforeFinish()), stop_reason=stop_reason)
+
+
+def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) -> Outcome:
+    """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait.
+
+    Args:
+        work: The step.
+        result: The answer.
+        is_late: Whether that stands for one that did not come in time.
+    """
+    held = now_held(work)
+    close_errand(work, held.effect_id, result)
+    work.change(held=None)
+    work.ask(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
+    outcome = ask_further(work, held.outcome, result)
+    return _hold(work, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+
+
+def decide_without(work: Work) -> None:
+    """Wait no longer, because the answer would change nothing any more; what was said until now counts."""
+    held = now_held(work)
+    break_off(work)
+    take_decision(work, msgspec.structs.replace(held.outcome, waiting=None))
+
+
+def break_off(work: Work) -> tuple[EffectId, ...]:
+    """Wait no longer, because what was to be decided is gone. Gives what was told to stop.
+
+    The plugin is told nothing: whatever it would say now would be about something that is not there any more.
+    """
+    held = now_held(work)
+    close_errand(work, held.effect_id)
+    work.change(held=None)
+    work.ask(CancelErrand(effect_id=held.effect_id))
+    work.ask(CancelTimer(effect_id=held.timer))
+    return (held.effect_id,)
+
+
+def back_to_queue(work: Work) -> None:
+    """Put a prompt that is judged back in front of the queue, because it cannot start now; its judges are asked again then."""
+    prompt = now_held(work).prompt
+    break_off(work)
+    _queue(work, prompt)
+
+
+def forget(work: Work) -> None:
+    """Note that whoever worked on the answer died with the actor. A prompt that was judged is judged again."""
+    held = work.data.held
+    if held is not None:
+        close_errand(work, held.effect_id)
+        work.change(held=None)
+        _queue(work, held.prompt)
+
+
+def now_held(work: Work) -> Held:
+    """Give what is held, where something is."""
+    held = work.data.held
+    assert held is not None  # noqa: S101 - the caller looked
+    return held
+
+
+def _hold(
+    work: Work,
+    outcome: Outcome,
+    *,
+    prompt: QueuedPrompt | None = None,
+    stop_reason: EndReason | None = None,
+) -> Outcome:
+    """Wait, if somebody wants to; who wants what the budget does not have hears so at once, and the others are asked."""
+    while outcome.waiting is not None:
+        opened = open_errand(work, outcome.waiting.errand)
+        if not isinstance(opened, ErrorInfo):
+            timer = work.mint("w")
+            work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000))
+            held = Held(
+                effect_id=opened, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason
+            )
+            work.change(held=held)
+            break
+        outcome = ask_further(work, outcome, RequestFailed(error=opened), may_wait=False)
+    return outcome
+
+
+def _queue(work: Work, prompt: QueuedPrompt | None) -> None:
+    if prompt is not None:
+        work.change(queue=(prompt, *work.data.queue))
+        work.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))
