@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agentrail.abc import Error as Error, Ok as Ok, ToolContext as ToolContext
+    from agentrail.abc import Error as Error, Ok as Ok, Secret as Secret, ToolContext as ToolContext
     from agentrail.app import open_supervisor as open_supervisor
     from agentrail.core.projection import Status as Status
     from agentrail.core.receipts import PromptReceipt as PromptReceipt
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from agentrail.tools.function import tool as tool
 
 _HOMES: Final = {
-    "agentrail.abc": ("Error", "Ok", "ToolContext"),
+    "agentrail.abc": ("Error", "Ok", "Secret", "ToolContext"),
     "agentrail.app": ("open_supervisor",),
     "agentrail.core.projection": ("Status",),
     "agentrail.core.receipts": ("PromptReceipt",),

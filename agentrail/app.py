@@ -15,11 +15,11 @@ from typing import Any, Final, TypeAlias
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider
+from agentrail.abc import Provider, Secret
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
-from agentrail.providers.failures import Vendor
+from agentrail.providers.failures import Vendor, no_keys_shown
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
@@ -34,7 +34,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 
 Environment: TypeAlias = Mapping[str, str]
 
-PROVIDERS: Final = ("anthropic", "demo", "google", "openai", "openai-chat", "registry")
+PROVIDERS: Final = ("anthropic", "demo", "google", "openai", "openai-chat", "registry", "scripted")
 """What may stand before the colon of a model string."""
 
 DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
@@ -71,6 +71,7 @@ _ADAPTERS: Final[Mapping[str, Callable[[ProviderOptions, HttpClients], Provider]
         "openai-chat": OpenAIChat,
     }
 )
+_WITHOUT_OPTIONS: Final = frozenset({"demo", "scripted"})
 _KEYLESS_ELSEWHERE: Final = frozenset({"openai", "openai-chat"})
 
 ASK_WITHIN_SECONDS: Final = 5.0
@@ -79,7 +80,10 @@ ASK_WITHIN_SECONDS: Final = 5.0
 
 @asynccontextmanager
 async def open_supervisor(
-    *, environ: Environment | None = None, shell_fallback: ShellFallback = "refuse"
+    *,
+    environ: Environment | None = None,
+    shell_fallback: ShellFallback = "refuse",
+    scripts: Mapping[str, Provider] | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
@@ -87,26 +91,41 @@ async def open_supervisor(
         environ: Where keys and base urls are looked for; the process's own environment when None.
         shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes that are made here:
             `refuse` them, or run them `unconfined`.
+        scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
+            test that take a model string. Sessions that name one script share it.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
-        OptionError: Your move: `shell_fallback` is neither.
+        OptionError: Your move: `shell_fallback` is neither, or a script is no model.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most.
     """
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
+    known = MappingProxyType(dict(scripts or {}))
+    faults = [
+        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+        for name, model in known.items()
+        if not _is_model(model)
+    ]
+    if faults:
+        raise OptionError(faults)
     async with HttpClients() as http:
         # A profile brings its own key and address: those of the environment are for another server.
         profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
+        resolve = partial(_script_or, make=resolve, scripts=known)
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
         async with open_sessions(resolve, sandboxes) as supervisor:
             supervisor.providers = profiles
             yield supervisor
+
+
+def _is_model(value: object) -> bool:
+    return isinstance(value, Provider)
 
 
 def make_sandbox(
@@ -149,9 +168,11 @@ def make_provider(
         OptionError: Your move: an option that the provider does not take.
     """
     name = provider_of(model)
+    if name in _WITHOUT_OPTIONS and provider_opts:
+        raise OptionError([f"{name}: takes no provider options, got {', '.join(sorted(provider_opts))}"])
+    if name == "scripted":
+        return _script_of(model, {})
     if name == "demo":
-        if provider_opts:
-            raise OptionError([f"demo: takes no provider options, got {', '.join(sorted(provider_opts))}"])
         return Demo(pause_seconds=0.0) if model == "demo:fast" else Demo()
     if name == "registry":
         if profiles is None:
@@ -166,6 +187,29 @@ def make_provider(
         message = f"{model} needs a key: set {key_variable}, or try --model demo: which needs none"
         raise Authentication(message)
     return _ADAPTERS[name](options, http)
+
+
+def _script_or(
+    model: str,
+    provider_opts: Mapping[str, Any],
+    *,
+    make: Callable[[str, Mapping[str, Any]], Provider],
+    scripts: Mapping[str, Provider],
+) -> Provider:
+    is_known = model.startswith("scripted:") and not provider_opts and model != "scripted:"
+    return _script_of(model, scripts) if is_known else make(model, provider_opts)
+
+
+def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:
+    name = model.partition(":")[2]
+    if name not in scripts:
+        known = ", ".join(sorted(scripts)) or "none"
+        message = (
+            f"there is no script {name!r}; given are: {known}. "
+            f"Give it as open_supervisor(scripts={{{name!r}: ScriptedModel(…)}})"
+        )
+        raise ModelNotFound(message)
+    return scripts[name]
 
 
 def _key_in(environ: Environment, variable: str) -> str | None:
@@ -194,7 +238,7 @@ def provider_of(model: str) -> str:
         message = f"there is no provider {name!r}.{guess} {known}"
         raise ModelNotFound(message)
     if not rest and name != "demo":
-        example = DEFAULT_MODELS.get(name, "PROFILE:MODEL")
+        example = DEFAULT_MODELS.get(name, "NAME" if name == "scripted" else "PROFILE:MODEL")
         message = f"{model!r} names no model: write one behind the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
@@ -274,16 +318,17 @@ async def models_of(base_url: str, api_key: str | None) -> tuple[str, ...]:
     Cancellation: Closes the connection.
     """
     options = ProviderOptions.parse({"base_url": base_url, "api_key": api_key or None})
-    key = str(options.api_key) if options.api_key else None
+    key = options.api_key.reveal() if isinstance(options.api_key, Secret) else None
     vendor = Vendor(
         name=base_url, key_help="set OPENAI_API_KEY to a key of this server", secrets=(key,) if key else ()
     )
     headers = {"accept": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
     with trio.move_on_after(ASK_WITHIN_SECONDS):
         async with HttpClients() as http:
-            return read_models(
-                await http.get_text(f"{options.base_url}/models", headers=headers, vendor=vendor)
-            )
+            with no_keys_shown(vendor):
+                return read_models(
+                    await http.get_text(f"{options.base_url}/models", headers=headers, vendor=vendor)
+                )
     message = f"{base_url} did not answer within {ASK_WITHIN_SECONDS:g} s: is the server running?"
     raise Timeout(message)
 

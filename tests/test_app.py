@@ -58,8 +58,8 @@ def test_the_provider_stands_before_the_first_colon(name):
         ),
         ("openai_chat:gpt-5", "there is no provider 'openai_chat'. Did you mean 'openai-chat:gpt-5'?"),
         (
-            "scripted:x",
-            "there is no provider 'scripted'. Providers are anthropic, demo, google, openai, openai-chat",
+            "scrypted:x",
+            "there is no provider 'scrypted'. Did you mean 'scripted:x'? Providers are anthropic, demo, google, openai, openai-chat",
         ),
         ("registry:", "names no model: write one behind the colon, such as 'registry:PROFILE:MODEL'"),
         ("openai-chat:", "names no model: write one behind the colon, such as 'openai-chat:"),
@@ -235,7 +235,7 @@ def test_a_list_of_models_is_read_leniently():
 
 def test_every_provider_with_a_key_has_a_default_model():
     """The tables of the composition root agree."""
-    assert set(DEFAULT_MODELS) == set(VARIABLES) == set(PROVIDERS) - {"demo", "registry"}
+    assert set(DEFAULT_MODELS) == set(VARIABLES) == set(PROVIDERS) - {"demo", "registry", "scripted"}
 
 
 # --- what a tool may do wrong, in a whole session
@@ -345,3 +345,28 @@ async def test_what_becomes_of_commands_is_one_of_two_words():
     with pytest.raises(OptionError, match="shell_fallback is 'yes': expected 'refuse' or 'unconfined'"):
         async with agentrail.open_supervisor(shell_fallback="yes"):
             pytest.fail("it was opened")
+
+
+async def test_a_script_has_a_name():
+    """`scripted:<name>` is the model that the supervisor was given under that name, for as many sessions as like."""
+    model = ScriptedModel([says("Hi."), says("Hello.")])
+    async with agentrail.open_supervisor(environ={}, scripts={"hello": model}) as sup:
+        for answer in ("Hi.", "Hello."):
+            session = await sup.start_session(model="scripted:hello")
+            assert await session.ask("?") == answer
+            assert (await session.status()).model == "scripted:hello"
+        model.assert_exhausted()
+        with pytest.raises(ModelNotFound, match="there is no script 'hallo'; given are: hello") as caught:
+            await sup.start_session(model="scripted:hallo")
+        assert "open_supervisor(scripts={'hallo': ScriptedModel(…)})" in str(caught.value)
+        with pytest.raises(OptionError, match="scripted: takes no provider options, got timeout"):
+            await sup.start_session(model="scripted:hello", provider_opts={"timeout": 1})
+        with pytest.raises(ModelNotFound, match="such as 'scripted:NAME'"):
+            await sup.start_session(model="scripted:")
+
+
+async def test_a_script_that_is_no_model_is_refused_at_once():
+    """Where it is given, and not when a session asks for it."""
+    with pytest.raises(OptionError, match=r"scripts\['a'\] is 'says Hi': expected a model"):
+        async with agentrail.open_supervisor(environ={}, scripts={"a": "says Hi"}):
+            pass

@@ -11,7 +11,7 @@ import msgspec
 
 from agentrail.core.effects import CancelErrand, CancelTimer, SetTimer
 from agentrail.core.hooking import ask_further, ask_patiently, close_errand, open_errand, take_decision
-from agentrail.core.hooks import BeforeFinish, BeforePrompt, RequestFailed, RequestResult
+from agentrail.core.hooks import BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.outcome import Outcome
 from agentrail.core.request import EffectId
 from agentrail.core.state import Held, QueuedPrompt
@@ -30,12 +30,16 @@ TOO_LATE: Final = ErrorInfo(
 def ask_about_prompt(work: Work, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
     """Ask the plugins about a prompt. One of them may want to wait: then `held` is set, and nothing is decided."""
     outcome = ask_patiently(work, event)
-    return _hold(work, outcome, prompt=prompt)
+    if outcome.waiting is not None:
+        _hold(work, outcome, prompt=prompt)
+    return outcome
 
 
 def ask_about_end(work: Work, stop_reason: EndReason) -> None:
     """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
-    _hold(work, ask_patiently(work, BeforeFinish()), stop_reason=stop_reason)
+    outcome = ask_patiently(work, BeforeFinish())
+    if outcome.waiting is not None:
+        _hold(work, outcome, stop_reason=stop_reason)
 
 
 def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) -> Outcome:
@@ -51,7 +55,9 @@ def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) ->
     work.change(held=None)
     work.ask(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
     outcome = ask_further(work, held.outcome, result)
-    return _hold(work, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+    if outcome.waiting is not None:
+        _hold(work, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+    return outcome
 
 
 def decide_without(work: Work) -> None:
@@ -103,20 +109,13 @@ def _hold(
     *,
     prompt: QueuedPrompt | None = None,
     stop_reason: EndReason | None = None,
-) -> Outcome:
-    """Wait, if somebody wants to; who wants what the budget does not have hears so at once, and the others are asked."""
-    while outcome.waiting is not None:
-        opened = open_errand(work, outcome.waiting.errand)
-        if not isinstance(opened, ErrorInfo):
-            timer = work.mint("w")
-            work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000))
-            held = Held(
-                effect_id=opened, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason
-            )
-            work.change(held=held)
-            break
-        outcome = ask_further(work, outcome, RequestFailed(error=opened), may_wait=False)
-    return outcome
+) -> None:
+    assert outcome.waiting is not None  # noqa: S101 - the caller looked
+    effect_id = open_errand(work, outcome.waiting.errand)
+    timer = work.mint("w")
+    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000))
+    held = Held(effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason)
+    work.change(held=held)
 
 
 def _queue(work: Work, prompt: QueuedPrompt | None) -> None:

@@ -34,7 +34,7 @@ from agentrail.core.spending import book, reserve_errand
 from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.events import ActionIgnored, ModelSwitched
+from agentrail.events import ModelSwitched
 
 CANNOT_WAIT = RequestFailed(
     error=ErrorInfo(
@@ -71,11 +71,10 @@ def ask_patiently(work: Work, event: HookEvent) -> Outcome:
     return _heeded(work, run(work.data.stack, event, work.data.plugin_states, context_of(work)))
 
 
-def ask_further(work: Work, outcome: Outcome, result: RequestResult, *, may_wait: bool = True) -> Outcome:
+def ask_further(work: Work, outcome: Outcome, result: RequestResult) -> Outcome:
     """Go on asking where a run waited, as `ask_patiently` does."""
     data = work.data
-    ctx = context_of(work)
-    return _heeded(work, resume(data.stack, outcome, result, data.plugin_states, ctx, may_wait=may_wait))
+    return _heeded(work, resume(data.stack, outcome, result, data.plugin_states, context_of(work)))
 
 
 def _heeded(work: Work, outcome: Outcome) -> Outcome:
@@ -102,32 +101,20 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
     return outcome
 
 
-def take(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
-    """Carry out what an outcome means on every hook.
-
-    Args:
-        work: The step.
-        outcome: What the plugins said.
-        may_spend: Whether they may ask a model.
-    """
-    take_so_far(work, outcome, may_spend=may_spend)
+def take(work: Work, outcome: Outcome) -> None:
+    """Carry out what an outcome means on every hook."""
+    take_so_far(work, outcome)
     take_decision(work, outcome)
 
 
-def take_so_far(work: Work, outcome: Outcome, *, may_spend: bool = True) -> None:
+def take_so_far(work: Work, outcome: Outcome) -> None:
     """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
     if outcome.states is not work.data.plugin_states:
         work.change(plugin_states=outcome.states)
     for event in outcome.events:
         work.publish(event)
     for errand in outcome.errands:
-        if not may_spend and isinstance(errand.effect, CallModel):
-            # It asks again because it was refused a moment ago, and might do so for ever.
-            work.publish(ActionIgnored(plugin=errand.by, hook="RequestDone", action="Request"))
-            continue
-        opened = open_errand(work, errand)
-        if isinstance(opened, ErrorInfo):
-            _hand_over(work, errand.by, errand.tag, RequestFailed(error=opened), may_spend=False)
+        open_errand(work, errand)
 
 
 def take_decision(work: Work, outcome: Outcome) -> None:
@@ -145,48 +132,46 @@ def take_decision(work: Work, outcome: Outcome) -> None:
         work.change(sections=_changed(work.data.sections, outcome.context))
 
 
-def open_errand(work: Work, errand: Errand) -> EffectId | ErrorInfo:
-    """Have something done for a plugin; where the budget does not have what it may cost, give the error that says so."""
+def open_errand(work: Work, errand: Errand) -> EffectId:
+    """Have something done for a plugin."""
     effect_id = work.mint("e")
-    wanted = errand.effect
-    if isinstance(wanted, CallModel):
-        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
-        refusal = reserve_errand(work, effect_id, wanted)
-        if refusal is not None:
-            return refusal
     opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
     work.change(errands=(*work.data.errands, opened))
-    work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
+    wanted, refused = errand.effect, None
+    if isinstance(wanted, CallModel):
+        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
+        refused = reserve_errand(work, effect_id, wanted)
+    # Refused by way of the shell: a plugin that asks again at once would never let this step end.
+    work.ask(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused))
     return effect_id
 
 
 def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
-    """Note that an errand is done; what a model took for it counts like all that the session uses.
-
-    Of a question that failed or was given up nobody knows what it used, so all that it was promised is booked.
-    """
+    """Note that an errand is done, or given up; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    book(work, effect_id, result.usage if isinstance(result, ModelAnswer) else None)
+    # A file has cost nothing: no reservation is there that could be booked.
+    usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
+    book(work, effect_id, usage)
     return errand
 
 
 def errand_finished(work: Work, signal: ErrandFinished) -> None:
     """Give a plugin the answer that it asked for."""
     errand = close_errand(work, signal.effect_id, signal.result)
-    _hand_over(work, errand.by, errand.tag, signal.result)
+    _hand_over(work, errand, signal.result)
 
 
 def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) -> None:
     """Tell plugins that what they asked for will not be done: whoever did it is gone."""
     for errand in errands:
-        _hand_over(work, errand.by, errand.tag, RequestFailed(error=error))
+        _hand_over(work, errand, RequestFailed(error=error))
 
 
-def _hand_over(work: Work, plugin: str, tag: str, result: RequestResult, *, may_spend: bool = True) -> None:
-    done = RequestDone(tag=tag, result=result)
-    outcome = deliver(work.data.stack, plugin, done, work.data.plugin_states, context_of(work))
-    take(work, outcome, may_spend=may_spend)
+def _hand_over(work: Work, errand: OpenErrand, result: RequestResult) -> None:
+    done = RequestDone(tag=errand.tag, result=result)
+    outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
+    take(work, outcome)
 
 
 def say_goodbye(work: Work) -> None:

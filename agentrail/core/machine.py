@@ -67,6 +67,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -235,6 +236,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return decisions.reject(work, phase, signal)
         case Respond():
             return decisions.respond(work, phase, signal)
+        case ToolAsked():
+            batch.tool_asked(work, signal)
         case AbortTool():
             return batch.abort_tool(work, phase, signal)
         case Abort():
@@ -360,7 +363,7 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
     fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
     undone = ErrandFinished(
-        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error)
+        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error, usage=None)
     )
     for stand_in in (failed, finished, settled, fired, undone):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:

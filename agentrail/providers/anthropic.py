@@ -1,6 +1,5 @@
 """Anthropic Messages: the projection and the provider. The reader of its stream is in `anthropic_stream.py`."""
 
-import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -28,12 +27,13 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
-from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.streaming import Endpoint, open_response
 from agentrail.providers.wire import (
     chosen_tool,
-    current_key,
     joined_object,
+    memo_name,
     output_bound,
+    sayable,
     spoken,
     wire_arguments,
     wire_id,
@@ -58,43 +58,38 @@ class AnthropicMessages:
         """Take the options and the supervisor's clients; nothing is opened."""
         self.model_policy = options.model_policy
         self._options = options
-        self._http = http
         base_url = options.base_url or _VENDOR_URL
         # The address of this vendor ends before the version, that of all others behind it, so people write both.
-        self._url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
-        self._prices = PriceList.of(options, base_url)
+        url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
+        self._endpoint = Endpoint(
+            options=options,
+            http=http,
+            prices=PriceList.of(options, base_url),
+            reader=MessagesStream,
+            url=url,
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            key_header="x-api-key",
+            key_prefix="",
+            key_missing=f"anthropic needs a key: {_KEY_HELP}",
+            headers={"anthropic-version": _VERSION},
+        )
+        self._memo = memo_name(NAME, options)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def __repr__(self) -> str:
         """Show where the requests go."""
-        return f"AnthropicMessages({self._url!r})"
+        return f"AnthropicMessages({self._endpoint.url!r})"
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model."""
         bound = self._options.max_output_tokens or _DEFAULT_MAX_TOKENS
-        return self._prices.capabilities(model, max_output_tokens=bound)
+        return self._endpoint.prices.capabilities(model, max_output_tokens=bound)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
-        key = await current_key(self._options, missing=f"anthropic needs a key: {_KEY_HELP}")
-        headers = {"anthropic-version": _VERSION, "x-api-key": key or ""}
-        body = self.encode(request)
-        post = make_post(
-            self._options,
-            url=self._url,
-            headers=headers,
-            body=body,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
-        )
-        reader = MessagesStream(
-            model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
-        )
-        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
-        async with open_chunks(
-            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
-        ) as chunks:
+        async with open_response(self._endpoint, request, self.encode(request)) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -143,7 +138,7 @@ class AnthropicMessages:
         groups: list[tuple[bytes, list[bytes]]] = []
         last = b""
         for position, message in enumerate(messages):
-            blocks = encoded(message, NAME, self._encode)
+            blocks = encoded(message, self._memo, self._encode)
             if not blocks:
                 continue
             if position in marked:
@@ -163,7 +158,7 @@ class AnthropicMessages:
         blocks: list[object]
         match message:
             case UserMessage():
-                blocks = [_user_block(block) for block in message.content]
+                blocks = [_user_block(block) for block in sayable(message, self._options)]
             case AssistantMessage():
                 blocks = _assistant_blocks(message)
             case ToolMessage():
@@ -207,7 +202,7 @@ def _user_block(block: UserBlock) -> dict[str, object] | None:
             "source": {"type": "base64", "media_type": block.media_type, "data": block.data},
         }
     text = spoken(block)
-    return {"type": "text", "text": text} if text and text.strip() else None
+    return {"type": "text", "text": text} if text.strip() else None
 
 
 def _assistant_blocks(message: AssistantMessage) -> list[object]:

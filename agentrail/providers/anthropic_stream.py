@@ -7,7 +7,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, believable
+from agentrail.providers.draft import Draft
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_json, decode_object, encode_json
 
@@ -49,13 +49,12 @@ class MessagesStream:
             vendor: Who answers, for error texts.
             request_bytes: The size of the request's body, for an estimate where no usage is reported.
         """
-        self._draft = Draft(provider="anthropic", model=model, attempt=attempt)
+        self.draft = Draft(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._blocks: dict[int, _Block] = {}
         self._counts: dict[str, int] = {}
         self._reasoning = 0
-        self._is_unbelievable = False
         self._stop_reason: str | None = None
         self._is_finished = False
         self.ignored_events = 0
@@ -121,12 +120,12 @@ class MessagesStream:
         match payload.get("type"):
             case "text":
                 text = _text_of(payload, "text")
-                return [self._draft.text(text)] if text else []
+                return [self.draft.text(text)] if text else []
             case "thinking":
                 text, signature = _text_of(payload, "thinking"), _text_of(payload, "signature")
-                return [self._draft.thinking(text, signature or None)] if text or signature else []
+                return [self.draft.thinking(text, signature or None)] if text or signature else []
             case "tool_use":
-                started = self._draft.start_call(_text_of(payload, "id"), _text_of(payload, "name"))
+                started = self.draft.start_call(_text_of(payload, "id"), _text_of(payload, "name"))
                 block.call_index = started.index
                 return [started]
             case _:
@@ -140,7 +139,7 @@ class MessagesStream:
         match delta.get("type"):
             case "text_delta":
                 text = _text_of(delta, "text")
-                return [self._draft.text(text)] if text else []
+                return [self.draft.text(text)] if text else []
             case "input_json_delta":
                 piece = _text_of(delta, "partial_json")
                 if not piece:
@@ -149,13 +148,13 @@ class MessagesStream:
                     block.pieces.append(piece)
                     return []
                 block.payload["input"] = None  # what stood in the start was a placeholder
-                return [self._draft.arguments(block.call_index, piece)]
+                return [self.draft.arguments(block.call_index, piece)]
             case "thinking_delta":
                 text = _text_of(delta, "thinking")
-                return [self._draft.thinking(text)] if text else []
+                return [self.draft.thinking(text)] if text else []
             case "signature_delta":
                 signature = _text_of(delta, "signature")
-                return [self._draft.thinking("", signature)] if signature else []
+                return [self.draft.thinking("", signature)] if signature else []
             case _:
                 self.ignored_events += 1  # citations, and what will be invented
                 return []
@@ -165,10 +164,10 @@ class MessagesStream:
         del self._blocks[event["index"]]
         if block.call_index is not None:
             whole = block.payload.get("input")  # some compatible servers send the input with the start
-            return [self._draft.arguments(block.call_index, encode_json(whole).decode())] if whole else []
+            return [self.draft.arguments(block.call_index, encode_json(whole).decode())] if whole else []
         if _text_of(block.payload, "type") not in {"text", "thinking"}:
             payload = block.payload
-            self._draft.opaque(
+            self.draft.opaque(
                 {**payload, "input": decode_json("".join(block.pieces))} if block.pieces else payload
             )
         return []
@@ -199,22 +198,19 @@ class MessagesStream:
         if not isinstance(usage, dict):
             return []
         for name in _COUNTS:
-            count = usage.get(name)
+            count = self.draft.count(name, usage.get(name))
             if count is not None:
-                taken = believable(count)
-                if taken is None:
-                    self._is_unbelievable = True
-                else:
-                    self._counts[name] = taken
+                self._counts[name] = count
         details = usage.get("output_tokens_details")
         if isinstance(details, dict):
-            self._reasoning = believable(details.get("thinking_tokens")) or self._reasoning
+            thought = self.draft.count("thinking_tokens", details.get("thinking_tokens"))
+            self._reasoning = thought or self._reasoning
         return [UsageUpdate(self._usage())]
 
     def _usage(self) -> TokenUsage:
         counts = self._counts
-        if self._is_unbelievable or not counts:
-            return self._draft.estimate(self._request_bytes)
+        if self.draft.strange_counts or not counts:
+            return self.draft.estimate(self._request_bytes)
         cache_read = counts.get("cache_read_input_tokens", 0)
         cache_write = counts.get("cache_creation_input_tokens", 0)
         return TokenUsage(
@@ -232,7 +228,7 @@ class MessagesStream:
             raise ProtocolError(message)
         self._is_finished = True
         reason: StopReason = _STOP_REASONS.get(self._stop_reason or "", "other")
-        return self._draft.completed(reason, self._usage())
+        return self.draft.completed(reason, self._usage())
 
 
 def _text_of(value: dict[str, Any], name: str) -> str:

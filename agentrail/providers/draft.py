@@ -3,6 +3,9 @@
 So the message of `Completed` equals what the deltas add up to, for every format. No format enters this file.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from agentrail.core.request import (
     ArgumentsDelta,
     Completed,
@@ -77,6 +80,8 @@ class Draft:
         self._last: _Text | _Thinking | _Call | JsonObject | None = None
         self._keyed: dict[object, _Text | _Thinking] = {}
         self._output_characters = 0
+        self.strange_counts: dict[str, object] = {}
+        """Token counts that no vendor can mean, by their names: kept out of all sums."""
 
     @property
     def has_calls(self) -> bool:
@@ -153,6 +158,23 @@ class Draft:
         """Return what has come of a call's arguments."""
         return "".join(self._calls[index].pieces)
 
+    def count(self, name: str, value: object) -> int | None:
+        """Take a token count as the vendor wrote it.
+
+        Args:
+            name: Of the member that it stands in.
+            value: Whatever stands there.
+
+        Returns:
+            The count; None when there is none, and for one that cannot be, which is remembered.
+        """
+        if value is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BELIEVED_TOKENS:
+            return value
+        self.strange_counts[name] = value
+        return None
+
     def estimate(self, request_bytes: int) -> TokenUsage:
         """Guess the usage that the vendor did not report: four bytes per token, marked as estimated."""
         return TokenUsage(
@@ -216,8 +238,32 @@ def _call(draft: _Call) -> ToolCall:
     return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
 
 
-def believable(count: object) -> int | None:
-    """Return a token count; None for one that no vendor can mean."""
-    if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MAX_BELIEVED_TOKENS:
-        return count
-    return None
+def usage_in(draft: Draft, usage: Mapping[str, Any], of_input: str, of_output: str) -> TokenUsage | None:
+    """Read a usage as the formats of OpenAI write it: two totals, each with details of which it is made.
+
+    Args:
+        draft: Of the response; it remembers what cannot be.
+        usage: As it came.
+        of_input: The member with what was read.
+        of_output: The member with what was written.
+
+    Returns:
+        The usage; None when its totals are not there, or not to be believed.
+    """
+    read, written = draft.count(of_input, usage.get(of_input)), draft.count(of_output, usage.get(of_output))
+    if read is None or written is None:
+        return None
+
+    def part(total: str, name: str) -> int:
+        details = usage.get(f"{total}_details")
+        return draft.count(name, details.get(name)) or 0 if isinstance(details, Mapping) else 0
+
+    return TokenUsage(
+        input=read,
+        output=written,
+        cache_read=part(of_input, "cached_tokens"),
+        cache_write=part(of_input, "cache_write_tokens"),
+        reasoning=part(of_output, "reasoning_tokens"),
+        cost_usd=None,
+        estimated=bool(draft.strange_counts),
+    )

@@ -7,7 +7,8 @@ that is too long is told from any other 400 by nothing else with some vendors; e
 import datetime
 import email.utils
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -392,6 +393,16 @@ def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
                 text,
             )
     return _LOOKS_LIKE_A_KEY.sub("[key]", text)
+
+
+@contextmanager
+def no_keys_shown(vendor: Vendor) -> Iterator[None]:
+    """Take keys out of the errors that a body raises: they may show a piece of what came, and that of a key."""
+    try:
+        yield
+    except ProviderError as error:
+        error.args = (scrubbed(str(error), vendor.secrets),)
+        raise
 
 
 def _without_piece(word: str, begin: str, end: str) -> str:

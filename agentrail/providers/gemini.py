@@ -1,11 +1,12 @@
 """Gemini, `streamGenerateContent`: the projection and the provider. The reader of its stream is in `gemini_stream.py`."""
 
-import datetime
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 from urllib.parse import quote
+
+from attrs import evolve
 
 from agentrail.abc import Capabilities
 from agentrail.core.request import Chunk, ModelRequest
@@ -30,12 +31,13 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions, Reasoning
 from agentrail.providers.prices import PriceList
-from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.streaming import Endpoint, open_response
 from agentrail.providers.wire import (
     chosen_tool,
-    current_key,
     joined_object,
+    memo_name,
     output_bound,
+    sayable,
     spoken,
     wire_arguments,
     wire_id,
@@ -59,41 +61,36 @@ class Gemini:
         """Take the options and the supervisor's clients; nothing is opened."""
         self.model_policy = options.model_policy
         self._options = options
-        self._http = http
         base_url = options.base_url or _VENDOR_URL
-        self._url = f"{base_url.removesuffix('/v1beta')}/v1beta/models"  # people write both
-        self._prices = PriceList.of(options, base_url)
+        self._endpoint = Endpoint(
+            options=options,
+            http=http,
+            prices=PriceList.of(options, base_url),
+            reader=GeminiStream,
+            url=f"{base_url.removesuffix('/v1beta')}/v1beta/models",  # people write both
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            key_header="x-goog-api-key",
+            key_prefix="",
+            key_missing=f"google needs a key: {_KEY_HELP}",
+        )
+        self._memo = memo_name(NAME, options)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def __repr__(self) -> str:
         """Show where the requests go."""
-        return f"Gemini({self._url!r})"
+        return f"Gemini({self._endpoint.url!r})"
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model."""
-        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
+        return self._endpoint.prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
-        key = await current_key(self._options, missing=f"google needs a key: {_KEY_HELP}")
-        body = self.encode(request)
         model = quote(request.model_name.removeprefix("models/"), safe="")
-        post = make_post(
-            self._options,
-            url=f"{self._url}/{model}:streamGenerateContent?alt=sse",
-            headers={"x-goog-api-key": key or ""},
-            body=body,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
-        )
-        reader = GeminiStream(
-            model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
-        )
-        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
-        async with open_chunks(
-            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
-        ) as chunks:
+        endpoint = evolve(self._endpoint, url=f"{self._endpoint.url}/{model}:streamGenerateContent?alt=sse")
+        async with open_response(endpoint, request, self.encode(request)) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -143,7 +140,7 @@ class Gemini:
         """
         is_foreign = isinstance(message, AssistantMessage) and message.model != model
         return encoded(
-            message, _FOREIGN if is_foreign else NAME, partial(self._encode, is_foreign=is_foreign)
+            message, _FOREIGN if is_foreign else self._memo, partial(self._encode, is_foreign=is_foreign)
         )
 
     def _encode(self, message: Message, *, is_foreign: bool) -> bytes:
@@ -151,7 +148,8 @@ class Gemini:
         parts: Sequence[object]
         match message:
             case UserMessage():
-                parts = [part for part in map(_user_part, message.content) if part is not None]
+                said = map(_user_part, sayable(message, self._options))
+                parts = [part for part in said if part is not None]
             case AssistantMessage():
                 parts = _model_parts(message, is_foreign=is_foreign)
             case ToolMessage():
@@ -163,7 +161,7 @@ def _user_part(block: UserBlock) -> dict[str, object] | None:
     if isinstance(block, Image):
         return {"inlineData": {"mimeType": block.media_type, "data": block.data}}
     text = spoken(block)
-    return {"text": text} if text and text.strip() else None
+    return {"text": text} if text.strip() else None
 
 
 def _model_parts(message: AssistantMessage, *, is_foreign: bool) -> list[Mapping[str, object]]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ContentRefused, ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, believable
+from agentrail.providers.draft import Draft
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
 
@@ -53,11 +53,10 @@ class GeminiStream:
             vendor: Who answers, for error texts.
             request_bytes: The size of the request's body, for an estimate where no usage is reported.
         """
-        self._draft = Draft(provider=NAME, model=model, attempt=attempt)
+        self.draft = Draft(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._counts: dict[str, int] = {}
-        self._is_unbelievable = False
         self._usage: TokenUsage | None = None
         self._finish_reason = ""
         self._finish_message = ""
@@ -129,7 +128,7 @@ class GeminiStream:
         if isinstance(call, dict):
             self._take_call(call, signature, chunks)
         elif not isinstance(part.get("text", ""), str) or part.keys() - {"text", "thought", SIGNATURE}:
-            self._draft.opaque(part)  # code that the vendor ran, pictures, and what will be invented
+            self.draft.opaque(part)  # code that the vendor ran, pictures, and what will be invented
             self._says_something = True
         elif part.get("thought") is True:
             self._take_thought(_text_of(part, "text"), signature, chunks)
@@ -139,31 +138,31 @@ class GeminiStream:
     def _take_text(self, text: str, signature: str | None, chunks: list[Chunk]) -> None:
         if not text:
             if signature is not None:  # the last part may hold nothing else, and goes back as it came
-                self._draft.opaque({"text": "", SIGNATURE: signature})
+                self.draft.opaque({"text": "", SIGNATURE: signature})
             return
         self._says_something = True
         if signature is not None:
-            self._draft.opaque({SIGNATURE: signature})
-        chunks.append(self._draft.text(text))
+            self.draft.opaque({SIGNATURE: signature})
+        chunks.append(self.draft.text(text))
         if signature is not None:
-            self._draft.end_block()
+            self.draft.end_block()
 
     def _take_thought(self, text: str, signature: str | None, chunks: list[Chunk]) -> None:
         if signature is not None:
-            self._draft.end_block()
+            self.draft.end_block()
         if text or signature is not None:
             self._says_something = True
-            chunks.append(self._draft.thinking(text, signature))
+            chunks.append(self.draft.thinking(text, signature))
 
     def _take_call(self, call: dict[str, Any], signature: str | None, chunks: list[Chunk]) -> None:
         self._says_something = True
         if signature is not None:
-            self._draft.opaque({SIGNATURE: signature})
-        started = self._draft.start_call(_text_of(call, "id"), _text_of(call, "name"))
+            self.draft.opaque({SIGNATURE: signature})
+        started = self.draft.start_call(_text_of(call, "id"), _text_of(call, "name"))
         chunks.append(started)
         arguments = call.get("args")
         if arguments not in (None, {}):
-            chunks.append(self._draft.arguments(started.index, encode_json(arguments).decode()))
+            chunks.append(self.draft.arguments(started.index, encode_json(arguments).decode()))
 
     # --- the end
 
@@ -178,21 +177,17 @@ class GeminiStream:
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
         """Take the totals that are named; one that is not named keeps its earlier value, and 0 is never named."""
         for name in _COUNTS:
-            count = usage.get(name)
+            count = self.draft.count(name, usage.get(name))
             if count is not None:
-                taken = believable(count)
-                if taken is None:
-                    self._is_unbelievable = True
-                else:
-                    self._counts[name] = taken
+                self._counts[name] = count
         taken_together = self._total()
         if taken_together != self._usage:  # it stands in every event, often the same
             self._usage = taken_together
             chunks.append(UsageUpdate(taken_together))
 
     def _total(self) -> TokenUsage:
-        if self._is_unbelievable or not self._counts:
-            return self._draft.estimate(self._request_bytes)
+        if self.draft.strange_counts or not self._counts:
+            return self.draft.estimate(self._request_bytes)
         prompt, hosted_tools, cached, answer, thoughts = (self._counts.get(name, 0) for name in _COUNTS)
         return TokenUsage(
             input=prompt + hosted_tools,
@@ -205,14 +200,14 @@ class GeminiStream:
     def _completed(self) -> Completed:
         reason: StopReason = _STOP_REASONS.get(self._finish_reason, "other")
         if reason in {"end", "other"}:
-            if self._draft.has_calls:
+            if self.draft.has_calls:
                 reason = "tool_use"
             elif not self._says_something:
                 message = (
                     f"the provider answered with nothing (finish reason {self._finish_reason}): try again"
                 )
                 raise ProtocolError(message)
-        return self._draft.completed(reason, self._usage or self._draft.estimate(self._request_bytes))
+        return self.draft.completed(reason, self._usage or self.draft.estimate(self._request_bytes))
 
 
 def _text_of(value: dict[str, Any], name: str) -> str:

@@ -66,11 +66,13 @@ class HttpStatistics:
         origins: The servers that have a client, sorted.
         requests: How many were sent, answered or not.
         open_responses: How many are being read now; each holds a connection.
+        ignored_events: How many events of streams were of a kind that nobody here knows, or came behind the end.
     """
 
     origins: tuple[str, ...]
     requests: int
     open_responses: int
+    ignored_events: int
 
 
 class Pulse:
@@ -98,6 +100,7 @@ class HttpClients:
         self._contexts: dict[bool | str, ssl.SSLContext] = {}
         self._requests = 0
         self._open_responses = 0
+        self._ignored_events = 0
         self._has_warned = False
         self._is_closed = False
 
@@ -133,7 +136,12 @@ class HttpClients:
             origins=tuple(sorted({origin for origin, *_ in self._clients})),
             requests=self._requests,
             open_responses=self._open_responses,
+            ignored_events=self._ignored_events,
         )
+
+    def note_ignored(self, events: int) -> None:
+        """Count events that nobody understood; a vendor that invents some is no failure, and no secret either."""
+        self._ignored_events += events
 
     @asynccontextmanager
     async def open_events(

@@ -3,7 +3,6 @@
 The reader of its stream is in `openai_chat_stream.py`.
 """
 
-import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -30,12 +29,12 @@ from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
-from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.streaming import Endpoint, open_response
 from agentrail.providers.wire import (
     chosen_tool,
-    current_key,
     joined_object,
     output_bound,
+    sayable,
     spoken,
     wire_arguments,
     wire_id,
@@ -64,13 +63,22 @@ class OpenAIChat:
             raise OptionError([message])
         self.model_policy = options.model_policy
         self._options = options
-        self._http = http
         self._base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(self._base_url).hostname == "api.openai.com"
         # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
         # refuses a message with such a member.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
-        self._prices = PriceList.of(options, self._base_url)
+        self._endpoint = Endpoint(
+            options=options,
+            http=http,
+            prices=PriceList.of(options, self._base_url),
+            reader=ChatStream,
+            url=f"{self._base_url}/chat/completions",
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            key_missing=f"openai-chat needs a key for {self._base_url}: {_KEY_HELP}"
+            if self._is_vendor
+            else None,
+        )
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -80,29 +88,12 @@ class OpenAIChat:
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model; of one behind an address of one's own nothing is certain."""
-        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
+        return self._endpoint.prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
-        missing = f"openai-chat needs a key for {self._base_url}: {_KEY_HELP}" if self._is_vendor else None
-        key = await current_key(self._options, missing=missing)
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        body = self.encode(request)
-        post = make_post(
-            self._options,
-            url=f"{self._base_url}/chat/completions",
-            headers=headers,
-            body=body,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP, secrets=(key,) if key else ()),
-        )
-        reader = ChatStream(
-            model=request.model, attempt=request.attempt, vendor=post.vendor, request_bytes=len(body)
-        )
-        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
-        async with open_chunks(
-            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
-        ) as chunks:
+        async with open_response(self._endpoint, request, self.encode(request)) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -161,7 +152,7 @@ class OpenAIChat:
         if not isinstance(message, UserMessage):
             return encoded(message, self._wire, self._encode)
         # A plain text goes as a text, not as a list of one part: some servers know nothing else.
-        if _has_picture(message):
+        if self._shows(message):
             return encoded(message, f"{NAME}:parts", self._encode_parts)
         return encoded(message, f"{NAME}:text", self._encode_text)
 
@@ -169,7 +160,7 @@ class OpenAIChat:
         """Make one message of neighbours of one role."""
         first = group[0]
         if isinstance(first, UserMessage):
-            if not any(map(_has_picture, group)):
+            if not any(map(self._shows, group)):
                 return b'{"role":"user","content":"%b"}' % _PARAGRAPH.join(map(self._unit, group))
             parts = [encoded(message, f"{NAME}:parts", self._encode_parts) for message in group]
             return b'{"role":"user","content":[%b]}' % b",".join(parts)
@@ -183,6 +174,11 @@ class OpenAIChat:
             ]
             return self._encode(AssistantMessage(content=tuple(blocks), model=first.model))
         return self._unit(first)
+
+    def _shows(self, message: Message) -> bool:
+        return isinstance(message, UserMessage) and any(
+            isinstance(block, Image) for block in sayable(message, self._options)
+        )
 
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1
@@ -201,7 +197,7 @@ class OpenAIChat:
         self.encodings += 1
         blocks = message.content if isinstance(message, UserMessage) else ()
         texts = (spoken(block) for block in blocks)
-        return encode_json("\n\n".join(text for text in texts if text and text.strip()))[1:-1]
+        return encode_json("\n\n".join(text for text in texts if text.strip()))[1:-1]
 
     def _encode_parts(self, message: Message) -> bytes:
         self.encodings += 1
@@ -215,13 +211,9 @@ class OpenAIChat:
                         "image_url": {"url": f"data:{block.media_type};base64,{block.data}"},
                     }
                 )
-            elif text and text.strip():
+            elif text.strip():
                 parts.append({"type": "text", "text": text})
         return encode_json(parts)[1:-1]
-
-
-def _has_picture(message: Message) -> bool:
-    return isinstance(message, UserMessage) and any(isinstance(block, Image) for block in message.content)
 
 
 def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:

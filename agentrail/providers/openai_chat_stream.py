@@ -12,7 +12,7 @@ from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.core.toolbox import parse_arguments
 from agentrail.errors import Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, believable
+from agentrail.providers.draft import Draft, usage_in
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json
 from agentrail.providers.think_tags import ThinkTags
@@ -51,7 +51,7 @@ class ChatStream:
             vendor: Who answers, for error texts.
             request_bytes: The size of the request's body, for an estimate where no usage is reported.
         """
-        self._draft = Draft(provider="openai-chat", model=model, attempt=attempt)
+        self.draft = Draft(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._slots: dict[object, _Slot] = {}  # by the wire's index
@@ -125,11 +125,11 @@ class ChatStream:
             ]
         thoughts = delta.get("reasoning_content") or delta.get("reasoning")
         if thoughts and isinstance(thoughts, str):
-            chunks.append(self._draft.thinking(thoughts))
+            chunks.append(self.draft.thinking(thoughts))
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
             self._was_refused = True
-            chunks.append(self._draft.text(refusal))
+            chunks.append(self.draft.text(refusal))
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
             for part in calls:
@@ -138,11 +138,11 @@ class ChatStream:
 
     def _said(self, text: str) -> list[Chunk]:
         if self._tags.is_over:  # nearly always
-            return [self._draft.text(text)]
+            return [self.draft.text(text)]
         return self._untagged(self._tags.feed(text))
 
     def _untagged(self, pieces: list[tuple[str, bool]]) -> list[Chunk]:
-        say, think = self._draft.text, self._draft.thinking
+        say, think = self.draft.text, self.draft.thinking
         return [think(piece) if is_thinking else say(piece) for piece, is_thinking in pieces]
 
     # --- calls
@@ -166,7 +166,7 @@ class ChatStream:
         if not isinstance(arguments, str):  # an object instead of its text
             arguments = encode_json(arguments).decode()
         index = self._start(slot, chunks)
-        chunks.append(self._draft.arguments(index, arguments))
+        chunks.append(self.draft.arguments(index, arguments))
 
     def _slot_for(self, index: object, wire_id: str, name: str, chunks: list[Chunk]) -> _Slot:
         """Find the call that a part belongs to: by index, unless id or name say that another one begins."""
@@ -185,12 +185,12 @@ class ChatStream:
         return (
             bool(name)
             and slot.index is not None
-            and not isinstance(parse_arguments(self._draft.arguments_so_far(slot.index)), str)
+            and not isinstance(parse_arguments(self.draft.arguments_so_far(slot.index)), str)
         )
 
     def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
         if slot.index is None:
-            started = self._draft.start_call(slot.wire_id, slot.name)
+            started = self.draft.start_call(slot.wire_id, slot.name)
             slot.index = started.index
             chunks.append(started)
         return slot.index
@@ -205,44 +205,25 @@ class ChatStream:
     # --- the end
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
-        taken = _usage(usage)
-        if taken is None:
-            taken = self._draft.estimate(self._request_bytes)
+        taken = usage_in(self.draft, usage, "prompt_tokens", "completion_tokens") or self.draft.estimate(
+            self._request_bytes
+        )
         if taken != self._usage:  # some servers repeat it with every chunk
             self._usage = taken
             chunks.append(UsageUpdate(taken))
 
     def _completed(self) -> Completed:
         self._is_finished = True
-        usage = self._usage or self._draft.estimate(self._request_bytes)
-        return self._draft.completed(self._stop_reason(), usage)
+        usage = self._usage or self.draft.estimate(self._request_bytes)
+        return self.draft.completed(self._stop_reason(), usage)
 
     def _stop_reason(self) -> StopReason:
         if self._was_refused:
             return "refused"
         # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and nobody knows why.
         reason = _STOP_REASONS.get(self._finish_reason or "", "other")
-        if reason in {"end", "other"} and self._draft.has_calls:
+        if reason in {"end", "other"} and self.draft.has_calls:
             return "tool_use"
-        if reason == "tool_use" and not self._draft.has_calls:
+        if reason == "tool_use" and not self.draft.has_calls:
             return "end"
         return reason
-
-
-def _usage(usage: dict[str, Any]) -> TokenUsage | None:
-    """Read a usage; None when its totals are not to be believed."""
-    read, written = believable(usage.get("prompt_tokens")), believable(usage.get("completion_tokens"))
-    if read is None or written is None:
-        return None
-    of_input, of_output = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    cached = believable(of_input.get("cached_tokens")) if isinstance(of_input, dict) else None
-    cache_write = believable(of_input.get("cache_write_tokens")) if isinstance(of_input, dict) else None
-    reasoning = believable(of_output.get("reasoning_tokens")) if isinstance(of_output, dict) else None
-    return TokenUsage(
-        input=read,
-        output=written,
-        cache_read=cached or 0,
-        cache_write=cache_write or 0,
-        reasoning=reasoning or 0,
-        cost_usd=None,
-    )

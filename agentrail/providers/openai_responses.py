@@ -3,7 +3,6 @@
 Our history is the state: nothing is stored with the vendor, and no request refers to an earlier response.
 """
 
-import datetime
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -33,12 +32,13 @@ from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_responses_stream import ResponsesStream
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
-from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.streaming import Endpoint, open_response
 from agentrail.providers.wire import (
     chosen_tool,
-    current_key,
     joined_object,
+    memo_name,
     output_bound,
+    sayable,
     spoken,
     wire_arguments,
     wire_id,
@@ -74,13 +74,20 @@ class OpenAIResponses:
             raise OptionError(faults)
         self.model_policy = options.model_policy
         self._options = options
-        self._http = http
         self._base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(self._base_url).hostname == "api.openai.com"
         # The vendor takes no reasoning back that it cannot decrypt; servers of one's own write it in the open, and
         # want it back like that.
-        self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
-        self._prices = PriceList.of(options, self._base_url)
+        self._memo = memo_name(NAME if self._is_vendor else f"{NAME}+reasoning", options)
+        self._endpoint = Endpoint(
+            options=options,
+            http=http,
+            prices=PriceList.of(options, self._base_url),
+            reader=ResponsesStream,
+            url=f"{self._base_url}/responses",
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP, path_help="" if self._is_vendor else _PATH_HELP),
+            key_missing=f"openai needs a key for {self._base_url}: {_KEY_HELP}" if self._is_vendor else None,
+        )
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -90,34 +97,12 @@ class OpenAIResponses:
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model; of one behind an address of one's own nothing is certain."""
-        return self._prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
+        return self._endpoint.prices.capabilities(model, max_output_tokens=self._options.max_output_tokens)
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
-        missing = f"openai needs a key for {self._base_url}: {_KEY_HELP}" if self._is_vendor else None
-        key = await current_key(self._options, missing=missing)
-        body = self.encode(request)
-        vendor = Vendor(
-            name=NAME,
-            key_help=_KEY_HELP,
-            path_help="" if self._is_vendor else _PATH_HELP,
-            secrets=(key,) if key else (),
-        )
-        post = make_post(
-            self._options,
-            url=f"{self._base_url}/responses",
-            headers={} if key is None else {"authorization": f"Bearer {key}"},
-            body=body,
-            vendor=vendor,
-        )
-        reader = ResponsesStream(
-            model=request.model, attempt=request.attempt, vendor=vendor, request_bytes=len(body)
-        )
-        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
-        async with open_chunks(
-            self._http, post, reader, within_seconds=self._options.timeout, cost=cost
-        ) as chunks:
+        async with open_response(self._endpoint, request, self.encode(request)) as chunks:
             yield chunks
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -155,7 +140,7 @@ class OpenAIResponses:
         users: list[bytes] = []  # contents without brackets, which can be joined to a neighbour's
         answers: list[AssistantMessage] = []
         for message in messages:
-            unit = encoded(message, self._wire, self._encode)
+            unit = encoded(message, self._memo, self._encode)
             if not unit:
                 continue  # nothing of it can be said here, and then its neighbours are neighbours of each other
             if users and not isinstance(message, UserMessage):
@@ -177,7 +162,7 @@ class OpenAIResponses:
 
     def _joined(self, answers: list[AssistantMessage]) -> bytes:
         if len(answers) == 1:
-            return encoded(answers[0], self._wire, self._encode)
+            return encoded(answers[0], self._memo, self._encode)
         # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
         blocks = tuple(block for message in answers for block in message.content)
         return self._encode(AssistantMessage(content=blocks, model=answers[0].model))
@@ -187,7 +172,7 @@ class OpenAIResponses:
         items: list[object]
         match message:
             case UserMessage():
-                items = [_user_part(block) for block in message.content]
+                items = [_user_part(block) for block in sayable(message, self._options)]
             case AssistantMessage():
                 items = _assistant_items(message, with_open_reasoning=not self._is_vendor)
             case ToolMessage():
@@ -204,7 +189,7 @@ def _user_part(block: UserBlock) -> dict[str, object] | None:
         url = f"data:{block.media_type};base64,{block.data}"
         return {"type": "input_image", "detail": "auto", "image_url": url}
     text = spoken(block)
-    return {"type": "input_text", "text": text} if text and text.strip() else None
+    return {"type": "input_text", "text": text} if text.strip() else None
 
 
 def _assistant_items(message: AssistantMessage, *, with_open_reasoning: bool) -> list[object]:

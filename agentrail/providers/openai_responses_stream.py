@@ -12,7 +12,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, believable
+from agentrail.providers.draft import Draft, usage_in
 from agentrail.providers.failures import Vendor, failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object
 
@@ -43,7 +43,7 @@ class ResponsesStream:
             vendor: Who answers, for error texts.
             request_bytes: The size of the request's body, for an estimate where no usage is reported.
         """
-        self._draft = Draft(provider="openai", model=model, attempt=attempt)
+        self.draft = Draft(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._announced: dict[
@@ -122,10 +122,10 @@ class ResponsesStream:
     # --- parts of items
 
     def _text(self, piece: str, part: object) -> list[Chunk]:
-        return [self._draft.text(piece, part)] if piece else []
+        return [self.draft.text(piece, part)] if piece else []
 
     def _thinking(self, piece: str, part: object) -> list[Chunk]:
-        return [self._draft.thinking(piece, key=part)] if piece else []
+        return [self.draft.thinking(piece, key=part)] if piece else []
 
     def _part_done(self, kind: str, event: dict[str, Any]) -> list[Chunk]:
         whole, part = _text_of(event, _PART_DONE[kind]), self._part(kind, event)
@@ -136,24 +136,24 @@ class ResponsesStream:
 
     def _whole_text(self, whole: str, part: object) -> list[Chunk]:
         # A `done` without its text says nothing, and so takes nothing back.
-        return self._text(self._draft.missing(part, whole), part) if whole else []
+        return self._text(self.draft.missing(part, whole), part) if whole else []
 
     def _whole_thinking(self, whole: str, part: object) -> list[Chunk]:
-        return self._thinking(self._draft.missing(part, whole), part) if whole else []
+        return self._thinking(self.draft.missing(part, whole), part) if whole else []
 
     def _arguments(self, event: dict[str, Any]) -> list[Chunk]:
         index, piece = self._calls.get(self._item(event)), _text_of(event, "delta")
         if index is None:  # its item was not announced: the `done` of the item has the whole, and the name
             self.ignored_events += 1
             return []
-        return [self._draft.arguments(index, piece)] if piece else []
+        return [self.draft.arguments(index, piece)] if piece else []
 
     def _arguments_done(self, key: object, whole: str) -> list[Chunk]:
         index = self._calls.get(key)
         if index is None or not whole:
             return []
-        missing = self._draft.missing_arguments(index, whole)
-        return [self._draft.arguments(index, missing)] if missing else []
+        missing = self.draft.missing_arguments(index, whole)
+        return [self.draft.arguments(index, missing)] if missing else []
 
     # --- items
 
@@ -163,7 +163,7 @@ class ResponsesStream:
         return self._start_call((place, earlier + 1), item) if item.get("type") == "function_call" else []
 
     def _start_call(self, key: object, item: dict[str, Any]) -> list[Chunk]:
-        started = self._draft.start_call(_text_of(item, "call_id"), _text_of(item, "name"))
+        started = self.draft.start_call(_text_of(item, "call_id"), _text_of(item, "name"))
         self._calls[key] = started.index
         return [started]
 
@@ -180,10 +180,10 @@ class ResponsesStream:
                 return [*chunks, *self._arguments_done(key, _text_of(item, "arguments"))]
             case "reasoning":
                 chunks = self._reasoning_done(key, item)
-                self._draft.opaque(item)  # goes back unchanged; the thinking beside it is for people
+                self.draft.opaque(item)  # goes back unchanged; the thinking beside it is for people
                 return chunks
             case str():
-                self._draft.opaque(item)  # a hosted tool's call, or what will be invented
+                self.draft.opaque(item)  # a hosted tool's call, or what will be invented
                 return []
             case _:
                 message = "the provider finished an item without saying what it is"
@@ -219,9 +219,9 @@ class ResponsesStream:
                 place = item_id if item_id in self._announced else number
                 chunks += self._item_done((place, self._announced.get(place, 0)), item)
         reported = response.get("usage")
-        usage = self._draft.estimate(self._request_bytes)
+        usage = self.draft.estimate(self._request_bytes)
         if isinstance(reported, dict):
-            usage = _usage(reported) or usage
+            usage = usage_in(self.draft, reported, "input_tokens", "output_tokens") or usage
             chunks.append(UsageUpdate(usage))
         self._is_finished = True
         return [*chunks, self._completed(status, response, usage)]
@@ -231,14 +231,14 @@ class ResponsesStream:
         if self._was_refused:
             reason = "refused"
         elif status == "completed":
-            reason = "tool_use" if self._draft.has_calls else "end"
+            reason = "tool_use" if self.draft.has_calls else "end"
         elif status == "incomplete":
             # Without a reason, as some servers leave it, it is the one that every server has.
             details = _object_of(response, "incomplete_details")
             reason = _INCOMPLETE.get(_text_of(details, "reason") or "max_output_tokens", "other")
         else:
             reason = "other"
-        return self._draft.completed(reason, usage)
+        return self.draft.completed(reason, usage)
 
     def _unknown(self, event: dict[str, Any]) -> list[Chunk]:
         kind = event.get("type")
@@ -269,22 +269,3 @@ def _object_of(value: dict[str, Any], name: str) -> dict[str, Any]:
 def _text_of(value: dict[str, Any], name: str) -> str:
     text = value.get(name)
     return text if isinstance(text, str) else ""
-
-
-def _usage(usage: dict[str, Any]) -> TokenUsage | None:
-    """Read a usage; None when there is none, or its totals are not to be believed."""
-    read, written = believable(usage.get("input_tokens")), believable(usage.get("output_tokens"))
-    if read is None or written is None:
-        return None
-    of_input, of_output = (
-        _object_of(usage, "input_tokens_details"),
-        _object_of(usage, "output_tokens_details"),
-    )
-    return TokenUsage(
-        input=read,
-        output=written,
-        cache_read=believable(of_input.get("cached_tokens")) or 0,
-        cache_write=believable(of_input.get("cache_write_tokens")) or 0,
-        reasoning=believable(of_output.get("reasoning_tokens")) or 0,
-        cost_usd=None,
-    )

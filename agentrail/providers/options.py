@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 
 from attrs import asdict, field, fields, frozen
 
+from agentrail.abc import Secret
 from agentrail.core.budget import Price
 from agentrail.core.model_policy import ModelPolicy
 from agentrail.core.retries import StallPolicy
 from agentrail.errors import OptionError
 
-KeySource: TypeAlias = str | Callable[[], str | Awaitable[str]]
+Key: TypeAlias = str | Secret
+KeySource: TypeAlias = Secret | Callable[[], Key | Awaitable[Key]]
 """A key, or a function that is called for each request and returns or awaits one."""
 
 Reasoning: TypeAlias = Literal["off", "low", "medium", "high"] | int
@@ -34,7 +36,8 @@ class ProviderOptions:
     """What a provider may be told. Unset means: not sent, because some models refuse even a default.
 
     Attributes:
-        api_key: A key, or a function (sync or async) that is called for each request. Never shown.
+        api_key: A key, or a function (sync or async) that is called for each request. Never shown; of a text `parse`
+            makes a `Secret`.
         base_url: Where the server is, without a slash at the end; None for the vendor's own.
         headers: Added to ours; a value of None removes one.
         timeout: Seconds until the first chunk.
@@ -47,6 +50,7 @@ class ProviderOptions:
         extra_body: Members of the body, put in last, verbatim.
         verify: False to take any certificate, or the path of a file with certificate authorities.
         trust_env: Whether the proxy variables of the environment count.
+        images: Whether the model takes pictures; for one that does not, a line says that there is one.
         http2: Whether HTTP/2 is offered to the server; needs the package `h2`.
         stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
         stall_seconds: How long a stream may be silent before `stall_policy` acts.
@@ -65,9 +69,10 @@ class ProviderOptions:
     max_output_tokens: int | None = None
     reasoning: Reasoning | None = None
     tool_choice: str = "auto"
-    extra_body: Mapping[str, Any] = _NOTHING
+    extra_body: Mapping[str, Any] = field(default=_NOTHING, repr=False)  # and in here
     verify: bool | str = True
     trust_env: bool = True
+    images: bool = True
     http2: bool = False
     stall_policy: StallPolicy = "abort"
     stall_seconds: float = 120.0
@@ -125,6 +130,8 @@ def _got(expected: str, value: object) -> str:
 
 
 def _key(value: object) -> str | None:
+    if isinstance(value, Secret):
+        value = value.reveal()
     if isinstance(value, str):
         if not value.strip():
             return "expected a key, got an empty text: leave the option out where no key is needed"
@@ -136,7 +143,7 @@ def _key(value: object) -> str | None:
     return (
         None
         if callable(value)
-        else f"expected a text or a function that returns one, got {type(value).__name__}"
+        else f"expected a text, a Secret, or a function that returns one, got {type(value).__name__}"
     )
 
 
@@ -146,14 +153,16 @@ def _base_url(value: object) -> str | None:
     try:
         parts = urlsplit(value.strip())
         port_is_fine = parts.port is None or parts.port > 0
-    except ValueError as error:
-        return f"this is no address: {error}"
-    if parts.username is not None or parts.password is not None:
+    except ValueError:  # its message repeats a part of the address, which may be a key
+        return "this is no address: expected http:// or https://, a host, and perhaps a colon and a number for the port"
+    is_cut = parts.scheme not in {"http", "https"} and "@" in value
+    if parts.username is not None or parts.password is not None or is_cut:
         return "an address must hold no credentials: put the key into 'api_key'"  # and so it is not repeated here
     if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
         return _got("an address with http:// or https:// and a host", value)
     if parts.query or parts.fragment or not value.strip().isprintable():
-        return _got("an address without a query and without a fragment", value)
+        # Some people put a key in there, so it is not repeated either.
+        return "expected an address without a query, without a fragment and without blanks: other values go into 'headers'"
     return None
 
 
@@ -268,6 +277,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
         "extra_body": _extra_body,
         "verify": _verify,
         "trust_env": _flag,
+        "images": _flag,
         "http2": _http2,
         "stall_policy": _stall_policy,
         "stall_seconds": _seconds,
@@ -282,13 +292,14 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value  # keys read from a file end in a newline
+def _secret(value: Any) -> Any:
+    text = value.reveal() if isinstance(value, Secret) else value
+    return Secret(text.strip()) if isinstance(text, str) else value  # keys read from a file end in a newline
 
 
 _TIDY: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
-        "api_key": _stripped,
+        "api_key": _secret,
         "base_url": lambda value: value.strip().rstrip("/"),
         "headers": lambda value: MappingProxyType({name.lower(): text for name, text in value.items()}),
         "stop": lambda value: (value,) if isinstance(value, str) else tuple(value),

@@ -48,9 +48,17 @@ class _Known:
 class PriceList:
     """What is known of the models at one address. Who bills is known by the address: a server of one's own is unknown."""
 
-    def __init__(self, url: str, *, price: Price | None = None, context_window: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        price: Price | None = None,
+        context_window: int | None = None,
+        images: bool = True,
+    ) -> None:
         """Take the address, and what the options say; that comes before the data."""
         self._url = url
+        self._images = images
         self._price = price
         self._context_window = context_window
         self._known: dict[str, _Known] = {}
@@ -63,7 +71,7 @@ class PriceList:
             options: Of the provider.
             url: Where its requests go.
         """
-        return cls(url, price=options.price, context_window=options.context_window)
+        return cls(url, price=options.price, context_window=options.context_window, images=options.images)
 
     def capabilities(self, model: str, *, max_output_tokens: int | None) -> Capabilities:
         """Say what is known of a model. What is taken for a window that nobody knows is the session's to say.
@@ -76,7 +84,7 @@ class PriceList:
         return Capabilities(
             context_window=self._context_window or known.context_window,
             max_output_tokens=max_output_tokens,
-            images=True,
+            images=self._images,
             reasoning=True,
             price=self._price or known.price,
         )

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from agentrail.abc import Secret
 from agentrail.core.request import ModelRequest
 from agentrail.errors import Authentication
-from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock
+from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock, UserMessage
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
 
@@ -37,15 +38,28 @@ def wire_arguments(call: ToolCall) -> JsonObject:
     return {"_malformed_arguments": call.malformed or ""} if call.arguments is None else call.arguments
 
 
-def spoken(block: UserBlock) -> str | None:
-    """Return what a block says in words; None for a picture."""
+def spoken(block: UserBlock) -> str:
+    """Return what a block says in words: of a picture, what a model is told that takes none."""
     match block:
         case Text(text=text):
             return text
         case FileRef(path=path):
             return f"[file: {path}]"
-        case Image():
-            return None
+        case Image(name=name, media_type=media_type, data=data):
+            size = len(data) * 3 // 4 - data[-2:].count("=")
+            return f"[image: {name}, {media_type}, {size:,} bytes]"
+
+
+def sayable(message: UserMessage, options: ProviderOptions) -> tuple[UserBlock, ...]:
+    """Return the blocks that a model takes; for pictures that it does not take stand a few words."""
+    if options.images:
+        return message.content
+    return tuple(Text(text=spoken(block)) if isinstance(block, Image) else block for block in message.content)
+
+
+def memo_name(wire: str, options: ProviderOptions) -> str:
+    """Name the encoded forms that messages keep: a picture has another one where it is words."""
+    return wire if options.images else f"{wire}:words"
 
 
 def joined_object(members: Mapping[str, bytes], extra: Mapping[str, object]) -> bytes:
@@ -87,7 +101,7 @@ async def current_key(options: ProviderOptions, *, missing: str | None) -> str |
         if missing is not None:
             raise Authentication(missing)
         return None
-    tidy = str(key).strip()
+    tidy = (key.reveal() if isinstance(key, Secret) else str(key)).strip()
     if not (tidy and tidy.isascii() and tidy.isprintable()):
         message = "the function in 'api_key' returned no key that a header can carry: expected a printable ASCII text"
         raise Authentication(message)

@@ -72,7 +72,7 @@ class SessionOptions:
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
     user_data: Mapping[str, JsonValue] = field(factory=dict)
-    provider_opts: Mapping[str, Any] = field(factory=dict)
+    provider_opts: Mapping[str, Any] = field(factory=dict, repr=False)  # a key is among them
     max_turns: int = 100
     on_max_turns: Literal["answer", "abort"] = "answer"
     compact_at_tokens: int = 170_000
@@ -199,9 +199,11 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
     if values["prompt_mode"] not in get_args(PromptMode):
         known = ", ".join(map(repr, get_args(PromptMode)))
         faults.append(f"prompt_mode is {values['prompt_mode']!r}: expected one of {known}")
-    for name in ("user_data", "provider_opts"):
-        if not isinstance(values[name], Mapping):
-            faults.append(f"{name} is {values[name]!r}: expected a mapping")
+    if not isinstance(values["user_data"], Mapping):
+        faults.append(f"user_data is {values['user_data']!r}: expected a mapping")
+    if not isinstance(values["provider_opts"], Mapping):  # its value may be a key
+        kind = type(values["provider_opts"]).__name__
+        faults.append(f"provider_opts is of type {kind}: expected a mapping, such as {{'api_key': …}}")
     faults += _names("immune_tools", values["immune_tools"], "tool names")
     faults += _names("fallback_models", values["fallback_models"], "model strings")
     system_prompt, working_dir = values["system_prompt"], values["working_dir"]

@@ -21,7 +21,14 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
         ),
         (
             ("run", "x", "--model", "scripted:y"),
-            ("there is no provider 'scripted'", "anthropic, demo, google, openai, openai-chat, registry"),
+            ("there is no script 'y'; given are: none", "open_supervisor(scripts="),
+        ),
+        (
+            ("run", "x", "--model", "mistral:y"),
+            (
+                "there is no provider 'mistral'",
+                "anthropic, demo, google, openai, openai-chat, registry, scripted",
+            ),
         ),
         (("run", "x", "--model", "demo"), ("'demo' is no model string", "Did you mean 'demo:'?")),
         (("run", "x", "--model", "anthropic:"), ("names no model", "anthropic:claude")),

@@ -8,19 +8,16 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core import machine
-from agentrail.core.budget import Budget
 from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream, Teardown
 from agentrail.core.hooks import ModelAnswer
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Approve, ErrandFinished, SignalId, Stop, TeardownFinished
+from agentrail.core.signals import Approve, ErrandFinished, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
 from agentrail.core.teardown import abort_by_plugin
 from agentrail.core.work import Work
-from agentrail.errors import ErrorInfo
 from agentrail.events import (
     TERMINAL,
-    AbortReceipt,
     ActionIgnored,
     AgentAbort,
     AgentStart,
@@ -127,17 +124,6 @@ class Asks(p.Plugin[str]):
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         """Tell."""
         return p.Emit("told", type(event.result).__name__, state)
-
-
-class Insists(Asks):
-    """Asks again whenever there is no answer."""
-
-    name = "Insists"
-
-    @p.on(p.RequestDone)
-    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask again."""
-        return p.Request(p.CallModel(prompt="Is it fine now?"), "judge", state)
 
 
 class WaitsForAModel(p.Plugin[str]):
@@ -345,59 +331,6 @@ def test_an_errand_asks_the_model_of_the_session_and_counts():
     assert [event.payload for event in events(effects, PluginEvent)] == ["ModelAnswer"]
 
 
-@pytest.mark.at(126)
-def test_a_question_that_the_budget_does_not_have_is_not_asked():
-    """The plugin hears why in the same step, with the error that would end a cycle; the prompt goes on to its own request."""
-    state, asked = play_paid(Asks, Budget(max_total_tokens=900))
-    assert not any(isinstance(effect, RunErrand) for effect in asked)
-    assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
-    assert state.data.errands == ()
-    assert state.data.ledger.open[0][0].endswith("/r2")
-
-
-@pytest.mark.at(126)
-def test_a_question_is_promised_and_booked():
-    """What it may use is kept from every other request until its answer is there; what a failure used nobody knows."""
-    state, asked = play_paid(Asks, Budget(max_total_tokens=5_000))
-    (errand,) = [effect for effect in asked if isinstance(effect, RunErrand)]
-    promised = 1_000 + 3  # the longest answer, and "Is it fine?"
-    assert (
-        dict(state.data.ledger.open)[f"{state.data.config.session_id}/{errand.effect_id}"].tokens == promised
-    )
-    answer = ModelAnswer(text="yes", usage=TokenUsage(input=7, output=3))
-    failure = p.RequestFailed(error=ErrorInfo(code="overloaded", message="later"))
-    for result, spent in ((answer, 10), (failure, promised)):
-        after, _ = machine.step(state, ErrandFinished(at_ms=20, effect_id=errand.effect_id, result=result))
-        assert after.data.ledger.spent_tokens == spent
-        assert len(after.data.ledger.open) == 1
-    after, _ = machine.step(state, Stop(at_ms=20, signal_id=SignalId("s1"), reason="enough"))
-    after, _ = machine.step(
-        after, TeardownFinished(at_ms=21, effect_id=EffectId("d3"), receipt=AbortReceipt())
-    )
-    assert (after.ended, after.data.ledger.open) == (True, ())
-    assert after.data.ledger.spent_tokens >= promised
-
-
-@pytest.mark.at(126)
-def test_who_asks_again_and_again_is_told_once():
-    """A plugin that asks a model because it was refused would never let the step end."""
-    _, asked = play_paid(Insists, Budget(max_total_tokens=900))
-    assert not any(isinstance(effect, RunErrand) for effect in asked)
-    assert events(asked, ActionIgnored) == [
-        ActionIgnored(plugin="Insists", hook="RequestDone", action="Request")
-    ]
-
-
-@pytest.mark.at(126)
-@pytest.mark.parametrize("wait", [False, True])
-def test_who_would_wait_for_what_cannot_be_paid_decides_without(wait):
-    """It is told at once, and the prompt starts in the same step, however often it asks."""
-    state, asked = play_paid(waiting_plugin(wait=wait), Budget(max_total_tokens=900))
-    assert not any(isinstance(effect, RunErrand) for effect in asked)
-    assert state.data.held is None
-    assert len(events(asked, AgentStart)) == 1
-
-
 def test_who_would_wait_again_where_nothing_can_wait_is_ignored():
     """Told that it cannot wait, it wants to wait for something else: the step ends all the same."""
 
@@ -414,32 +347,6 @@ def test_who_would_wait_again_where_nothing_can_wait_is_ignored():
         ("BeforeRequest", "Request")
     ]
     assert any(isinstance(effect, StartStream) for effect in asked)
-
-
-def waiting_plugin(*, wait):
-    """Make a plugin that wants to wait for a model, and asks again when it is refused, perhaps waiting again."""
-
-    class Waits(Asks):
-        name = "Waits"
-
-        @p.on(p.BeforePrompt)
-        def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-            return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state, wait=True)
-
-        @p.on(p.RequestDone)
-        def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
-            return p.Request(p.CallModel(prompt="Is it fine now?"), "judge", state, wait=wait)
-
-    return Waits
-
-
-def play_paid(plugin, budget):
-    """Play a prompt before a plugin, in a session with a budget."""
-    scenario = read_scenario(HEAD.format(rules="BeforeCompact=skip") + '@10    Prompt p1 "Look."\n')
-    stack, states = load_stack([plugin])
-    config = msgspec.structs.replace(scenario.config, budget=budget, max_output_tokens=100)
-    state = machine.new_session(config, scenario.tools, stack, states)
-    return machine.step(state, scenario.inputs[0].signal)
 
 
 def test_an_errand_that_died_with_the_actor_is_answered():

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 from attrs import fields_dict
 
-from agentrail.abc import model_policy_of
+from agentrail.abc import Secret, model_policy_of
 from agentrail.core.budget import Price
 from agentrail.core.model_policy import ModelPolicy
 from agentrail.errors import OptionError
@@ -32,6 +32,7 @@ GOOD = {
     "extra_body": {"seed": 1},
     "verify": False,
     "trust_env": False,
+    "images": False,
     "http2": False,
     "stall_policy": "retry",
     "stall_seconds": 30,
@@ -115,7 +116,8 @@ def test_one_text_to_stop_at_is_enough():
 
 def test_a_key_from_a_file_loses_its_newline():
     """Keys are read from files, and files end in a newline."""
-    assert ProviderOptions.parse({"api_key": f"{KEY}\n"}).api_key == KEY
+    for key in (f"{KEY}\n", Secret(f" {KEY}")):
+        assert ProviderOptions.parse({"api_key": key}).api_key == Secret(KEY)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_key_from_a_file_loses_its_newline():
     [
         ({"temprature": 1}, "'temprature' does not exist: did you mean 'temperature'"),
         ({"zzzzzzz": 1}, "known are api_key, base_url"),
-        ({"api_key": 5}, "a text or a function"),
+        ({"api_key": 5}, "a text, a Secret, or a function"),
         ({"api_key": "  "}, "got an empty text"),
         ({"api_key": "schlüssel"}, "no header can carry"),
         ({"base_url": "127.0.0.1:8080"}, "http:// or https://"),
@@ -177,9 +179,16 @@ def test_all_faults_come_at_once():
 
 def test_no_key_is_ever_shown():
     """Neither in a repr, nor in a fault about it, nor when it stands in the address."""
-    assert KEY not in repr(ProviderOptions.parse({"api_key": KEY, "headers": {"x-api-key": KEY}}))
+    assert KEY not in repr(
+        ProviderOptions.parse({"api_key": KEY, "headers": {"x-api-key": KEY}, "extra_body": {"key": KEY}})
+    )
     for options in (
         {"base_url": f"https://user:{KEY}@host/"},
+        {"base_url": f"user:{KEY}@host"},
+        {"base_url": f"https://user:{KEY}"},
+        {"base_url": f"https://host/v1?key={KEY}"},
+        {"base_url": f"https://host/v1#{KEY}"},
+        {"api_key": Secret(f"{KEY} ü")},
         {"api_key": f"{KEY} ü"},
         {"headers": {"x": f"{KEY}\n"}},
     ):

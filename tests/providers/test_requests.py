@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from attrs import evolve
 from hypothesis import given, strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
@@ -29,6 +30,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
@@ -452,3 +454,21 @@ def test_any_conversation_is_one_that_the_vendor_would_take(kind, turns):
             assert [
                 answer["tool_call_id"] for answer in sent[position + 1 : position + 1 + len(calls)]
             ] == calls
+
+
+NO_IMAGES = (UserMessage(content=(Text(text="Look."), evolve(IMAGE, name="cat.png"))),)
+
+
+@pytest.mark.parametrize("kind", [*JUDGES, Gemini])
+def test_a_model_without_pictures_reads_what_it_does_not_see(kind):
+    """A line with name, type and size stands for each picture, and capabilities say so; switched back, it is sent."""
+    http = HttpClients()
+    blind = kind(ProviderOptions.parse({"images": False}), http)
+    seeing = kind(ProviderOptions(), http)
+    request = request_of(*NO_IMAGES)
+    for provider, shows in ((blind, False), (seeing, True), (blind, False)):
+        body = provider.encode(request).decode()
+        assert ("[image: cat.png, image/png, 2 bytes]" in body) is not shows
+        assert (IMAGE.data in body) is shows
+        assert provider.capabilities("some-model").images is shows
+    assert (blind.encodings, seeing.encodings) == (1, 1)

@@ -20,7 +20,7 @@ REQUESTS: Final[Paths] = {
     "a retry, and what failed attempts used": "scenario usage_of_failed_attempts",
     "a request that is out when the session crashes": "scenario budget_after_a_crash",
     "a summary": "scenario compaction_cannot_be_paid",
-    "a question of a plugin": "tests/core/test_hooking.py::test_a_question_that_the_budget_does_not_have_is_not_asked",
+    "a question of a plugin": "tests/core/test_spending.py::test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid",
     "a child": "tests/runtime/test_children.py::test_children_share_a_budget",
     "children side by side": "tests/core/test_spending.py::test_children_are_lent_equal_shares_of_what_is_left",
     "whatever comes": "property_tests/core/test_budgets_hold.py",

@@ -42,7 +42,7 @@ async def test_all_faults_are_named_at_once(supervisor):
         ("sandbox", "local:/no/such", "sandbox is 'local:/no/such': there is no such directory"),
         ("system_prompt", 1, "system_prompt is 1: expected text or None"),
         ("user_data", 1, "user_data is 1: expected a mapping"),
-        ("provider_opts", "x", "provider_opts is 'x': expected a mapping"),
+        ("provider_opts", "x", "provider_opts is of type str: expected a mapping, such as {'api_key': …}"),
         ("immune_tools", "shell", "immune_tools is 'shell': expected a sequence of tool names"),
         ("immune_tools", [1], "immune_tools is [1]: expected a sequence of tool names"),
         ("max_turns", 0, "max_turns is 0: expected a whole number from 1"),

@@ -1,0 +1,162 @@
+"""No key is ever shown: in an error, an event, a repr, a log, or what the command prints (7.4)."""
+
+import copy
+import json
+import logging
+import pickle
+
+import pytest
+import structlog
+import trio
+
+from agentrail import CycleFailed, OptionError, Secret
+from agentrail.app import open_supervisor
+from agentrail.core.codec import encode_event
+from agentrail.events import AgentEnd, AgentError
+from agentrail.testing.serving import Reply, open_server, reply, stream
+from tests.cli.rig import run_agentrail
+from tests.providers.transcripts import WIRE
+
+CANARY = "sk-canary-0123456789-abcdefghij"
+MODELS = {
+    "anthropic:claude-x": "anthropic",
+    "openai-chat:gpt-x": "openai_chat",
+    "openai:gpt-x": "openai_responses",
+    "google:gemini-x": "gemini",
+}
+EVERY_WIRE = pytest.mark.parametrize("model", MODELS)
+
+
+def test_a_secret_shows_itself_to_nobody():
+    """Printed, formatted in any way, inside of other values, and in the errors about it."""
+    secret = Secret(CANARY)
+    shown = [str(secret), repr(secret), f"{secret}", f"{secret!r:>40}", f"{secret:>40}", f"{secret:x}"]
+    shown += [repr({"api_key": secret}), repr([secret])]
+    assert not any(CANARY in text for text in shown)
+    assert not hasattr(secret, "__dict__")
+    for leak in (pickle.dumps, json.dumps, lambda one: Secret([one.reveal()])):
+        with pytest.raises(TypeError) as caught:
+            leak(secret)
+        assert CANARY not in str(caught.value)
+
+
+def test_a_secret_is_a_value():
+    """Equal when the values are, usable as a key, and copied for free."""
+    secret = Secret(CANARY)
+    assert secret.reveal() == CANARY
+    assert secret == Secret(CANARY)
+    assert hash(secret) == hash(Secret(CANARY))
+    assert secret != Secret("another")
+    assert secret != CANARY
+    assert copy.copy(secret) is copy.deepcopy(secret) is secret
+
+
+def _answers(wire: str) -> tuple[Reply, ...]:
+    """Whatever a server may answer; each with the key in it, as vendors echo it."""
+    echo = f"you sent {CANARY} to us, that is {CANARY[:8]}****{CANARY[-4:]}"
+    error = json.dumps({"error": {"type": "x", "code": "invalid_api_key", "status": "X", "message": echo}})
+    whole = next((WIRE / wire).glob("**/text.sse")).read_bytes()
+    return (
+        reply(error, status="401 Unauthorized", kind="application/json"),
+        reply(f"<html>{echo}</html>", status="502 Bad Gateway", kind="text/html"),
+        reply(f"<html>{echo}</html>", kind="text/html"),
+        reply(error, kind="application/json"),
+        stream(whole[: len(whole) // 2], f"data: {error}\n\n".encode(), ends=True),
+        stream(whole[: len(whole) // 2], f"data: {{{echo}\n\n".encode(), ends=True),
+        reply(echo, status="400 Bad Request", kind="text/plain"),
+    )
+
+
+async def _source() -> Secret:
+    await trio.lowlevel.checkpoint()
+    return Secret(CANARY)
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize(
+    "key", [CANARY, Secret(CANARY), lambda: Secret(CANARY), _source], ids=["text", "secret", "sync", "async"]
+)
+async def test_nothing_that_leaves_a_session_holds_its_key(model, number, key, caplog):
+    """Events as they are encoded, errors with all that is chained to them, reprs, and logs down to the last detail."""
+    caplog.set_level(logging.DEBUG)
+    shown: list[str] = []
+    with trio.fail_after(20), structlog.testing.capture_logs() as logs:
+        async with open_server(_answers(MODELS[model])[number]) as server, open_supervisor(environ={}) as sup:
+            opts = {"base_url": server.url, "api_key": key, "max_retries": 0}
+            session = await sup.start_session(model=model, provider_opts=opts)
+            async with session.subscribe() as events:
+                with pytest.raises(CycleFailed) as caught:
+                    await session.ask("Hi")
+                async for event in events:
+                    shown += [encode_event(event).decode(), repr(event)]
+                    if isinstance(event, AgentError):
+                        break
+            shown += [repr(session), repr(await session.status()), repr(sup), repr(sup.statistics())]
+    error: BaseException | None = caught.value
+    while error is not None:
+        shown += [str(error), repr(error), repr(vars(error))]
+        error = error.__cause__ or error.__context__
+    assert any(CANARY.encode() in head for head, _ in server.requests), (
+        "the server saw no key: nothing was tested"
+    )
+    for text in (*shown, str(logs), caplog.text):
+        assert CANARY not in text
+        assert CANARY[:8] not in text
+        assert CANARY[-4:] not in text
+
+
+@EVERY_WIRE
+async def test_a_secret_is_a_key_like_any_other(model):
+    """It is sent as it is, and the answer comes."""
+    whole = next((WIRE / MODELS[model]).glob("**/text.sse")).read_bytes()
+    with trio.fail_after(20):
+        async with open_server(reply(whole)) as server, open_supervisor(environ={}) as sup:
+            opts = {"base_url": server.url, "api_key": Secret(f" {CANARY}\n")}
+            session = await sup.start_session(model=model, provider_opts=opts)
+            async with session.subscribe() as events:
+                await session.ask("Hi")
+                assert any([isinstance(event, AgentEnd) async for event in _until_end(events)])
+            assert CANARY in "".join(server.headers().values())
+
+
+async def _until_end(events):
+    async for event in events:
+        yield event
+        if isinstance(event, AgentEnd):
+            return
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize(
+    "opts",
+    [
+        {"api_key": f"{CANARY} ü"},
+        {"api_kee": CANARY},
+        {"base_url": f"https://me:{CANARY}@host"},
+        {"base_url": f"https://host?key={CANARY}"},
+        {"headers": {"x-key": f"{CANARY}\n"}},
+        CANARY,
+    ],
+)
+async def test_a_fault_in_an_option_does_not_repeat_the_key(model, opts):
+    """Whoever puts the key into the wrong place reads which place, and not the key."""
+    async with open_supervisor(
+        environ={"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k"}
+    ) as sup:
+        with pytest.raises(OptionError) as caught:
+            await sup.start_session(model=model, provider_opts=opts)
+        assert CANARY not in str(caught.value) + repr(caught.value)
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("run", "--json", "Hi"), ("run", "Hi")])
+@pytest.mark.parametrize("number", range(3))
+async def test_the_command_prints_no_key(command, number):
+    """Whatever a server echoes of it, in what is found, in events, and in errors."""
+    async with open_server(_answers("openai_chat")[number]) as server:
+        variables = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": CANARY}
+        ran = await run_agentrail(*command, "--model", "openai-chat:gpt-x", variables=variables)
+    assert any(CANARY.encode() in head for head, _ in server.requests)
+    assert CANARY not in ran.out + ran.err
+    assert CANARY[:8] not in ran.out + ran.err
+    assert ran.code != 0
