@@ -94,7 +94,7 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
         )

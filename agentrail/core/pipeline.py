@@ -117,6 +117,7 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
     ctx: Context,
     *,
     fit: Fit | None = None,
+    may_wait: bool = True,
 ) -> Outcome:
     """Go on with a run that waited. What the plugin says to the answer counts on the hook that waited.
 
@@ -127,6 +128,7 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
         states: As they are now.
         ctx: Of the signal that brought the answer.
         fit: As in `run`.
+        may_wait: Whether the plugin that waited may wait again. Not where it is refused within the step, which would never end.
 
     Returns:
         The outcome of the whole run; its `events` and `errands` are only those that came since.
@@ -137,7 +139,9 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
         raise ValueError(message)
     outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), errands=())
     told = RequestDone(tag=waiting.errand.tag, result=result)
-    return _Run(stack, outcome, ctx, fit).again(waiting, told)
+    going_on = _Run(stack, outcome, ctx, fit)
+    going_on.impatient = None if may_wait else waiting.errand.by
+    return going_on.again(waiting, told)
 
 
 def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
@@ -229,7 +233,7 @@ _SILENCE: Final = object()
 class _Run:
     """A run in progress. Lives inside one call and nowhere else, which is why it may change."""
 
-    __slots__ = ("at", "ctx", "fit", "heard", "out", "stack")
+    __slots__ = ("at", "ctx", "fit", "heard", "impatient", "out", "stack")
 
     def __init__(
         self, stack: Stack, out: Outcome, ctx: Context, fit: Fit | None, heard: Heard | None = None
@@ -240,6 +244,7 @@ class _Run:
         self.fit = fit
         self.heard = heard
         self.at = 0  # whose turn it is among those that are asked now
+        self.impatient: str | None = None  # who may not wait
 
     def through(self, members: tuple[Member, ...]) -> Outcome:
         """Make the first pass, and settle what came of it."""
@@ -434,6 +439,9 @@ class _Run:
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
     def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:
+        if action.wait and member.name == self.impatient:
+            self._ignore(member, "Request")
+            return self._note(member, rounds, action, "ignored")
         errand = Errand(effect=action.effect, tag=action.tag, by=member.name)
         if action.wait and not isinstance(
             self.out.event, RequestDone
