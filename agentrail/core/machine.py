@@ -27,6 +27,7 @@ from agentrail.core import (
 )
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse, look_of
+from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
@@ -130,7 +131,8 @@ def new_session(
     )
     if messages:
         history, repairs = import_messages(messages)
-        data = msgspec.structs.replace(data, history=history, repairs=repairs)
+        call_ids = call_ids_of(history.messages)
+        data = msgspec.structs.replace(data, history=history, repairs=repairs, call_ids=call_ids)
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)
 

@@ -457,7 +457,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
-    call_ids: GrowingSet[CallId] = GrowingSet()  # all of the session so far, those of the history among them
+    call_ids: GrowingSet[CallId] = (
+        GrowingSet()
+    )  # of the session so far, those of the history among them; forgotten behind a summary when they are many
     dropped: int = 0  # late outcomes; never falls
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart
