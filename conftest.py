@@ -46,9 +46,18 @@ settings.register_profile(
 )
 
 
-def pytest_configure() -> None:
+# Properties are held with all examples of the profile in property_tests; beside unit tests they are one sentence of many.
+MAX_UNIT_EXAMPLES: Final = 50
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile, forget the keys, close the network."""
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+    profile = settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+    here = config.invocation_params.dir
+    if not any("property_tests" in str(here / argument) for argument in config.args):
+        profile = settings(profile, max_examples=min(profile.max_examples, MAX_UNIT_EXAMPLES))
+    settings.register_profile("chosen", profile)
+    settings.load_profile("chosen")
     for name in SCRUBBED:
         os.environ.pop(name, None)
     sys.addaudithook(_refuse_what_leaves_the_machine)

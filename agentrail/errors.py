@@ -37,6 +37,8 @@
     │   ├── ToolDefinitionError     a function that cannot be made a tool
     │   ├── PluginError             a plugin, or a stack of them, that cannot be loaded
     │   ├── SandboxError            a root that is missing, or no directory
+    │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
+    │   ├── ChildRefused            a session below this one that a tool cannot have
     │   ├── CodecError              a text that is no event or no signal; says where it is wrong
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -287,6 +289,23 @@ class PluginError(YourMove):
 
 class SandboxError(YourMove):
     """A sandbox that cannot be made: its root is missing, is no directory, or is too wide."""
+
+
+class ProcessRefused(YourMove):
+    """A sandbox did not start a process.
+
+    Attributes:
+        code: As of `Refusal`: `unsupported`, `not_started`, or what is wrong with its directory.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        """Keep the code."""
+        super().__init__(message)
+        self.code = code
+
+
+class ChildRefused(YourMove):
+    """A tool cannot have a session below its own: that has a budget, or stands too deep."""
 
 
 class CodecError(YourMove):

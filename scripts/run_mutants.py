@@ -1,6 +1,6 @@
 """Put each mutant of tests/mutants/catalogue.py into a copy of the package, run its test, and say which ones survive.
 
-    python -m scripts.run_mutants [PART OF A NAME ...]
+    python -m scripts.run_mutants [PART OF A NAME, OR OF A GUARANTEE ...]
 
 Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing.
 """
@@ -21,7 +21,7 @@ from typing import Final
 from tests.mutants.catalogue import MUTANTS, Mutant
 
 ROOT: Final = Path(__file__).parent.parent
-COPIED: Final = ("agentrail", "tests", "conftest.py", "pyproject.toml")
+COPIED: Final = ("agentrail", "tests", "property_tests", "conftest.py", "pyproject.toml")
 WITHIN_SECONDS: Final = 120
 FAILED: Final = (
     1  # what pytest ends with when tests ran, and one of them failed; all others above 0 are mistakes of ours
@@ -29,8 +29,10 @@ FAILED: Final = (
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run those whose names have one of these parts, or all; give the exit code."""
-    chosen = [one for one in MUTANTS if not wanted or any(part in one.name for part in wanted)]
+    """Run those in whose names or guarantees one of these stands, or all; give the exit code."""
+    chosen = [
+        one for one in MUTANTS if not wanted or any(part in f"{one.name} {one.breaks}" for part in wanted)
+    ]
     begun_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrail-mutants-") as directory:
         trees: SimpleQueue[Path] = SimpleQueue()
@@ -98,6 +100,7 @@ def _copy(to: Path) -> Path:
 def _run_tests(tree: Path, *tests: str) -> int:
     # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours

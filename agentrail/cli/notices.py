@@ -123,23 +123,34 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
 
 def show_receipt(receipt: AbortReceipt) -> str:
     """Say what an abort stopped, what would not stop, and what runs on."""
-    count = receipt.tasks_ended
-    ended = f"{count} {'task was' if count == 1 else 'tasks were'} stopped"
+    ended = _counted(receipt.tasks_ended, "task was stopped", "tasks were stopped")
     parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
+    if receipt.processes_reaped:
+        parts.append(_counted(receipt.processes_reaped, "process was ended", "processes were ended"))
     if receipt.stuck:
         parts.append(f"would not stop: {_show_left_behind(receipt.stuck)}")
     if receipt.abandoned:
         parts.append(f"left behind, still at work: {_show_left_behind(receipt.abandoned)}")
+    if receipt.committed:
+        parts.append(_counted(len(receipt.committed), "call was done already", "calls were done already"))
     if receipt.unknown:
-        count = len(receipt.unknown)
-        parts.append(f"{count} {'call' if count == 1 else 'calls'} may have taken effect")
+        parts.append(
+            _counted(len(receipt.unknown), "call may have taken effect", "calls may have taken effect")
+        )
     if receipt.survivors:
         parts.append(f"still running: {len(receipt.survivors)}")
     return "; ".join(parts)
 
 
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
 def _show_left_behind(left: tuple[LeftBehind, ...]) -> str:
-    return ", ".join(f"{one.name} ({show_milliseconds(one.age_ms)})" for one in left)
+    return ", ".join(
+        f"{one.name} ({show_milliseconds(one.age_ms)}{'' if one.pid is None else f', process {one.pid}'})"
+        for one in left
+    )
 
 
 def show_milliseconds(milliseconds: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from agentrail.core import calls, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
-from agentrail.core.cycle import begin_turn, finish, is_last_turn
+from agentrail.core.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
 from agentrail.core.effects import CancelTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operation_id_of
 from agentrail.core.hooking import ask, somebody_listens
@@ -23,11 +23,11 @@ from agentrail.core.pipeline import Fit
 from agentrail.core.plugin_events import plugin_event
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
-from agentrail.core.signals import AbortTool, TimerFired, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.signals import AbortTool, TimerFired, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
 from agentrail.core.state import CallState, Phase, Stage
 from agentrail.core.work import Work
-from agentrail.errors import ErrorInfo, UnknownCall
+from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
     AgentResumed,
     Event,
@@ -145,6 +145,19 @@ def tool_emitted(work: Work, signal: ToolEmitted) -> None:
     work.publish(plugin_event(signal.name, signal.payload, work.data.config.user_data))
 
 
+def tool_asked(work: Work, signal: ToolAsked) -> None:
+    """Put the question of a running tool before the user, who may take as long as the tool waits."""
+    state = _waits_for(work, signal.effect_id)
+    if state is None or state.stage != "running":
+        work.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
+    elif sum(one.asker is not None for one in work.data.interactions) >= MAX_ASKERS:
+        work.refuse(
+            signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
+        )
+    else:
+        interactions.ask_for_tool(work, state, signal)
+
+
 def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
     if signal.late:
@@ -159,6 +172,7 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     ):  # answered when it was stopped; what it gives after that is of no use to anybody
         calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
         return go_on(work)
+    interactions.withdraw(work, state.call.call_id)
     if signal.crashed and _pause(work, state, signal):
         _fill_slots(work)  # its slot is free meanwhile
         return phase
@@ -250,6 +264,7 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
     """
     if state.stage == "pausing" and state.effect_id is not None:
         work.ask(CancelTimer(effect_id=state.effect_id))
+    interactions.withdraw(work, state.call.call_id)
     done, _ = calls.answer(work, state, text, *between)
     if state.stage != "running" or state.effect_id is None:
         calls.put(work, done)

@@ -160,6 +160,15 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nano_usd: int
     is_cost_known: bool = True
 
+    def __add__(self, other: "Spent") -> "Spent":
+        """What two sessions have used."""
+        return Spent(
+            usage=self.usage + other.usage,
+            tokens=self.tokens + other.tokens,
+            nano_usd=self.nano_usd + other.nano_usd,
+            is_cost_known=self.is_cost_known and other.is_cost_known,
+        )
+
 
 NOTHING_SPENT: Final = Spent(usage=TokenUsage(), tokens=0, nano_usd=0)
 

@@ -45,9 +45,9 @@ def publish_start(work: Work, state: CallState) -> CallState:
 
 
 def publish_end(work: Work, state: CallState, result: ToolResult) -> None:
-    """Publish the end of a call, and of the session that worked for it."""
-    if state.child_id is not None:
-        work.publish(SubagentEnd(child_id=state.child_id, call_id=result.call_id, result=result))
+    """Publish the end of a call, and of the sessions that worked for it."""
+    for child_id in state.child_ids:
+        work.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
     work.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 

@@ -17,20 +17,22 @@ KINDS_OF_CHILD: Final = ("general-purpose",)
 def started(work: Work, signal: ChildStarted) -> None:
     """Note which session works for a call."""
     state = _of(work, signal)
-    called = msgspec.structs.replace(state, child_id=signal.child_id)
+    called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     calls.put(work, called)
     work.change(survivors=tuple(called if one is state else one for one in work.data.survivors))
-    description = str(state.arguments.get("description", ""))
+    description = signal.description
+    if description is None:
+        description = str(state.arguments.get("description", ""))
     work.publish(SubagentStart(child_id=signal.child_id, call_id=state.call.call_id, description=description))
 
 
 def published(work: Work, signal: ChildPublished) -> None:
     """Pass on what a child published, and what it passed on itself."""
     state = _of(work, signal)
-    assert state.child_id is not None  # noqa: S101 - it says that it started before it says anything else
+    child_id = signal.child_id or state.child_ids[0]  # it says that it started before it says anything else
     inner = signal.event
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
-    work.publish(SubagentEvent(call_id=state.call.call_id, child_id=state.child_id, depth=depth, event=inner))
+    work.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
 
 
 def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:

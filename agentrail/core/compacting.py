@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.actions import Skip, WriteFile
+from agentrail.core.append_only import GrowingSet
 from agentrail.core.compaction import (
     Compacted,
     CompactionLimits,
@@ -25,6 +26,7 @@ from agentrail.core.compaction import (
 )
 from agentrail.core.effects import CancelStream, RunErrand, StartStream, look_of
 from agentrail.core.estimates import tokens_of
+from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.outgoing import unrefused
@@ -36,10 +38,13 @@ from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, CompactSkipped, CompactStart
-from agentrail.messages import TokenUsage
+from agentrail.messages import CallId, TokenUsage
 
 DIRECTORY: Final = "compacted"
 """The directory of the workspace that removed messages are written to."""
+
+MAX_CALL_IDS: Final = 10_000
+"""How many ids of calls a session knows before those that stand behind a summary are forgotten."""
 
 _SAID: Final = {"due": "threshold", "overflow": "overflow"}
 
@@ -207,3 +212,17 @@ def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
             cycle, first_message=plan.moved(cycle.first_message), earlier=(*cycle.earlier, *gone)
         )
     work.change(history=done.history, compaction_watch=done.watch, cycle=cycle)
+    if len(data.call_ids) > MAX_CALL_IDS:
+        work.change(call_ids=_ids_that_are_used(work))
+
+
+def _ids_that_are_used(work: Work) -> GrowingSet[CallId]:
+    """Give the ids that a new call may not have: those that the conversation has, and those of survivors.
+
+    Rebuilt only now and then, because it takes the whole conversation. An id behind a summary may come again then: a vendor
+    that repeats its ids after ten thousand calls means no call of those days.
+    """
+    used = call_ids_of(work.data.history.messages)
+    for state in work.data.survivors:
+        used = used.added(state.call.call_id)
+    return used

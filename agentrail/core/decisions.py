@@ -87,6 +87,11 @@ def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
     is_question = isinstance(interaction.asked, Question)
     interactions.close(work, interaction, "approved" if is_question else "rejected", "user")
     responded = UserResponded(ref=signal.ref, response=response)
+    if interaction.asker is not None:
+        work.publish(responded)
+        work.reply(interaction.asker, response)
+        work.reply(signal.signal_id, None)
+        return phase
     _answer(work, interaction, response, responded, is_error=False)
     work.reply(signal.signal_id, None)
     return batch.decided(work, phase, "user_respond", resume=True)
@@ -96,6 +101,9 @@ def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
     """Answer a call for which nobody came."""
     interaction = next(one for one in work.data.interactions if one.timer == signal.effect_id)
     interactions.close(work, interaction, "timeout", "timeout")
+    if interaction.asker is not None:
+        work.reply(interaction.asker, None)
+        return phase
     asked = interaction.asked
     assert asked.expires_at_ms is not None  # noqa: S101 - it has a timer
     seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"

@@ -12,7 +12,7 @@ from agentrail.core.actions import Wanted
 from agentrail.core.budget import Budget
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.signals import SignalId
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import Event, Todo
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 
@@ -155,10 +155,12 @@ class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         effect_id: This errand.
         wanted: What to do, one of a small closed set.
+        refused: Why it is not done, but answered with this error: the budget does not hold what it may use.
     """
 
     effect_id: EffectId
     wanted: Wanted
+    refused: ErrorInfo | None = None
 
 
 class CancelErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):

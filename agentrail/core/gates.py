@@ -6,6 +6,7 @@ Later gates (plugins, approvals) take their place behind these, in the order of 
 import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
@@ -13,7 +14,7 @@ from attrs import frozen
 
 from agentrail.core.append_only import GrowingSet
 from agentrail.core.toolbox import Toolbox, parse_arguments
-from agentrail.messages import CallId, JsonObject, StopReason, ToolCall
+from agentrail.messages import AssistantMessage, CallId, JsonObject, Message, StopReason, ToolCall
 
 CUT_OFF: Final = "Not run: the call was cut off by the output limit. Send less in one call."
 WITHHELD: Final = "Not run: this was the last turn of the task. Answer with what you have."
@@ -83,6 +84,15 @@ def settle_call_ids(
         used = used.added(call_id)
         settled.append(call_id)
     return tuple(settled), used
+
+
+def call_ids_of(messages: Iterable[Message]) -> GrowingSet[CallId]:
+    """Give the ids of all calls that a conversation has."""
+    used: GrowingSet[CallId] = GrowingSet()
+    for message in messages:
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            used = used.added(call.call_id)
+    return used
 
 
 def hash_arguments(arguments: JsonObject) -> str:

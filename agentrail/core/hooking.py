@@ -28,9 +28,9 @@ from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.seeded import SeededRandom, seed_of
+from agentrail.core.seeded import SeededRandom
 from agentrail.core.signals import ErrandFinished
-from agentrail.core.spending import book
+from agentrail.core.spending import book, reserve_errand
 from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -94,7 +94,7 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
         )
@@ -137,19 +137,22 @@ def open_errand(work: Work, errand: Errand) -> EffectId:
     effect_id = work.mint("e")
     opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
     work.change(errands=(*work.data.errands, opened))
-    wanted = errand.effect
-    if isinstance(wanted, CallModel) and wanted.model is None:
-        wanted = msgspec.structs.replace(wanted, model=model_of(work.data).model)
-    work.ask(RunErrand(effect_id=effect_id, wanted=wanted))
+    wanted, refused = errand.effect, None
+    if isinstance(wanted, CallModel):
+        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
+        refused = reserve_errand(work, effect_id, wanted)
+    # Refused by way of the shell: a plugin that asks again at once would never let this step end.
+    work.ask(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused))
     return effect_id
 
 
 def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
-    """Note that an errand is done; what a model took for it counts like all that the session uses."""
+    """Note that an errand is done, or given up; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == effect_id)
     work.change(errands=tuple(one for one in work.data.errands if one is not errand))
-    if isinstance(result, ModelAnswer):
-        book(work, effect_id, result.usage)
+    # A file has cost nothing: no reservation is there that could be booked.
+    usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
+    book(work, effect_id, usage)
     return errand
 
 
@@ -191,14 +194,16 @@ def context_of(work: Work) -> Context:
         repairs=data.repairs,
         total_tokens=data.usage.total,
         cost_usd=data.usage.cost_usd,
-        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos),
+        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos)
+        if data.todos
+        else (),
         tools=data.tools.names,
         prompt_mode=config.prompt_mode,
         user_data=config.user_data,
         group_id=config.group_id,
         depth=len(config.path) - 1,
         now_ms=work.at_ms,
-        random=SeededRandom(seed_of(config.session_id, data.seq, work.at_ms)),
+        random=SeededRandom((config.session_id, data.seq, work.at_ms)),
     )
 
 

@@ -234,10 +234,12 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer when it could not be done.
 
     Attributes:
-        error: Why.
+        error: Why; `budget_exceeded` where the session could not pay for a `CallModel`.
+        usage: What a model used for it all the same; None: it broke off, and nobody knows.
     """
 
     error: ErrorInfo
+    usage: TokenUsage | None = TokenUsage()
 
 
 RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | RequestFailed

@@ -8,12 +8,15 @@ import re
 import shlex
 from typing import Final
 
+import msgspec
+
 from agentrail.core.effects import CancelTimer, SetTimer
 from agentrail.core.gates import hash_arguments
 from agentrail.core.request import EffectId
+from agentrail.core.signals import SignalId, ToolAsked
 from agentrail.core.state import CallState, Interaction, Resolved, Rule
 from agentrail.core.work import Work
-from agentrail.errors import AlreadyResolved, ApprovalExpired, UnknownApproval
+from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
 from agentrail.events import (
     Approval,
     ApprovalRequired,
@@ -124,6 +127,35 @@ def ask(work: Work, state: CallState, timeout_ms: int | None) -> None:
     work.publish(AskUser(ref=question.ref, question=question.question, options=options))
 
 
+def ask_for_tool(work: Work, state: CallState, signal: ToolAsked) -> None:
+    """Let a running tool wait for the answer to a question of its own.
+
+    Args:
+        work: The step.
+        state: The call, which runs.
+        signal: What it asks; its reply is the answer.
+    """
+    expires_at_ms = work.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
+    question = Question(
+        ref=QuestionRef(_name(work)),
+        call_id=state.call.call_id,
+        question=signal.question,
+        options=signal.options,
+        requested_at_ms=work.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=work.data.config.path,
+    )
+    _open(work, question, expires_at_ms, asker=signal.signal_id)
+    work.publish(AskUser(ref=question.ref, question=question.question, options=question.options))
+
+
+def withdraw(work: Work, call_id: CallId) -> None:
+    """Close the questions of a tool that runs no more; whoever still waits for an answer hears that there will be none."""
+    for interaction in work.data.interactions:
+        if interaction.asker is not None and interaction.asked.call_id == call_id:
+            close(work, interaction, "aborted", "abort")
+
+
 def find(work: Work, wanted: str) -> Interaction:
     """Find what a person decides.
 
@@ -149,17 +181,19 @@ def find(work: Work, wanted: str) -> Interaction:
 
 def of_call(work: Work, call_id: CallId) -> Interaction:
     """Find what a call that is asking waits for."""
-    return next(one for one in work.data.interactions if one.asked.call_id == call_id)
+    return next(one for one in work.data.interactions if one.asked.call_id == call_id and one.asker is None)
 
 
 def close(work: Work, interaction: Interaction, status: ApprovalStatus, by: DecidedBy) -> None:
-    """Decide an interaction; its timer is forgotten, and everybody hears."""
+    """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
     work.change(
         interactions=tuple(one for one in work.data.interactions if one is not interaction),
         resolved=(*work.data.resolved, Resolved(id=interaction.id, status=status, by=by))[-MAX_RESOLVED:],
     )
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
         work.ask(CancelTimer(effect_id=interaction.timer))
+    if interaction.asker is not None and status in {"aborted", "superseded"}:
+        work.refuse(interaction.asker, CycleAborted("the call that asked is over"))
     if isinstance(interaction.asked, Approval):
         work.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
 
@@ -169,13 +203,16 @@ def rearm(work: Work) -> None:
     renewed: list[Interaction] = []
     for interaction in work.data.interactions:
         timer = _set_timer(work, interaction.asked.expires_at_ms)
-        renewed.append(Interaction(asked=interaction.asked, timer=timer))
+        renewed.append(msgspec.structs.replace(interaction, timer=timer))
     work.change(interactions=tuple(renewed))
 
 
-def _open(work: Work, asked: Approval | Question, expires_at_ms: int | None) -> None:
+def _open(
+    work: Work, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
+) -> None:
     timer = _set_timer(work, expires_at_ms)
-    work.change(interactions=(*work.data.interactions, Interaction(asked=asked, timer=timer)))
+    opened = Interaction(asked=asked, timer=timer, asker=asker)
+    work.change(interactions=(*work.data.interactions, opened))
 
 
 def _set_timer(work: Work, at_ms: int | None) -> EffectId | None:

@@ -47,6 +47,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -86,6 +87,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
     Approve:           _row(T,    T,       T,         T),  # whoever decides too late or too early hears which it was
     Reject:            _row(T,    T,       T,         T),  # as Approve
     Respond:           _row(T,    T,       T,         T),  # as Approve
+    ToolAsked:         _row(T,    T,       T,         T),  # whoever asks too late hears that nobody will answer
     SwitchModel:       _row(T,    T,       T,         T),  # a request that is out keeps its model
     UpdatePluginOpts:  _row(T,    T,       T,         T),  # applied when the session is idle
     ChangePlugins:     _row(T,    P,       P,         P),  # between two cycles only, so no hook of an old version runs after

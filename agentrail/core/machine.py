@@ -27,6 +27,7 @@ from agentrail.core import (
 )
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End, Refuse, look_of
+from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
@@ -67,6 +68,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -129,7 +131,8 @@ def new_session(
     )
     if messages:
         history, repairs = import_messages(messages)
-        data = msgspec.structs.replace(data, history=history, repairs=repairs)
+        call_ids = call_ids_of(history.messages)
+        data = msgspec.structs.replace(data, history=history, repairs=repairs, call_ids=call_ids)
     engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
     return SessionState(engine)
 
@@ -235,6 +238,8 @@ def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
             return decisions.reject(work, phase, signal)
         case Respond():
             return decisions.respond(work, phase, signal)
+        case ToolAsked():
+            batch.tool_asked(work, signal)
         case AbortTool():
             return batch.abort_tool(work, phase, signal)
         case Abort():
@@ -360,7 +365,7 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
     fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
     undone = ErrandFinished(
-        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error)
+        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error, usage=None)
     )
     for stand_in in (failed, finished, settled, fired, undone):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:

@@ -197,6 +197,24 @@ class Respond(Asked, frozen=True, kw_only=True, gc=False):
     response: str | int
 
 
+class ToolAsked(Asked, frozen=True, kw_only=True, gc=False):
+    """A running tool has a question to the user, and waits for the answer.
+
+    Answered with the text; with None when nobody answered in time; refused with `CycleAborted` when its call is over first.
+
+    Attributes:
+        effect_id: The attempt that asks.
+        question: What it wants to know.
+        options: What can be chosen; empty: any text.
+        timeout_ms: How long it waits; None: as long as the call does.
+    """
+
+    effect_id: EffectId
+    question: str
+    options: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+
+
 class SwitchModel(Asked, frozen=True, kw_only=True, gc=False):
     """Another model from now on; a request that is out keeps its own.
 
@@ -386,9 +404,11 @@ class ChildStarted(Outcome, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         child_id: That session.
+        description: What it is to do; None: what the call says.
     """
 
     child_id: SessionId
+    description: str | None = None
 
 
 class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
@@ -396,9 +416,11 @@ class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         event: With its `meta`.
+        child_id: Which one; None: the first that works for the call, and mostly the only one.
     """
 
     event: Event
+    child_id: SessionId | None = None
 
 
 class ToolEmitted(Outcome, frozen=True, kw_only=True, gc=False):
@@ -484,6 +506,7 @@ Signal: TypeAlias = (
     | Approve
     | Reject
     | Respond
+    | ToolAsked
     | SwitchModel
     | ChangeTools
     | UpdatePluginOpts

@@ -6,6 +6,7 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 import msgspec
 from attrs import evolve
 
+from agentrail.core.actions import CallModel
 from agentrail.core.budget import (
     Budget,
     Refusal,
@@ -18,12 +19,13 @@ from agentrail.core.budget import (
     take_back,
 )
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
-from agentrail.core.projection import model_of
-from agentrail.core.request import EffectId, ModelRequest
+from agentrail.core.projection import model_of, models_of
+from agentrail.core.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.state import Phase, SessionData
+from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.messages import TokenUsage
+from agentrail.messages import Text, TokenUsage, UserMessage
 
 
 def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> ErrorInfo | None:
@@ -44,6 +46,33 @@ def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> Err
     limit = request.max_output_tokens or facts.max_output_tokens
     bound = bound_of(count_tokens(work, request, notes=notes), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
+    if isinstance(decided, Refusal):
+        return decided.error
+    work.change(ledger=decided)
+    return None
+
+
+def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:
+    """Promise a plugin's question to a model what it may use at most.
+
+    Args:
+        work: The step.
+        effect_id: Of the errand.
+        wanted: The question, with its model.
+
+    Returns:
+        None when it may be asked; else why not.
+    """
+    ledger = work.data.ledger
+    if ledger is None:
+        return None
+    known = {facts.model: facts for facts in models_of(work.data)}
+    model = wanted.model or ""
+    facts = known.get(model) or ModelFacts(model=model)
+    said = UserMessage(content=(Text(text=wanted.prompt),))
+    input_tokens = fixed_tokens_of(wanted.system, Toolbox()) + tokens_of((said,))
+    bound = bound_of(input_tokens, wanted.max_output_tokens, facts.price)
+    decided = reserve(ledger, _reservation_of(work.data, effect_id), bound)
     if isinstance(decided, Refusal):
         return decided.error
     work.change(ledger=decided)
@@ -92,8 +121,13 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
 
 
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
-    """Count what the child of a call has used, however its call ended; None: nobody knows."""
+    """Count what the child of a call has used, however its call ended; None: nobody knows.
+
+    Children that a running tool asked for have no loan, because they are refused where there is a budget.
+    """
     if effect_id not in work.data.loans:
+        if spent is not None:
+            _count(work, spent.usage)
         return
     work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
     if spent is not None:
@@ -118,8 +152,8 @@ def spend_on_abort(work: Work) -> None:
     spend(work, lost_usage(work))
 
 
-def spend_on_crash(work: Work) -> None:
-    """Book all that was reserved for requests that died with the actor: what they used nobody will ever know."""
+def spend_what_is_out(work: Work) -> None:
+    """Book all that is reserved, because nobody will hear of it again: the actor crashed, or the session ends."""
     ledger = work.data.ledger
     if ledger is not None:
         for reservation, _ in ledger.open:

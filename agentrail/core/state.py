@@ -221,7 +221,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         attempt: 1 for the first.
         operation_id: The same for all attempts; empty before the first.
         began_at_ms: When its last attempt was started; 0 before the first.
-        child_id: The session that works for it, where it is answered by one.
+        child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
         effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
         result: Set exactly when it is stopping or done.
     """
@@ -236,21 +236,23 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     operation_id: str = ""
     began_at_ms: int = 0
-    child_id: SessionId | None = None
+    child_ids: tuple[SessionId, ...] = ()
     effect_id: EffectId | None = None
     result: ToolResult | None = None
 
 
 class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What waits for a person: a call that wants an approval, or a question that is one.
+    """What waits for a person: a call that wants an approval, one that is a question, or the question of a running tool.
 
     Attributes:
         asked: As it was published.
         timer: What ends it when nobody answers; None: it waits for ever.
+        asker: The running tool that waits for the answer; None where the call itself does.
     """
 
     asked: Approval | Question
     timer: EffectId | None
+    asker: SignalId | None = None
 
     @property
     def id(self) -> ApprovalId | QuestionRef:
@@ -426,7 +428,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Outgoing()
     )  # what is sent shorter than it is, or not at all; follows from the history
     batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
-    interactions: tuple[Interaction, ...] = ()  # one for each call that is asking, oldest first
+    interactions: tuple[
+        Interaction, ...
+    ] = ()  # one for each call that is asking, and those of running tools; oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
     rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
     drains: tuple[
@@ -453,7 +457,9 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
-    call_ids: GrowingSet[CallId] = GrowingSet()  # all of the session so far, those of the history among them
+    call_ids: GrowingSet[CallId] = (
+        GrowingSet()
+    )  # of the session so far, those of the history among them; forgotten behind a summary when they are many
     dropped: int = 0  # late outcomes; never falls
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart

@@ -36,7 +36,7 @@ from agentrail.core.signals import (
     Stop,
     TeardownFinished,
 )
-from agentrail.core.spending import spend_on_abort, spend_on_crash
+from agentrail.core.spending import spend_on_abort, spend_what_is_out
 from agentrail.core.state import CallState, Ended, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
@@ -144,6 +144,7 @@ def say_goodbye(work: Work) -> None:
     hooking.say_goodbye(work)
     data = work.data
     reason = data.stopping or ""
+    spend_what_is_out(work)
     work.change(errands=())
     work.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
@@ -158,6 +159,8 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     work.change(incarnation=signal.incarnation)
+    for state in work.data.batch:
+        interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
@@ -199,7 +202,7 @@ def _end(work: Work, reason: str, error: ErrorInfo) -> Phase:
 
 def _forget_what_ran(work: Work) -> None:
     """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
-    spend_on_crash(work)
+    spend_what_is_out(work)
     compacting.forget(work)
     for state in work.data.survivors:
         if state.result is None:

@@ -14,10 +14,12 @@ class LeftBehind:
     Attributes:
         name: The tool, or the model of a stream.
         age_ms: Since it began.
+        pid: Of a process that outlives even `SIGKILL`, stuck in the kernel; None for what is no process.
     """
 
     name: str
     age_ms: int
+    pid: int | None = None
 
 
 @frozen(kw_only=True)
@@ -27,9 +29,10 @@ class AbortReceipt:
     Attributes:
         settled: False when the caller did not want to wait: the rest then says nothing yet.
         tasks_ended: How many streams and tool calls were stopped and are gone.
+        processes_reaped: How many processes of stopped calls were ended and are gone, their shells among them.
         stuck: What had not ended when the time for teardown was over.
         abandoned: Tools whose call has ended and whose thread works on, because they allow that.
-        committed: Calls of the batch that was broken off which had ended before: their results stand in the history.
+        committed: Calls of the batch that was broken off which had ended before, or gave their value in spite of the stop.
         unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
@@ -37,6 +40,7 @@ class AbortReceipt:
 
     settled: bool = True
     tasks_ended: int = 0
+    processes_reaped: int = 0
     stuck: tuple[LeftBehind, ...] = ()
     abandoned: tuple[LeftBehind, ...] = ()
     committed: tuple[CallId, ...] = ()

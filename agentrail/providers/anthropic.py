@@ -112,6 +112,8 @@ class AnthropicMessages:
             # Tools stand before the system prompt, so a mark on that covers them.
             members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
+        elif stand_ins := _stand_ins(request.messages):
+            members["tools"], members["tool_choice"] = stand_ins, _tool_choice("none")
         if thinking is not None:
             members["thinking"] = encode_json(thinking)
         output_config: dict[str, object] = {}
@@ -255,6 +257,23 @@ def _tools(tools: Toolbox) -> bytes:
             ]
         )
     return kept
+
+
+def _stand_ins(messages: Sequence[Message]) -> bytes:
+    """Declare the tools of old calls where the session has none any more; empty where nothing was ever called.
+
+    The API refuses a conversation with calls and without a list of tools. No model can call these: the choice is `none`.
+    """
+    called = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    names = {wire_name(call.name) for call in called}
+    if not names:
+        return b""
+    return encode_json(
+        [
+            {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}
+            for name in sorted(names)
+        ]
+    )
 
 
 def _tool_choice(choice: str) -> bytes:

@@ -4,7 +4,7 @@ The child is a session like any other, under the same supervisor, with its own m
 directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, and never more rights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from agentrail.abc import Error, Ok, Tool, ToolOutcome
+from agentrail.abc import ChildRequest, Error, Ok, Tool, ToolOutcome
 from agentrail.core.children import KINDS_OF_CHILD
 from agentrail.core.effects import SpawnChild
 from agentrail.core.machine import new_session
@@ -20,17 +20,21 @@ from agentrail.core.plugin_changes import Change
 from agentrail.core.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.stack import load_stack
 from agentrail.core.toolbox import Toolbox
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, CycleFailed, OptionError, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
-from agentrail.messages import AssistantMessage, SessionId
+from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
+from agentrail.runtime.ports import ChildWish
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
-OpenChild: TypeAlias = Callable[[SpawnChild], AbstractAsyncContextManager[Session]]
+MAX_DEPTH: Final = 8
+"""How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
+
+OpenChild: TypeAlias = Callable[[ChildWish], AbstractAsyncContextManager[Session]]
 """Starts a child; leaving the block stops it and waits until it is gone, shielded and bounded."""
 
 Deliver: TypeAlias = Callable[[Signal], None]
@@ -52,12 +56,18 @@ async def run_child(
     kind = str(effect.arguments.get("subagent_type", KINDS_OF_CHILD[0]))
     if kind not in KINDS_OF_CHILD:
         return Error(text=f"There is no sub-agent of type {kind!r}. Types: {', '.join(KINDS_OF_CHILD)}.")
-    listener = _Listener(effect, deliver)
+    description = str(effect.arguments.get("description", ""))
+    wish = ChildWish(
+        effect_id=effect.effect_id,
+        call_id=effect.call_id,
+        request=ChildRequest(prompt=description),
+        budget=effect.budget,
+    )
+    listener = _Listener(wish, deliver)
     with trio.move_on_after(timeout_seconds):
         try:
-            async with open_child(effect) as child:
-                deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child.session_id))
-                return await listener.listen(child, str(effect.arguments.get("description", "")))
+            async with open_child(wish) as child:
+                return decide_answer(await listener.listen(child), listener.last_text)
         except AgentrailError as error:
             return Error(text=clean_text(f"The sub-agent could not work: {error}"))
     seconds = f"{timeout_seconds:g} s"
@@ -65,33 +75,80 @@ async def run_child(
     return Error(text=f"The sub-agent did not finish within {seconds} and was stopped.{last}")
 
 
+async def ask_child(wish: ChildWish, open_child: OpenChild, deliver: Deliver) -> str:
+    """Let a child work for a tool, and give its last text.
+
+    Args:
+        wish: What it is to do, and for whom.
+        open_child: Starts the child.
+        deliver: Puts what the child publishes into the parent's mailbox.
+
+    Raises:
+        ChildRefused, OptionError, PromptError: Your move; as of `ToolContext.run_session`.
+        CycleFailed, CycleAborted: How it ended, without an answer.
+
+    Cancellation: As of `run_child`.
+    """
+    listener = _Listener(wish, deliver)
+    async with open_child(wish) as child:
+        match await listener.listen(child):
+            case AgentEnd(messages=messages):
+                return last_text_of(messages)
+            case AgentError(error=error):
+                raise CycleFailed(error)
+            case AgentAbort(reason=reason):
+                raise CycleAborted(reason)
+            case _:
+                raise SessionDown(child.session_id, "it ended before it had an answer")
+
+
 class _Listener:
     """Passes a child's events on, and remembers what it said last."""
 
-    def __init__(self, effect: SpawnChild, deliver: Deliver) -> None:
-        self._effect_id = effect.effect_id
+    def __init__(self, wish: ChildWish, deliver: Deliver) -> None:
+        self._wish = wish
         self._deliver = deliver
         self.last_text = ""
 
-    async def listen(self, child: Session, description: str) -> ToolOutcome:
-        """Give the child its prompt, and wait for the end of that cycle."""
+    async def listen(self, child: Session) -> Event | None:
+        """Give the child its prompt, and wait for the end of that cycle; None when the session ended first."""
+        wish = self._wish
+        self._deliver(
+            ChildStarted(
+                at_ms=now_ms(),
+                effect_id=wish.effect_id,
+                child_id=child.session_id,
+                description=wish.request.prompt,
+            )
+        )
         async with child.subscribe(after=0) as events:
-            await child.prompt(description)
+            await child.prompt(wish.request.prompt)
             async for event in events:
-                self._deliver(ChildPublished(at_ms=now_ms(), effect_id=self._effect_id, event=event))
+                self._deliver(
+                    ChildPublished(
+                        at_ms=now_ms(), effect_id=wish.effect_id, event=event, child_id=child.session_id
+                    )
+                )
                 if isinstance(event, ResponseComplete):
                     self.last_text = event.message.text or self.last_text
                 if type(event) in TERMINAL:
-                    return decide_answer(event, self.last_text)
-        return Error(text="The sub-agent ended before it had an answer.")
+                    return event
+        return None
 
 
-def decide_answer(end: Event, last_text: str) -> ToolOutcome:
+def last_text_of(messages: Sequence[Message]) -> str:
+    """Give the last text of a cycle, fit for a result."""
+    said = [message.text for message in messages if isinstance(message, AssistantMessage)]
+    return clean_text(next((text for text in reversed(said) if text), "[no output]"))
+
+
+def decide_answer(end: Event | None, last_text: str) -> ToolOutcome:
     """Make the result of the call from how the child's cycle ended."""
     match end:
+        case None:
+            return Error(text="The sub-agent ended before it had an answer.")
         case AgentEnd(messages=messages):
-            said = [message.text for message in messages if isinstance(message, AssistantMessage)]
-            return Ok(text=clean_text(next((text for text in reversed(said) if text), "[no output]")))
+            return Ok(text=last_text_of(messages))
         case AgentError(error=error):
             return Error(text=clean_text(f"The sub-agent failed: {error.message}"))
         case AgentAbort(reason=reason):
@@ -102,29 +159,38 @@ def decide_answer(end: Event, last_text: str) -> ToolOutcome:
             raise AssertionError(message)
 
 
-def assemble_child(parent: SessionCell, effect: SpawnChild, fresh_id: str) -> SessionCell:
+def assemble_child(parent: SessionCell, wish: ChildWish, fresh_id: str) -> SessionCell:
     """Make the session that works for a call; it has not begun.
 
     Args:
         parent: The session whose call it is.
-        effect: The call.
+        wish: What it is to do, and what it has for that.
         fresh_id: For a child whose own name would be too long.
+
+    Raises:
+        ChildRefused, OptionError: Your move; as of `ToolContext.run_session`.
     """
-    data, ports = parent.state.data, parent.ports
-    own_id = f"{ports.session_id}.{effect.call_id}"
+    data, ports, request = parent.state.data, parent.ports, wish.request
+    if wish.number is not None:
+        check_request(parent, request)
+    own_id = f"{ports.session_id}.{wish.call_id}" + (f".{wish.number}" if wish.number is not None else "")
     session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
     path = (*data.config.path, session_id)
+    wanted = data.tools.names if request.tools is None else request.tools
     tools = {
         (spec.name, 0): ports.tools[spec.name, data.tools.generation_of(spec.name)]
         for spec in data.tools
-        if _may_have(ports.tools[spec.name, data.tools.generation_of(spec.name)], len(path) - 1)
+        if spec.name in wanted
+        and _may_have(ports.tools[spec.name, data.tools.generation_of(spec.name)], len(path) - 1)
     }
     config = msgspec.structs.replace(
         data.config,
         session_id=session_id,
         path=path,
         model=data.model,
-        budget=effect.budget,
+        system_prompt=request.system_prompt or data.config.system_prompt,
+        max_turns=request.max_turns or data.config.max_turns,
+        budget=wish.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
     )
     change = _stack_of(parent)
@@ -138,6 +204,33 @@ def assemble_child(parent: SessionCell, effect: SpawnChild, fresh_id: str) -> Se
         provider_opts=dict(ports.provider_opts),
     )
     return SessionCell(state, own_ports)
+
+
+def check_request(parent: SessionCell, request: ChildRequest) -> None:
+    """Refuse a session that a tool cannot have.
+
+    Raises:
+        ChildRefused: Your move: the parent has a budget, or there are too many sessions above one another.
+        OptionError: Your move: a tool that the parent has not, or a number of turns that is none.
+    """
+    data = parent.state.data
+    if data.ledger is not None:
+        message = (
+            f"session {data.config.session_id!r} has a budget, of which nothing can be reserved for a session that a tool "
+            "asks for: ask in a session without one"
+        )
+        raise ChildRefused(message)
+    if len(data.config.path) >= MAX_DEPTH:
+        message = f"{MAX_DEPTH} sessions stand above one another already: give the innermost ones no tool that asks for more"
+        raise ChildRefused(message)
+    unknown = [name for name in request.tools or () if name not in data.tools.names]
+    faults = (
+        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
+    )
+    if request.max_turns is not None and request.max_turns < 1:
+        faults.append(f"max_turns is {request.max_turns}: expected 1 or more")
+    if faults:
+        raise OptionError(faults)
 
 
 def _may_have(tool: Tool, depth: int) -> bool:

@@ -79,6 +79,11 @@ class Crew:
             await self._gone.wait()
 
     @property
+    def is_dismissed(self) -> bool:
+        """Whether nothing is started any more."""
+        return self._gone is not None
+
+    @property
     def working(self) -> tuple[str, ...]:
         """The names of the tasks that have not ended."""
         return tuple(self._working.values())

@@ -6,10 +6,10 @@ from typing import TypeAlias, assert_never
 from agentrail.abc import Provider, Refusal, Sandbox
 from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
 from agentrail.core.hooks import FileText, FileWritten, ModelAnswer, RequestFailed, RequestResult
-from agentrail.core.request import Completed, EffectId, ModelRequest
+from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
-from agentrail.messages import Text, UserMessage
+from agentrail.messages import Text, TokenUsage, UserMessage
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
@@ -83,9 +83,22 @@ async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindMo
         tools=Toolbox(),
         max_output_tokens=wanted.max_output_tokens,
     )
-    async with provider.open_stream(request) as chunks:
-        async for chunk in chunks:
-            if isinstance(chunk, Completed):
-                return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
+    usage: TokenUsage | None = TokenUsage()
     message = f"the provider of {name} ended a stream without its terminal chunk"
-    return RequestFailed(error=ErrorInfo(code="protocol_error", message=message))
+    error = ErrorInfo(code="protocol_error", message=message)
+    try:
+        async with provider.open_stream(request) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Completed):
+                    return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
+                usage = decide_usage_so_far(usage, chunk)
+    except ProviderError as failed:
+        error = ErrorInfo.of(failed)
+    return RequestFailed(error=error, usage=usage)
+
+
+def decide_usage_so_far(known: TokenUsage | None, chunk: Chunk) -> TokenUsage | None:
+    """Say what a request has used that may end after this chunk: what was reported last, or nobody knows."""
+    if isinstance(chunk, UsageUpdate):
+        return chunk.usage
+    return known if known is not None and known.total else None

@@ -31,7 +31,7 @@ from agentrail.core.effects import (
     Teardown,
     look_of,
 )
-from agentrail.core.hooks import RequestResult
+from agentrail.core.hooks import RequestFailed, RequestResult
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
@@ -46,13 +46,15 @@ from agentrail.core.signals import (
 )
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
-from agentrail.messages import TokenUsage
+from agentrail.messages import CallId, TokenUsage
+from agentrail.processes import keep_account
 from agentrail.runtime.clock import Timers, jitter, now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.ports import Ports, Tab
+from agentrail.runtime.processes import Processes
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
@@ -125,14 +127,21 @@ class _Open:
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     began_at: float = field(factory=trio.current_time)
     ended: trio.Event | None = None  # made for the few that somebody waits for
+    processes: Processes | None = None  # of a call of a tool
+    gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
 
     def expect_end(self) -> trio.Event:
         if self.ended is None:
             self.ended = trio.Event()
         return self.ended
 
-    def left_behind(self, now: float) -> LeftBehind:
-        return LeftBehind(name=self.name, age_ms=round((now - self.began_at) * 1000))
+    def left_behind(self, now: float, *, is_gone: bool = False) -> tuple[LeftBehind, ...]:
+        """Name what is left of it: each process that lives, and the work itself unless that is gone or is one of them."""
+        age_ms = round((now - self.began_at) * 1000)
+        alive = sorted(self.processes.account.alive) if self.processes is not None else []
+        if not alive and not is_gone:
+            return (LeftBehind(name=self.name, age_ms=age_ms),)
+        return tuple(LeftBehind(name=self.name, age_ms=age_ms, pid=pid) for pid in alive)
 
 
 class Interpreter:
@@ -187,6 +196,9 @@ class Interpreter:
                 self.timers.set(effect_id, at_ms)
             case CancelTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
+            case RunErrand(effect_id=effect_id, refused=ErrorInfo() as refused):
+                result = RequestFailed(error=refused)
+                self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
             case RunErrand(effect_id=effect_id, wanted=wanted):
                 opened = self._opened(effect_id, type(wanted).__name__)
                 self._crew.start_soon(
@@ -253,7 +265,10 @@ class Interpreter:
     # --- tools
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
-        finished = await self._calls.run(effect, opened.scope)
+        processes = opened.processes = Processes(self._crew)
+        keep_account(processes.account)  # for this task and all that it starts
+        finished = await self._calls.run(effect, opened.scope, processes)
+        opened.gave_value = effect.call_id if finished.late else None
         self._closed(effect.effect_id, opened)
         self._deliver(finished)
 
@@ -317,17 +332,25 @@ class Interpreter:
             for end in ends:
                 await end.wait()
         now = trio.current_time()
-        stuck = tuple(opened.left_behind(now) for one, opened in stopped.items() if one in self._open)
+        done = tuple(opened.gave_value for opened in stopped.values() if opened.gave_value is not None)
         receipt = AbortReceipt(
-            tasks_ended=len(effect.stopped) - len(stuck),
-            stuck=stuck,
+            tasks_ended=len(effect.stopped) - sum(one in self._open for one in stopped),
+            processes_reaped=sum(
+                opened.processes.account.reaped for opened in stopped.values() if opened.processes is not None
+            ),
+            stuck=tuple(
+                left
+                for one, opened in stopped.items()
+                for left in opened.left_behind(now, is_gone=one not in self._open)
+            ),
             abandoned=tuple(
-                opened.left_behind(now)
+                left
                 for opened in stopped.values()
                 if self._ports.threads.is_abandoned(opened.scope)
+                for left in opened.left_behind(now)
             ),
-            committed=effect.committed,
-            unknown=effect.unknown,
+            committed=(*effect.committed, *done),
+            unknown=tuple(call_id for call_id in effect.unknown if call_id not in done),
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),
         )
@@ -337,6 +360,8 @@ class Interpreter:
         opened = self._open.get(effect_id)
         if opened is not None:  # it may have ended a moment ago; its outcome is in the mailbox then
             opened.scope.cancel(reason=reason)
+            if opened.processes is not None:
+                opened.processes.stop()
 
     def _opened(self, effect_id: EffectId, name: str) -> _Open:
         opened = self._open[effect_id] = _Open(name)

@@ -5,12 +5,13 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from agentrail.abc import Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
-from agentrail.core.budget import NOTHING_SPENT, Spent
+from agentrail.abc import ChildRequest, Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
+from agentrail.core.budget import NOTHING_SPENT, Budget, Spent
 from agentrail.core.effects import SpawnChild
+from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
 from agentrail.core.toolbox import ToolSpec
-from agentrail.messages import JsonValue, SessionId
+from agentrail.messages import CallId, JsonValue, SessionId
 from agentrail.runtime.tool_threads import ToolThreads
 
 
@@ -25,6 +26,7 @@ class Ports:
         find_provider: Turns a model string and provider options into a provider.
         spec_of: Says what a tool tells of itself to whom, checked.
         run_child: Lets a session of its own work for a call.
+        ask_child: Lets a session of its own work for a tool that runs.
         open_sandbox: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data.
@@ -41,6 +43,7 @@ class Ports:
     find_provider: ResolveProvider
     spec_of: Callable[[Tool, ToolListing], ToolSpec]
     run_child: "RunChild"
+    ask_child: "AskChild"
     open_sandbox: Callable[[], Sandbox]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
@@ -49,6 +52,25 @@ class Ports:
     event_buffer_size: int = 1000
     group_id: str | None = None
     threads: ToolThreads
+
+
+@frozen(kw_only=True)
+class ChildWish:
+    """A session that is to work for a call.
+
+    Attributes:
+        effect_id: The attempt at the call.
+        call_id: The call.
+        request: What it is to do, and what it has for that.
+        number: Which one of its incarnation, where tools ask for sessions; None where the call itself is one.
+        budget: What it may spend; None without a budget.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    request: ChildRequest
+    number: int | None = None
+    budget: Budget | None = None
 
 
 @define
@@ -65,3 +87,7 @@ class Tab:
 RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
 """Carries a `SpawnChild` out to its end, delivers what the child publishes, notes what it used, and gives the result of the
 call."""
+
+AskChild: TypeAlias = Callable[[ChildWish, Ports, Callable[[Signal], None], Tab], Awaitable[str]]
+"""Lets a child work for a tool, delivers what it publishes, notes what it used, and gives its last text; raises what ended it
+otherwise."""

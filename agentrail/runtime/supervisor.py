@@ -38,17 +38,17 @@ from agentrail.otp.child_specs import (
     Spec,
     SupervisorFlags,
 )
-from agentrail.otp.exits import Stuck
+from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
-from agentrail.runtime.children import assemble_child, run_child
+from agentrail.runtime.children import ask_child, assemble_child, run_child
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
 from agentrail.runtime.handle import Session, SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
-from agentrail.runtime.ports import Ports, Tab
+from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_runner import describe_crash
@@ -143,6 +143,7 @@ class SessionSupervisor:
             specs=ToolSpecs(),
             threads=ToolThreads(),
             run_child=self._run_child,
+            ask_child=self._ask_child,
         )
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
@@ -360,9 +361,15 @@ class SessionSupervisor:
         seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds
         return await run_child(effect, partial(self._open_child, parent, tab), deliver, seconds)
 
+    async def _ask_child(
+        self, wish: ChildWish, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
+    ) -> str:
+        parent = self._entries[ports.session_id].cell
+        return await ask_child(wish, partial(self._open_child, parent, tab), deliver)
+
     @asynccontextmanager
-    async def _open_child(self, parent: SessionCell, tab: Tab, effect: SpawnChild) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, effect, fresh_id=f"s-{secrets.token_hex(6)}")
+    async def _open_child(self, parent: SessionCell, tab: Tab, wish: ChildWish) -> AsyncIterator[Session]:
+        cell = assemble_child(parent, wish, fresh_id=f"s-{secrets.token_hex(6)}")
         await trio.lowlevel.checkpoint()
         if self._down is not None or self._live(cell.ports.session_id) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
@@ -454,13 +461,24 @@ class SessionSupervisor:
     async def _retire(self, entry: _Entry, reason: str) -> None:
         """Free all that a session held, and note that it is gone.
 
-        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most.
+        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most; what was cut is reported.
         """
         self._close(entry, reason)
         self._ended += 1
         try:
-            with cleanup_scope(CLOSE_WITHIN_SECONDS):
+            with cleanup_scope(CLOSE_WITHIN_SECONDS) as grace:
                 await entry.workspace.aclose()
+            if grace.cancelled_caught:
+                log_report(
+                    Report(
+                        kind="shutdown_error",
+                        supervisor=entry.cell.ports.session_id,
+                        child_id="sandbox",
+                        incarnation=entry.cell.state.data.incarnation,
+                        reason=Killed(),
+                        at_seconds=trio.current_time(),
+                    )
+                )
         finally:
             entry.cell.finish(reason)
 

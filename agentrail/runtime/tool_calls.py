@@ -1,20 +1,23 @@
 """The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import trio
 
-from agentrail.abc import ToolContext
+from agentrail.abc import ChildRequest, ToolContext
+from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Signal, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.messages import JsonValue
 from agentrail.runtime.clock import jitter, now_ms
 from agentrail.runtime.crew import Crew
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import ChildWish, Ports, Tab
+from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
@@ -78,7 +81,7 @@ class Voice:
 class ToolCalls:
     """Runs the calls of one incarnation."""
 
-    __slots__ = ("_crew", "_deliver", "_ports", "_slots")
+    __slots__ = ("_children", "_crew", "_deliver", "_ports", "_slots")
 
     def __init__(self, ports: Ports, slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
         """Take what calls need.
@@ -93,20 +96,24 @@ class ToolCalls:
         self._slots = slots
         self._crew = crew
         self._deliver = deliver
+        self._children = itertools.count(1)
 
-    async def run(self, effect: RunTool, scope: trio.CancelScope) -> ToolFinished:
+    async def run(self, effect: RunTool, scope: trio.CancelScope, processes: Processes) -> ToolFinished:
         """Run one attempt at a call, and give the outcome that the effect owes.
 
         Args:
             effect: The call.
             scope: Of this call alone; who cancels it stops the call.
+            processes: Those that the call opens; gone when this returns, or listed as stuck.
         """
         started_at_ms = now_ms()
         voice = Voice(effect.effect_id, self._crew, self._deliver)
+        tabs: list[Tab] = []
         try:
-            ended = await self._run(effect, scope, voice)
+            ended = await self._run(effect, scope, voice, processes, tabs)
         finally:
             voice.close()
+            await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
         return ToolFinished(
             at_ms=now_ms(),
             effect_id=effect.effect_id,
@@ -118,9 +125,17 @@ class ToolCalls:
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
             late=ended.late,
+            spent=sum((tab.spent for tab in tabs), NOTHING_SPENT) if tabs else None,
         )
 
-    async def _run(self, effect: RunTool, scope: trio.CancelScope, voice: Voice) -> Ended:
+    async def _run(
+        self,
+        effect: RunTool,
+        scope: trio.CancelScope,
+        voice: Voice,
+        processes: Processes,
+        tabs: list[Tab],
+    ) -> Ended:
         ports = self._ports
         tool = ports.tools[effect.name, effect.generation]
         if getattr(tool, "threaded", False) and ports.threads.is_full:
@@ -148,7 +163,34 @@ class ToolCalls:
             progress=voice.progress,
             event=voice.event,
             run_in_thread=partial(ports.threads.run, effect.name, scope),
+            process=partial(processes.open, ports.open_sandbox, scope),
+            question=partial(self._ask_user, effect),
+            child=partial(self._run_session, effect, tabs),
         )
         attempt = Attempt(tool=tool, context=context, timeout_seconds=timeout_seconds)
         with self._slots.inside():
             return await run_tool(effect, attempt, scope)
+
+    async def _ask_user(
+        self, effect: RunTool, question: str, options: tuple[str, ...], timeout_seconds: float | None
+    ) -> str | None:
+        asked = ToolAsked(
+            at_ms=now_ms(),
+            signal_id=self._slots.mint(),
+            effect_id=effect.effect_id,
+            question=question,
+            options=options,
+            timeout_ms=None if timeout_seconds is None else round(timeout_seconds * 1000),
+        )
+        return cast("str | None", await self._slots.ask(asked, lambda _: self._deliver(asked)))
+
+    async def _run_session(self, effect: RunTool, tabs: list[Tab], request: ChildRequest) -> str:
+        wish = ChildWish(
+            effect_id=effect.effect_id,
+            call_id=effect.call_id,
+            request=request,
+            number=next(self._children),
+        )
+        tab = Tab()
+        tabs.append(tab)
+        return await self._ports.ask_child(wish, self._ports, self._deliver, tab)

@@ -6,43 +6,57 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Final, Protocol, Self
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Final, Literal, Protocol, Self
 
 import trio
 from attrs import evolve, frozen
 
-from agentrail.abc import ExecuteResult
+from agentrail.abc import ExecuteResult, ToolProcess
+from agentrail.processes import note_started, note_stopped
 from agentrail.sandboxes.limits import OWN_PROCESSES
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
-from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree
+from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree, Stopped
 from agentrail.sandboxes.spool import Spool
 
 _PIECE_BYTES: Final = 65_536
 _MAX_PIPE_BYTES: Final = 1 << 20  # the most that Linux lets a pipe of an ordinary user hold
 _STOP_SECONDS: Final = GRACE_SECONDS + KILL_SECONDS + 1.0
-_PREPARE_SECONDS: Final = 10.0  # bubblewrap needs two milliseconds, and more where a machine is at its limits
 
 
 @frozen(kw_only=True)
-class Command:
-    """What to run.
+class Program:
+    """What to start.
 
     Attributes:
         argv: The program and its arguments.
         confine: Gives the call of bubblewrap that confines it, for a descriptor to which that reports; None without.
         directory: Where.
         environment: All variables that it sees, but for the marker of its processes.
-        timeout_seconds: After this time it is stopped.
-        output_path: What the file with the whole output is called.
-        open_output: Makes that file; called at most once.
+        prepare_seconds: How long bubblewrap may take until it begins: it needs two milliseconds, and more where a machine
+            is at its limits.
     """
 
     argv: tuple[str, ...]
     confine: Callable[[int], tuple[str, ...]] | None
     directory: str
     environment: Mapping[str, str]
+    prepare_seconds: float = 10.0
+
+
+@frozen(kw_only=True)
+class Command:
+    """What to run to its end.
+
+    Attributes:
+        program: What to start; confined, its shell writes to its input how many processes there are at the end.
+        timeout_seconds: After this time it is stopped.
+        output_path: What the file with the whole output is called.
+        open_output: Makes that file; called at most once.
+    """
+
+    program: Program
     timeout_seconds: float
     output_path: str
     open_output: Callable[[], int]
@@ -55,19 +69,37 @@ class _Process(Protocol):
 
 @frozen(kw_only=True)
 class _Running:
-    """A command that has been started.
+    """A program that has been started.
 
     Attributes:
         process: What was started by us.
         tree: All that belongs to it.
-        output: Where its output is read.
-        left: Where a confined command's shell says how many processes there are at the end, else None.
     """
 
     process: _Process
     tree: ProcessTree
+
+    async def stop(self) -> Stopped:
+        """End all of it; bounded, because a process in an uninterruptible system call outlives even SIGKILL."""
+        stopped = Stopped()
+        with trio.move_on_after(_STOP_SECONDS, shield=True):
+            # Reaped meanwhile: where there is no /proc, a shell that is not reaped looks alive.
+            async with trio.open_nursery() as reaping:
+                reaping.start_soon(self.process.wait)
+                stopped = await self.tree.stop()
+                ended = len(stopped.found) - len(stopped.found & stopped.left)
+                note_stopped(self.tree.group, ended=ended, left=stopped.left)
+                self.process.kill()
+        return stopped
+
+
+@frozen(kw_only=True)
+class _Ends:
+    """What a program has in place of a terminal: descriptors that are ours too until it has begun."""
+
+    stdin: int
     output: int
-    left: int | None = None
+    errors: int
 
 
 async def run_command(command: Command) -> ExecuteResult:
@@ -79,12 +111,158 @@ async def run_command(command: Command) -> ExecuteResult:
     Cancellation: Stops the whole tree first, which takes about two seconds where `SIGTERM` is ignored.
     """
     spool = Spool(command.open_output)
-    started = _start(command) if command.confine is None else _start_confined(command, command.confine)
+    # One pipe for both streams, so that their order is real. Not subprocess.PIPE: a process in the background may hold
+    # the other end open, so we must be able to read what is there without waiting for more.
+    with _Pipe() as output, _Pipe() as left:
+        is_confined = command.program.confine is not None
+        stdin = left.writing if is_confined else subprocess.DEVNULL
+        ends = _Ends(stdin=stdin, output=output.writing, errors=output.writing)
+        try:
+            with _explaining(output.reading):
+                async with _start(command.program, ends) as running:
+                    note_started(running.tree.group)
+                    output.close_writing()
+                    left.close_writing()
+                    outlets = _Outlets(output.reading, left.reading if is_confined else None, spool)
+                    return await _follow(running, command, outlets)
+        finally:
+            spool.close()
+
+
+@asynccontextmanager
+async def open_process(
+    program: Program, *, errors: Literal["merged", "dropped"]
+) -> AsyncIterator[ToolProcess]:
+    """Open a process with a pipe to it and one from it; leaving the block stops all that it started.
+
+    Raises:
+        OSError: The program could not be started.
+    """
+    with _Pipe() as to_it, _Pipe() as from_it:
+        dropped = errors == "dropped"
+        ends = _Ends(
+            stdin=to_it.reading,
+            output=from_it.writing,
+            errors=subprocess.DEVNULL if dropped else from_it.writing,
+        )
+        stdin, stdout = (
+            trio.lowlevel.FdStream(to_it.give_writing()),
+            trio.lowlevel.FdStream(from_it.give_reading()),
+        )
+        try:
+            with _explaining(stdout.fileno()):
+                async with _start(program, ends) as running:
+                    note_started(running.tree.group)
+                    to_it.close_reading()
+                    from_it.close_writing()
+                    opened = OpenedProcess(running, stdin, stdout)
+                    try:
+                        yield opened
+                    finally:
+                        await opened.stop()  # noqa: ASYNC102 - shielded and bounded inside
+        finally:
+            await close_both(stdin, stdout)  # noqa: ASYNC102 - closed also where this is cancelled
+
+
+async def close_both(stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream) -> None:
+    """Close our ends; again if you like."""
+    with trio.CancelScope(shield=True):  # a checkpoint each, and nothing to wait for
+        await stdin.aclose()
+        await stdout.aclose()
+
+
+class OpenedProcess:
+    """A process, as `ToolProcess` has it."""
+
+    def __init__(
+        self, running: _Running, stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream
+    ) -> None:
+        """Made by `open_process`."""
+        self._running = running
+        self._stopping = trio.Lock()
+        self._is_stopped = False
+        self._streams = (stdin, stdout)
+
+    @property
+    def pid(self) -> int:
+        """The first process of its tree."""
+        return self._running.tree.group
+
+    @property
+    def stdin(self) -> trio.abc.SendStream:
+        """What it reads."""
+        return self._streams[0]
+
+    @property
+    def stdout(self) -> trio.abc.ReceiveStream:
+        """What it prints."""
+        return self._streams[1]
+
+    async def wait(self) -> int:
+        """Wait for its end, and give its exit code.
+
+        Cancellation: Only the waiting ends.
+        """
+        return await self._running.process.wait()
+
+    async def stop(self) -> None:
+        """End it and all that it started.
+
+        Cancellation: Shielded and bounded.
+        """
+        with trio.CancelScope(shield=True):  # `_Running.stop` has the bound
+            async with self._stopping:
+                if not self._is_stopped:
+                    self._is_stopped = True
+                    await self._running.stop()
+            await close_both(*self._streams)
+
+
+class NotBegun(Exception):
+    """Bubblewrap ended before the program.
+
+    Attributes:
+        code: Its exit code; None when it was ended because it took too long.
+        said: What it printed.
+    """
+
+    def __init__(self, code: int | None, said: str = "") -> None:
+        """Take how it ended."""
+        super().__init__(said)
+        self.code = code
+        self.said = said
+
+
+@contextmanager
+def _explaining(reading: int) -> Iterator[None]:
     try:
-        async with started as running:
-            return await _follow(running, command, spool)
-    finally:
-        spool.close()
+        yield
+    except NotBegun as why:
+        said = _drain(reading).decode(errors="replace").strip()
+        raise OSError(errno.EIO, said or "bubblewrap ended before it began") from why
+
+
+async def try_program(program: Program) -> tuple[int, str]:
+    """Start a confined program, and see how it ends.
+
+    Returns:
+        Its exit code, and what it and bubblewrap have printed.
+
+    Raises:
+        NotBegun: Bubblewrap did not get as far as the program.
+        OSError: There is no bubblewrap.
+
+    Cancellation: All of it is ended first: killed a moment too early, bubblewrap would leave a process behind that waits for
+        it for ever.
+    """
+    with _Pipe() as output:
+        ends = _Ends(stdin=subprocess.DEVNULL, output=output.writing, errors=output.writing)
+        try:
+            async with _start(program, ends) as running:
+                code = await running.process.wait()
+        except NotBegun as why:
+            raise NotBegun(why.code, _drain(output.reading).decode(errors="replace")) from None
+        return code, _drain(output.reading).decode(errors="replace")
 
 
 class _Pipe:
@@ -99,7 +277,24 @@ class _Pipe:
 
     def __exit__(self, *_: object) -> None:
         self.close_writing()
-        os.close(self.reading)
+        self.close_reading()
+
+    def give_reading(self) -> int:
+        """Give our end away; only for a pipe from a program."""
+        given, self.reading = self.reading, -1
+        return given
+
+    def give_writing(self) -> int:
+        """Give our end away; only for a pipe to a program, whose own end blocks as it expects."""
+        os.set_blocking(self.reading, True)
+        os.set_blocking(self.writing, False)
+        given, self.writing = self.writing, -1
+        return given
+
+    def close_reading(self) -> None:
+        if self.reading >= 0:
+            os.close(self.reading)
+        self.reading = -1
 
     def close_writing(self) -> None:
         if self.writing >= 0:
@@ -107,63 +302,63 @@ class _Pipe:
         self.writing = -1
 
 
+def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Running]:
+    """Start a program, and end it with the block."""
+    if program.confine is None:
+        return _start_unconfined(program, ends)
+    return _start_confined(program, program.confine, ends)
+
+
 @asynccontextmanager
-async def _start(command: Command) -> AsyncIterator[_Running]:
-    # One pipe for both streams, so that their order is real. Not subprocess.PIPE: a process in the background may hold
-    # the other end open, so we must be able to read what is there without waiting for more.
-    with _Pipe() as output:
-        token = secrets.token_hex(16)
-        process = await trio.lowlevel.open_process(
-            command.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=output.writing,
-            stderr=output.writing,
-            cwd=command.directory,
-            env={**command.environment, MARKER: token},
-            start_new_session=True,
-        )
-        output.close_writing()
-        yield _Running(
-            process=process, tree=ProcessTree(group=process.pid, token=token), output=output.reading
-        )
+async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Running]:
+    token = secrets.token_hex(16)
+    process = await trio.lowlevel.open_process(
+        program.argv,
+        stdin=ends.stdin,
+        stdout=ends.output,
+        stderr=ends.errors,
+        cwd=program.directory,
+        env={**program.environment, MARKER: token},
+        start_new_session=True,
+    )
+    yield _Running(process=process, tree=ProcessTree(group=process.pid, token=token))
 
 
 @asynccontextmanager
 async def _start_confined(
-    command: Command, confine: Callable[[int], tuple[str, ...]]
+    program: Program, confine: Callable[[int], tuple[str, ...]], ends: _Ends
 ) -> AsyncIterator[_Running]:
-    with _Pipe() as output, _Pipe() as info, _Pipe() as left:
+    with _Pipe() as info:
         token = secrets.token_hex(16)
         # Not trio.lowlevel.open_process, which starts it from a worker thread: --die-with-parent means the thread, and
         # those end after ten idle seconds. This one runs as long as the event loop, and the start takes two milliseconds.
         process = _Child(
             subprocess.Popen(  # noqa: ASYNC220 - see above; what runs is bubblewrap
-                (*confine(info.writing), "--setenv", MARKER, token, "--", *command.argv),
-                stdin=left.writing,
-                stdout=output.writing,
-                stderr=output.writing,
+                (*confine(info.writing), "--setenv", MARKER, token, "--", *program.argv),
+                stdin=ends.stdin,
+                stdout=ends.output,
+                stderr=ends.errors,
                 pass_fds=(info.writing,),
-                env=command.environment,  # without the marker: bubblewrap itself must not be stopped gently
+                env=program.environment,  # without the marker: bubblewrap itself must not be stopped gently
                 start_new_session=True,
             )
         )
-        for pipe in (output, info, left):
-            pipe.close_writing()
+        info.close_writing()
         try:
             # Shielded: until this is known there is nobody to kill. `--die-with-parent` holds from the end of bubblewrap's
             # preparations on; its first process, killed parent or not, would finish them and begin the command.
             first = None
-            with trio.move_on_after(_PREPARE_SECONDS, shield=True):
+            with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:
                 first = await _read_first_pid(info.reading)
             if first is None:
                 process.kill()  # unless it has ended by itself
-                await process.wait()
-                raise OSError(errno.EIO, _drain(output.reading).decode(errors="replace").strip())
+                code = await process.wait()
+                raise NotBegun(None if preparing.cancelled_caught else code)
             namespace = os.pidfd_open(first)
             try:
                 # The first process leads a session of its own, in which the command begins.
                 tree = ProcessTree(group=first, token=token)
-                yield _Running(process=process, tree=tree, output=output.reading, left=left.reading)
+                yield _Running(process=process, tree=tree)
             finally:
                 # Ends every process of the namespace, whatever it has done to itself.
                 with suppress(ProcessLookupError):
@@ -215,30 +410,39 @@ async def _read_piece(reading: int) -> bytes:
             return os.read(reading, _PIECE_BYTES)
 
 
-async def _follow(running: _Running, command: Command, spool: Spool) -> ExecuteResult:
+@frozen
+class _Outlets:
+    """Where what a command says comes out.
+
+    Attributes:
+        output: Its output.
+        left: Where a confined command's shell says how many processes there are at the end, else None.
+        spool: Takes what is too much.
+    """
+
+    output: int
+    left: int | None
+    spool: Spool
+
+
+async def _follow(running: _Running, command: Command, outlets: _Outlets) -> ExecuteResult:
     started_at = trio.current_time()
-    window = OutputWindow()
+    window, spool = OutputWindow(), outlets.spool
     code: int | None = None
-    stopped: frozenset[int] = frozenset()
+    stopped = Stopped()
     async with trio.open_nursery() as nursery:
         try:
             with trio.move_on_after(command.timeout_seconds) as scope:
-                nursery.start_soon(_read, running.output, window, spool, scope)
+                nursery.start_soon(_read, outlets.output, window, spool, scope)
                 code = await running.process.wait()
                 # All that the shell and those it waited for have printed. What it left running is stopped now, and its
                 # last words ("Killed") are no part of the answer.
-                await spool.take(window.feed(_drain(running.output)))
+                await spool.take(window.feed(_drain(outlets.output)))
                 window.close()
         finally:
-            # Bounded, because a process in an uninterruptible system call outlives even SIGKILL.
-            with trio.move_on_after(_STOP_SECONDS, shield=True):
-                # Reaped meanwhile: where there is no /proc, a shell that is not reaped looks alive.
-                async with trio.open_nursery() as reaping:
-                    reaping.start_soon(running.process.wait)
-                    stopped = await running.tree.stop()
-                    running.process.kill()
+            stopped = await running.stop()  # noqa: ASYNC102 - shielded and bounded inside
         nursery.cancel_scope.cancel()
-    await spool.take(window.feed(_drain(running.output)))
+    await spool.take(window.feed(_drain(outlets.output)))
     output, left_out_bytes = window.finish(command.output_path if spool.has_all else None)
     result = ExecuteResult(
         output=output,
@@ -252,7 +456,7 @@ async def _follow(running: _Running, command: Command, spool: Spool) -> ExecuteR
         result,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,  # as subprocess has it
-        stopped_processes=len(stopped) if running.left is None else _count_left(running.left),
+        stopped_processes=len(stopped.found) if outlets.left is None else _count_left(outlets.left),
     )
 
 

@@ -5,7 +5,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +14,9 @@ import structlog
 import trio
 from attrs import evolve, frozen
 
-from agentrail.abc import ExecuteOptions, ExecuteResult, Refusal
-from agentrail.sandboxes.command import Command, run_command
+from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
+from agentrail.errors import ProcessRefused
+from agentrail.sandboxes.command import Command, Program, open_process, run_command
 from agentrail.sandboxes.confinement import Confinement, Network, ShellFallback, View, fall_back, probe
 from agentrail.sandboxes.files import Files
 from agentrail.sandboxes.limits import Limits
@@ -100,16 +102,12 @@ class Commands:
         before = await trio.to_thread.run_sync(self._files.find_protected)
         view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(before))
         name = f"{_output_name(options.output_name)}.txt"
-        home = {"HOME": str(view.root)} if confined else {}
+        wrapped = self._rules.limits.wrap(
+            argv, timeout_seconds=options.timeout_seconds, confined=confined, counting=confined
+        )
         result = await run_command(
             Command(
-                argv=self._rules.limits.wrap(
-                    argv, timeout_seconds=options.timeout_seconds, confined=confined
-                ),
-                confine=view.decide_argv if confined else None,
-                # By descriptor where that works, so that it begins in what was opened, whatever is renamed meanwhile.
-                directory=f"/proc/self/fd/{directory}" if has_proc() else str(view.directory),
-                environment=self._environment() | home,
+                program=self._program(wrapped, directory, view, confined=confined),
                 timeout_seconds=options.timeout_seconds,
                 output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
                 open_output=functools.partial(self._files.create_output, name),
@@ -119,6 +117,43 @@ class Commands:
         written = sorted(show_names(names) for names in after if after[names] != before.get(names))
         # Its own directory changes when the output is put there.
         return evolve(result, written_protected=tuple(one for one in written if one != STATE_DIRECTORY))
+
+    @asynccontextmanager
+    async def open_process(
+        self, argv: tuple[str, ...], directory: int, options: ProcessOptions
+    ) -> AsyncIterator[ToolProcess]:
+        """Open a process, in a directory that the caller has opened and keeps open.
+
+        Raises:
+            ProcessRefused: Commands are refused here, or this one could not be started.
+        """
+        confinement = await self.confinement()
+        if confinement.mode == "refused":
+            refusal = refuse_commands(confinement.why)
+            raise ProcessRefused(refusal.message, code=refusal.code)
+        confined = confinement.mode == "bubblewrap"
+        protected = await trio.to_thread.run_sync(self._files.find_protected)
+        view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(protected))
+        seconds = options.timeout_seconds
+        wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, counting=False)
+        program = self._program(wrapped, directory, view, confined=confined)
+        program = evolve(program, environment={**program.environment, **options.env})
+        async with AsyncExitStack() as stack:
+            try:
+                process = await stack.enter_async_context(open_process(program, errors=options.errors))
+            except OSError as error:
+                message = f"The process could not be started: {error.strerror}."
+                raise ProcessRefused(message, code="not_started") from None
+            yield process
+
+    def _program(self, argv: tuple[str, ...], directory: int, view: View, *, confined: bool) -> Program:
+        return Program(
+            argv=argv,
+            confine=view.decide_argv if confined else None,
+            # By descriptor where that works, so that it begins in what was opened, whatever is renamed meanwhile.
+            directory=f"/proc/self/fd/{directory}" if has_proc() else str(view.directory),
+            environment=self._environment() | ({"HOME": str(view.root)} if confined else {}),
+        )
 
     def _view(self, directory: int, workdir: str, protected: Iterable[Names]) -> View:
         root, begin = self._path, self._path.joinpath(workdir)

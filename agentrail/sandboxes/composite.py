@@ -1,6 +1,7 @@
 """`CompositeSandbox`: several sandboxes under one root, each below a prefix of its own."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, TypeVar, cast
@@ -18,14 +19,17 @@ from agentrail.abc import (
     GrepOptions,
     GrepResult,
     ListResult,
+    ProcessOptions,
+    ProcessSandbox,
     ReadResult,
     Refusal,
     Sandbox,
     SnapshotSandbox,
+    ToolProcess,
     Transfer,
     WriteResult,
 )
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, ProcessRefused
 from agentrail.sandboxes.globbing import PatternFault, compile_pattern
 from agentrail.sandboxes.paths import decide_names
 from agentrail.sandboxes.walking import MAX_GLOB_PATHS
@@ -226,6 +230,26 @@ class CompositeSandbox:
             only_default=True,
         )
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
+
+    @asynccontextmanager
+    async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
+        """Open a process in the default.
+
+        Raises:
+            ProcessRefused: As of the default; or it opens none.
+        """
+
+        async def itself(place: _Place) -> _Place:
+            return place
+
+        found = await self._at(options.workdir, itself, only_default=True)
+        if isinstance(found, Refusal):
+            raise ProcessRefused(found.message, code=found.code)
+        if not isinstance(found.sandbox, ProcessSandbox):
+            message = f"{type(found.sandbox).__name__} opens no processes"
+            raise ProcessRefused(message, code="unsupported")
+        async with found.sandbox.open_process(argv, evolve(options, workdir=found.path)) as process:
+            yield process
 
     async def snapshot(self) -> str:
         """Keep the files of the default."""

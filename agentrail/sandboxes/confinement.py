@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import trio
 from attrs import frozen
 
 from agentrail.errors import OptionError
+from agentrail.sandboxes.command import NotBegun, Program, try_program
 from agentrail.sandboxes.protected import STATE_DIRECTORY
 
 Network: TypeAlias = Literal["none", "host"]
@@ -77,26 +77,29 @@ async def _try_bubblewrap() -> str | None:
     program = shutil.which("bwrap")
     if program is None:
         return "it is not installed"
-    argv = [
-        program,
-        *_NAMESPACES,
-        "--unshare-net",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "true",
-    ]
-    with trio.move_on_after(PROBE_SECONDS):
-        tried = await trio.run_process(
-            argv, stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True, check=False
-        )
-        lines = tried.stderr.decode(errors="replace").strip().splitlines()
-        return None if tried.returncode == 0 else (lines or [f"it ends with {tried.returncode}"])[-1]
+    given = (*_NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+    tried = Program(
+        argv=("true",),
+        confine=lambda info: (program, *given, "--info-fd", str(info)),
+        directory="/",
+        environment=os.environ,
+        prepare_seconds=PROBE_SECONDS,
+    )
+    try:
+        with trio.move_on_after(PROBE_SECONDS):
+            code, said = await try_program(tried)
+            return None if code == 0 else _last_line(said, code)
+    except NotBegun as why:
+        if why.code is not None:
+            return _last_line(why.said, why.code)
+    except OSError as error:
+        return f"it cannot be started: {error.strerror}"
     return f"it did not start within {PROBE_SECONDS:g} s"
+
+
+def _last_line(said: str, code: int) -> str:
+    lines = said.strip().splitlines()
+    return (lines or [f"it ends with {code}"])[-1]
 
 
 @frozen(kw_only=True)

@@ -44,8 +44,17 @@ class Limits:
     max_open_files: int = 1_024
     max_processes: int = 256
 
-    def wrap(self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool) -> tuple[str, ...]:
-        """Put a shell around a command that sets its limits; confined, one that also counts what is left."""
+    def wrap(
+        self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, counting: bool
+    ) -> tuple[str, ...]:
+        """Put a shell around a command that sets its limits.
+
+        Args:
+            argv: The command.
+            timeout_seconds: How long it may take; it gets a little more than that of processor time.
+            confined: Whether all its processes together can be counted.
+            counting: Whether the shell stays, and says at the end how many of them are left.
+        """
         seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
         # A limit that is lower already stays, so a failure is none; and not every system has them all.
         settings = [
@@ -61,5 +70,5 @@ class Limits:
         if confined:  # the letter depends on the shell
             number = self.max_processes
             settings.append(f"ulimit -u {number} 2>/dev/null || ulimit -p {number} 2>/dev/null")
-        script = "; ".join((*settings, _COUNTING if confined else _BECOMING))
+        script = "; ".join((*settings, _COUNTING if counting else _BECOMING))
         return ("/bin/sh", "-c", script, "sh", *argv)

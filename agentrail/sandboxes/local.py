@@ -8,7 +8,8 @@ import functools
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
@@ -25,12 +26,14 @@ from agentrail.abc import (
     GrepOptions,
     GrepResult,
     ListResult,
+    ProcessOptions,
     ReadResult,
     Refusal,
+    ToolProcess,
     Transfer,
     WriteResult,
 )
-from agentrail.errors import SandboxError
+from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import (
@@ -375,6 +378,26 @@ class LocalSandbox:
         finally:
             os.close(directory)
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
+
+    @asynccontextmanager
+    async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
+        """Open a process that is talked to while it runs, confined as `confinement` says; leaving the block stops it.
+
+        Raises:
+            ProcessRefused: Commands are refused here, it could not be started, or its directory cannot be opened.
+
+        Cancellation: As of `execute`.
+        """
+        directory = await self._in_thread(
+            "directory", options.workdir, self._files.open_directory, abandon=False
+        )
+        if isinstance(directory, Refusal):
+            raise ProcessRefused(directory.message, code=directory.code)
+        try:
+            async with self._commands.open_process(tuple(argv), directory, options) as process:
+                yield process
+        finally:
+            os.close(directory)
 
     # --- in the event loop
 

@@ -34,6 +34,19 @@ _LAST_PAUSE_SECONDS: Final = 0.05
 
 
 @frozen(kw_only=True)
+class Stopped:
+    """What a stop has found.
+
+    Attributes:
+        found: The processes that were alive when it began.
+        left: Those that are there still: killed, and held by an uninterruptible system call.
+    """
+
+    found: frozenset[int] = frozenset()
+    left: frozenset[int] = frozenset()
+
+
+@frozen(kw_only=True)
 class ProcessTree:
     """The processes of one command.
 
@@ -45,11 +58,11 @@ class ProcessTree:
     group: int
     token: str
 
-    async def stop(self) -> frozenset[int]:
+    async def stop(self) -> Stopped:
         """End all processes of the tree that are alive: `SIGTERM`, two seconds, `SIGKILL`, and look again.
 
         Returns:
-            The pids that were found alive at first.
+            The pids that were found alive at first, and those that nothing could end.
 
         Cancellation: Leaves processes alive; so it is called under a shield, for which it is bounded by
             `GRACE_SECONDS + KILL_SECONDS`.
@@ -62,7 +75,7 @@ class ProcessTree:
             while left:  # again and again, for what is forked meanwhile
                 self._send(left, signal.SIGKILL)
                 left = await self._wait_gone(left, within_seconds=KILL_SECONDS)
-        return found
+        return Stopped(found=found, left=left)
 
     async def _wait_gone(self, pids: frozenset[int], *, within_seconds: float) -> frozenset[int]:
         """Wait until these are gone, then say which others there are by now; at the end of the time, which are left."""

@@ -6,15 +6,17 @@ async def test_mine():
 
 import copy
 import json
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import trio
+from attrs import evolve
 
 from agentrail.abc import Effect, Error, Ok, Tool, ToolContext, ToolListing
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import JsonObject
+from agentrail.testing.orphans import take_census
 
 MAX_LABEL_CHARACTERS: Final = 200
 
@@ -25,7 +27,7 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
     """Hold a tool against the port.
 
     Args:
-        tool: The tool; it is run twice.
+        tool: The tool; it is run four times at most.
         arguments: With which it works.
         ctx: What it is given; its sandbox should be one for tests.
 
@@ -135,6 +137,45 @@ async def _can_be_cancelled(tool: Tool, arguments: JsonObject, ctx: ToolContext)
     await trio.lowlevel.checkpoint()
 
 
+async def _hears_a_stop_while_it_waits(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """Stopped while it waits for a process, an answer or another session it ends: the cancellation is not swallowed."""
+    if getattr(tool, "answered_by", "code") != "code":
+        await trio.lowlevel.checkpoint()
+        return
+    waits = trio.Event()
+
+    async def wait(*_: object) -> Any:
+        waits.set()
+        await trio.sleep_forever()
+
+    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    waiting = evolve(ctx, process=wait, question=wait, child=wait)
+    returned: object = None
+    with trio.CancelScope() as call:
+        async with trio.open_nursery() as nursery:
+
+            async def stop() -> None:
+                await waits.wait()
+                call.cancel(reason="check_tool")
+
+            nursery.start_soon(stop)
+            returned = await tool.execute(given, waiting)
+            nursery.cancel_scope.cancel(reason="it waits for nothing")
+    assert call.cancelled_caught or not waits.is_set(), f"it returned {returned!r}"
+
+
+async def _leaves_no_process(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
+    """When it has answered, all processes that it had started are gone."""
+    if getattr(tool, "answered_by", "code") != "code":
+        await trio.lowlevel.checkpoint()
+        return
+    before = take_census().processes
+    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    await tool.execute(given, ctx)
+    left = [name for process, name in take_census().processes.items() if process not in before]
+    assert not left, f"left: {'; '.join(left)}"
+
+
 RULES: Final = (
     _can_be_offered,
     _says_the_same_each_time,
@@ -142,5 +183,7 @@ RULES: Final = (
     _takes_what_its_schema_allows,
     _gives_a_result,
     _can_be_cancelled,
+    _hears_a_stop_while_it_waits,
+    _leaves_no_process,
 )
 """Each is a sentence and a trial of it."""

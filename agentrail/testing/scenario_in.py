@@ -45,6 +45,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -205,6 +206,15 @@ def _call_of(command: Command, at_ms: int) -> Signal | None:
                 ref=QuestionRef(ref),
                 response=int(option) if option else said or "",
             )
+        case ["ToolAsked", name, effect]:  # ToolAsked q1 t2 "Which one?" options=left,right timeout=5000
+            return ToolAsked(
+                at_ms=at_ms,
+                signal_id=SignalId(name),
+                effect_id=EffectId(effect),
+                question=command.said() or "",
+                options=command.names_in("options"),
+                timeout_ms=command.number("timeout") or None,
+            )
         case ["SwitchModel", name, model]:  # SwitchModel m1 scripted:other opts_changed=yes
             facts = ModelFacts(model=model)
             changed = command.is_on("opts_changed", default=False)
@@ -281,15 +291,16 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
             result = Found(entries=tuple(command.texts))
             command.texts.clear()
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
-        case ["ErrandFinished", effect, "failed", *flags] if set(flags) <= {"retryable"}:
-            # ErrandFinished e3 failed "no such directory" code=io_error · e4 failed "try later" retryable after=20
+        case ["ErrandFinished", effect, "failed", *flags] if set(flags) <= {"retryable", "lost"}:
+            # ErrandFinished e3 failed "no such directory" code=io_error · … retryable after=20 usage=9/4 · … lost
             error = ErrorInfo(
                 code=command.option("code", "failed"),
                 message=command.said() or "",
-                retryable=bool(flags),
+                retryable="retryable" in flags,
                 retry_after_seconds=float(command.option("after", "0")) or None,
             )
-            result = RequestFailed(error=error)
+            used = _usage_of(command)
+            result = RequestFailed(error=error, usage=None if "lost" in flags else used)
             return ErrandFinished(at_ms=at_ms, effect_id=EffectId(effect), result=result)
         case ["TimerFired", effect]:  # TimerFired w3 · TimerFired s1 jitter=0.5 pinged=90000
             return TimerFired(
@@ -298,12 +309,20 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
                 jitter=float(command.option("jitter", "0")),
                 pinged_at_ms=command.number("pinged"),
             )
-        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1
-            return ChildStarted(at_ms=at_ms, effect_id=EffectId(effect), child_id=SessionId(child))
-        case ["ChildPublished", effect, *flags] if set(flags) <= {"delta"}:  # ChildPublished t2 "Hm" delta
+        case ["ChildStarted", effect, child]:  # ChildStarted t2 scenario.c1 · t2 scenario.c1.1 "Look left"
+            return ChildStarted(
+                at_ms=at_ms,
+                effect_id=EffectId(effect),
+                child_id=SessionId(child),
+                description=command.said(),
+            )
+        case ["ChildPublished", effect, *flags] if set(flags) <= {
+            "delta"
+        }:  # t2 "Hm" delta child=scenario.c1.1
             said = command.said() or ""
             event: Event = MessageDelta(delta=said) if flags else StatusUpdate(text=said)
-            return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event)
+            by = command.option("child", "") or None
+            return ChildPublished(at_ms=at_ms, effect_id=EffectId(effect), event=event, child_id=by)
         case ["ToolProgressed", effect]:  # ToolProgressed t2 "half of it"
             return ToolProgressed(at_ms=at_ms, effect_id=EffectId(effect), text=command.said() or "")
         case ["ToolEmitted", effect]:  # ToolEmitted t2 "ticket" payload={"id": 7}
@@ -335,9 +354,10 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
         case [
             "TeardownFinished",
             effect,
-        ]:  # TeardownFinished d3 ended=2 stuck=shell@5000 abandoned=… committed=c3 unknown=c2 survivors=c1 ms=40
+        ]:  # TeardownFinished d3 ended=2 reaped=3 stuck=shell@5000,disk@5000@77 committed=c3 abandoned=… unknown=c2 survivors=c1 ms=40
             receipt = AbortReceipt(
                 tasks_ended=command.number("ended"),
+                processes_reaped=command.number("reaped"),
                 stuck=tuple(map(_left_behind, command.names_in("stuck"))),
                 abandoned=tuple(map(_left_behind, command.names_in("abandoned"))),
                 committed=tuple(map(CallId, command.names_in("committed"))),
@@ -432,5 +452,5 @@ def _is_call(word: Word) -> bool:
 
 
 def _left_behind(word: str) -> LeftBehind:
-    name, _, age = word.partition("@")
-    return LeftBehind(name=name, age_ms=int(age or 0))
+    name, age, pid, *_ = (*word.split("@"), "", "")
+    return LeftBehind(name=name, age_ms=int(age or 0), pid=int(pid) if pid else None)

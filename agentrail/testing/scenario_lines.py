@@ -42,12 +42,13 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
+from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, StatusUpdate
 from agentrail.messages import AssistantBlock, Text, Thinking, TokenUsage, ToolCall
 from agentrail.testing.scenario_changes import encode_changes
 from agentrail.testing.scenario_words import perhaps, quote, unless
@@ -99,6 +100,12 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield name
             yield ref
             yield quote(response) if isinstance(response, str) else f"option={response}"
+        case ToolAsked(signal_id=name, effect_id=effect, question=question, options=options):
+            yield name
+            yield effect
+            yield quote(question)
+            yield from unless(not options, f"options={','.join(options)}")
+            yield from unless(signal.timeout_ms is None, f"timeout={signal.timeout_ms}")
         case SwitchModel(signal_id=name, model=model):
             yield name
             yield model.model
@@ -170,13 +177,12 @@ def _words_of(signal: Signal) -> Iterator[str]:
         case ChildStarted(effect_id=effect, child_id=child):
             yield effect
             yield child
-        case ChildPublished(effect_id=effect, event=MessageDelta(delta=text)):
-            yield effect
-            yield quote(text)
-            yield "delta"
+            yield from perhaps(signal.description)
         case ChildPublished(effect_id=effect, event=event):
             yield effect
-            yield quote(event.text if isinstance(event, StatusUpdate) else type(event).__name__)
+            yield quote(_published_words(event))
+            yield from unless(not isinstance(event, MessageDelta), "delta")
+            yield from unless(signal.child_id is None, f"child={signal.child_id}")
         case ToolEmitted(effect_id=effect, name=name, payload=payload):
             yield effect
             yield quote(name)
@@ -199,6 +205,14 @@ def _words_of(signal: Signal) -> Iterator[str]:
             assert_never(signal)
 
 
+def _published_words(event: Event) -> str:
+    match event:
+        case MessageDelta(delta=text) | StatusUpdate(text=text):
+            return text
+        case _:
+            return type(event).__name__
+
+
 def _result_words(result: RequestResult) -> Iterator[str]:
     match result:
         case FileText(path=path, text=text):
@@ -216,9 +230,11 @@ def _result_words(result: RequestResult) -> Iterator[str]:
         case Found(entries=entries):
             yield "found"
             yield from (quote(str(entry)) for entry in entries)
-        case RequestFailed(error=error):
+        case RequestFailed(error=error, usage=usage):
             yield "failed"
             yield quote(error.message)
+            yield from unless(usage is not None, "lost")
+            yield from unless(usage is None or usage == TokenUsage(), usage_word(usage or TokenUsage()))
             yield from unless(error.code == "failed", f"code={error.code}")
             yield from unless(not error.retryable, "retryable")
             yield from unless(error.retry_after_seconds is None, f"after={error.retry_after_seconds}")
@@ -256,6 +272,7 @@ def _chunk_word(chunk: Chunk) -> str:
 def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
     """Write what an abort found, as options."""
     yield from unless(not receipt.tasks_ended, f"ended={receipt.tasks_ended}")
+    yield from unless(not receipt.processes_reaped, f"reaped={receipt.processes_reaped}")
     yield from unless(not receipt.stuck, f"stuck={','.join(map(_age_word, receipt.stuck))}")
     yield from unless(not receipt.abandoned, f"abandoned={','.join(map(_age_word, receipt.abandoned))}")
     yield from unless(not receipt.committed, f"committed={','.join(receipt.committed)}")
@@ -265,6 +282,8 @@ def receipt_words(receipt: AbortReceipt) -> Iterator[str]:
 
 
 def _age_word(left: LeftBehind) -> str:
+    if left.pid is not None:
+        return f"{left.name}@{left.age_ms}@{left.pid}"
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 

@@ -109,8 +109,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"SetTimer {effect_id} at={at_ms}"
         case asked.CancelTimer(effect_id=effect_id):
             return f"CancelTimer {effect_id}"
-        case asked.RunErrand(effect_id=effect_id, wanted=wanted):
-            return f"RunErrand {effect_id} {type(wanted).__name__}"
+        case asked.RunErrand(effect_id=effect_id, wanted=wanted, refused=refused):
+            answered = "" if refused is None else f" refused {refused.code}"
+            return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
         case asked.CancelErrand(effect_id=effect_id):
             return f"CancelErrand {effect_id}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):

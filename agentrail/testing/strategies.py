@@ -50,6 +50,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -338,7 +339,17 @@ def tool_outcomes() -> SearchStrategy[Signal]:
         late=st.booleans(),
         changes=st.tuples(session_changes()),
     )
-    spoken = _outcome(ToolProgressed, text=_words) | _outcome(ToolEmitted, name=_words)
+    spoken = st.one_of(
+        _outcome(ToolProgressed, text=_words),
+        _outcome(ToolEmitted, name=_words),
+        _asked(
+            ToolAsked,
+            effect_id=st.sampled_from(_PLACES).map(EffectId),
+            question=_words,
+            options=_tuples(_words, max_size=2),
+            timeout_ms=st.none() | st.just(1_000),
+        ),
+    )
     return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing)
 
 
@@ -365,7 +376,7 @@ def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
 def errand_outcomes() -> SearchStrategy[ErrandFinished]:
     """What comes of what a plugin asked for."""
     found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
-    failed = st.builds(RequestFailed, error=_errors())
+    failed = st.builds(RequestFailed, error=_errors(), usage=st.none() | _usages())
     return _outcome(ErrandFinished, result=found | failed)
 
 
@@ -436,6 +447,8 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["ref"] = SteerRef(f"s{number}")
         case Approve(approval_id=place) | Reject(approval_id=place):
             changes["approval_id"] = ApprovalId(_interaction_at(place, state))
+        case ToolAsked():
+            changes["effect_id"] = _id_at(signal, state)
         case Respond(ref=place):
             changes["ref"] = QuestionRef(_interaction_at(place, state))
         case AbortTool(call_id=place):
@@ -468,11 +481,11 @@ def scripts(
     return tuple(script)
 
 
-def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
+def _id_at(outcome: Outcome | ToolAsked, state: SessionState) -> EffectId:
     ids = _open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
-            case ToolFinished() | ToolProgressed() | ToolEmitted():
+            case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked():
                 prefix = "t"
             case TeardownFinished():
                 prefix = "d"
@@ -486,10 +499,10 @@ def _id_at(outcome: Outcome, state: SessionState) -> EffectId:
     return ids[int(outcome.effect_id) % len(ids)]
 
 
-def _open_ids(outcome: Outcome, state: SessionState) -> list[EffectId]:
+def _open_ids(outcome: Outcome | ToolAsked, state: SessionState) -> list[EffectId]:
     data = state.data
     match outcome:
-        case ToolFinished() | ToolProgressed() | ToolEmitted():
+        case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked():
             ends_some_time = {"running", "stopping"}
             running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             return _ids_of(running)

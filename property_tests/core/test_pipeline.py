@@ -246,6 +246,69 @@ def test_the_same_question_has_the_same_answer_and_explain_agrees(scene):
     assert len(str(explanation).splitlines()) == 2 + len(members)
 
 
+@attrs.frozen
+class Wish:
+    """What a random plugin wants of a request: sections by key, hints, and something to be done."""
+
+    name: str
+    priority: int
+    sections: dict[str, str | None]
+    cache_points: tuple[int, ...] | None
+    asks: bool
+
+
+class Wishes(p.Plugin[int]):
+    """Wants what its wish says, before each request."""
+
+    def __init__(self, wish: Wish) -> None:
+        """Take the wish."""
+        super().__init__(name=wish.name, priority=wish.priority)
+        self.wish = wish
+
+    def init(self) -> int:
+        """Asked never."""
+        return 0
+
+    @p.on(p.BeforeRequest)
+    def want(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
+        """Want it."""
+        del event, ctx
+        hints = p.Hints(cache_points=self.wish.cache_points)
+        if self.wish.asks:
+            effect = p.ReadFile(self.name)
+            return p.Request(effect, "t", state + 1, context=self.wish.sections, hints=hints)
+        return p.Continue(state + 1, context=self.wish.sections, hints=hints)
+
+
+wishes = st.lists(
+    st.builds(
+        Wish,
+        name=st.sampled_from("abcdef"),
+        priority=st.integers(100, 999),
+        sections=st.dictionaries(st.sampled_from(("plan", "memory")), st.sampled_from((*COMMANDS, None))),
+        cache_points=st.none() | st.tuples(st.integers(0, 9)),
+        asks=st.booleans(),
+    ),
+    max_size=5,
+    unique_by=(lambda wish: wish.name, lambda wish: wish.priority),
+)
+
+
+@given(members=wishes)
+def test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run(members):
+    """Key by key and hint by hint; who says nothing about one takes nothing back. Errands come in the order of execution."""
+    outcome = outcome_of([Wishes(wish) for wish in members], p.BeforeRequest)
+    asked = sorted(members, key=lambda wish: wish.priority)
+    sections: dict[str, str | None] = {}
+    points = None
+    for wish in asked:
+        sections |= wish.sections
+        points = wish.cache_points if wish.cache_points is not None else points
+    assert dict(outcome.context) == sections
+    assert outcome.hints.cache_points == points
+    assert [errand.by for errand in outcome.errands] == [wish.name for wish in asked if wish.asks]
+
+
 class Guard(p.Plugin[None]):
     """Refuses some commands."""
 

@@ -223,13 +223,17 @@ def test_a_receipt_says_what_was_not_stopped():
     """What is stuck is named, what runs on by policy is counted."""
     receipt = AbortReceipt(
         tasks_ended=2,
-        stuck=(LeftBehind(name="disk", age_ms=6_100),),
+        processes_reaped=3,
+        stuck=(LeftBehind(name="disk", age_ms=6_100, pid=4711), LeftBehind(name="wait", age_ms=40)),
+        committed=(CallId("a"), CallId("b")),
+        unknown=(CallId("d"),),
         survivors=(CallId("c"),),
         milliseconds=5_000,
     )
-    assert (
-        show_receipt(receipt)
-        == "2 tasks were stopped in 5.0 s; would not stop: disk (6.1 s); still running: 1"
+    assert show_receipt(receipt) == (
+        "2 tasks were stopped in 5.0 s; 3 processes were ended; "
+        "would not stop: disk (6.1 s, process 4711), wait (40 ms); 2 calls were done already; "
+        "1 call may have taken effect; still running: 1"
     )
 
 

@@ -98,7 +98,8 @@ _CYCLE = (
 _RECEIPT = e.AbortReceipt(
     settled=True,
     tasks_ended=2,
-    stuck=(e.LeftBehind(name="shell", age_ms=6012),),
+    processes_reaped=3,
+    stuck=(e.LeftBehind(name="shell", age_ms=6012, pid=4711),),
     abandoned=(e.LeftBehind(name="hash", age_ms=77),),
     committed=(_CALL,),
     unknown=(_CALL,),
@@ -275,6 +276,9 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         detach=("glob", "shell"),
         replace=True,
         generation=3,
+    ),
+    s.ToolAsked(
+        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), question="Left or right?", options=("left",), timeout_ms=9,
     ),
     s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
     s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),

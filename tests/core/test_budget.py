@@ -259,3 +259,14 @@ def test_a_session_counts_what_it_promised_as_spent_when_it_ends():
         usage=unpriced, tokens=18, nano_usd=500_000_000, is_cost_known=False
     )
     assert spent_of(unpriced, None) == Spent(usage=unpriced, tokens=3, nano_usd=0, is_cost_known=False)
+
+
+def test_what_several_children_have_used_is_a_sum():
+    """Its cost is known when that of all of them is."""
+    one = Spent(usage=TokenUsage(input=1, output=2, cost_usd=0.5), tokens=3, nano_usd=5)
+    other = Spent(
+        usage=TokenUsage(input=4, output=0, cost_usd=None), tokens=4, nano_usd=7, is_cost_known=False
+    )
+    assert one + other == Spent(
+        usage=TokenUsage(input=5, output=2, cost_usd=None), tokens=7, nano_usd=12, is_cost_known=False
+    )

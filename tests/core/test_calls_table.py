@@ -30,6 +30,7 @@ from agentrail.core.signals import (
     Steer,
     Stop,
     SwitchModel,
+    ToolAsked,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import load_stack
@@ -50,6 +51,7 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "approve": lambda signal: isinstance(signal, Approve),
     "reject": lambda signal: isinstance(signal, Reject),
     "respond": lambda signal: isinstance(signal, Respond),
+    "ask_user": lambda signal: isinstance(signal, ToolAsked),
     "switch_model": lambda signal: isinstance(signal, SwitchModel),
     "attach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.attach),
     "detach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.detach),
@@ -63,7 +65,7 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "collect_reply": lambda signal: isinstance(signal, ReplyQuery),
     "stop": lambda signal: isinstance(signal, Stop),
 }
-"""Each call of the handle that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
+"""Each call of the handle, and `ctx.ask_user`, that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
 
 CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("prompt", IDLE): ("prompt_in_every_phase", "Reply p1 started; Publish AgentStart p1"),
@@ -101,6 +103,10 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("respond", RUNNING): ("decisions_about_nothing", "Refuse y6 UnknownApproval"),
     ("respond", STREAMING): ("decisions_about_nothing", "Refuse y9 UnknownApproval"),
     ("respond", TOOLS): ("question_beside_a_tool", 'UserResponded scenario/a2 "the left one"'),
+    ("ask_user", IDLE): ("tool_asks", "Refuse q6 CycleAborted"),
+    ("ask_user", RUNNING): ("tool_asks", "Refuse q4 CycleAborted"),
+    ("ask_user", STREAMING): ("tool_asks", "Refuse q5 CycleAborted"),
+    ("ask_user", TOOLS): ("tool_asks", 'AskUser scenario/a4 "Which file?" left,right'),
     ("switch_model", IDLE): ("switch_model", "ModelSwitched scripted:model scripted:second user"),
     ("switch_model", RUNNING): ("switch_model", "ModelSwitched scripted:second scripted:third"),
     ("switch_model", STREAMING): ("switch_model", "ModelSwitched scripted:third scripted:fourth user"),

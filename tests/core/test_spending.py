@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 
 from agentrail.core.budget import Budget, Ledger, Price, budget_left, spent_of
-from agentrail.core.effects import SpawnChild
+from agentrail.core.effects import RunErrand, SpawnChild
 from agentrail.core.estimates import fixed_tokens_of
+from agentrail.core.hooks import ModelAnswer, RequestFailed
 from agentrail.core.machine import new_session as make_session
 from agentrail.core.projection import status_of
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
     ChunksArrived,
+    ErrandFinished,
     Prompt,
     Restarted,
     SignalId,
@@ -22,11 +24,23 @@ from agentrail.core.signals import (
     StreamStarted,
     ToolFinished,
 )
+from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AgentError, ToolExecutionEnd
+from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
 from agentrail.messages import PromptRef, Text, TokenUsage
+from agentrail.plugins import (
+    Action,
+    BeforePrompt,
+    CallModel,
+    Context,
+    Emit,
+    Plugin,
+    Request,
+    RequestDone,
+    on,
+)
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
@@ -93,6 +107,101 @@ def test_a_report_of_the_vendor_replaces_the_estimate():
     assert (first.data.tokens.tokens, first.data.tokens.messages) == (2, 2)
     second = run([PROMPT], first)
     assert second.data.tokens.tokens == 2 + 2  # "Hello" alone was estimated
+
+
+class Asks(Plugin[str]):
+    """Asks a model on each prompt, and tells what came."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @on(BeforePrompt)
+    def look(self, event: BeforePrompt, state: str, ctx: Context) -> Action[str]:
+        """Ask."""
+        return Request(CallModel(prompt="Is it fine?", max_output_tokens=30), "judge", state)
+
+    @on(RequestDone)
+    def take(self, event: RequestDone, state: str, ctx: Context) -> Action[str]:
+        """Tell."""
+        if isinstance(event.result, RequestFailed):
+            return Emit("failed", event.result.error.code, state)
+        return Emit("told", type(event.result).__name__, state)
+
+
+def asking(**options: Any) -> SessionState:
+    """A session with a plugin that asks a model."""
+    stack, states = load_stack([(Asks, {})])
+    return make_session(config(max_output_tokens=40, **options), Toolbox(), stack, states)
+
+
+@settings(max_examples=60)
+@given(script=strategies.scripts(asking(budget=Budget(max_total_tokens=300))))
+def test_a_budget_holds_with_errands_in_long_scripts(script):
+    """What plugins ask models is reserved like all requests, and settled however it ends."""
+    for seen in walk(script, asking(budget=Budget(max_total_tokens=300))):
+        for promise in PROMISES:
+            promise(seen)
+
+
+def test_what_a_plugin_asks_a_model_is_reserved_and_booked():
+    """Before it is asked its bound is promised, then what it used is counted, and the rest is free again (3.5)."""
+    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
+    (errand,) = seen.of(RunErrand)
+    assert errand.refused is None
+    bounds = {str(held): bound.tokens for held, bound in seen.after.data.ledger.open}
+    assert bounds == {"s/e1": 3 + 30, "s/r2": 2 + 40}
+    answer = ModelAnswer(text="yes", usage=TokenUsage(input=5, output=2))
+    state = run([ErrandFinished(at_ms=5, effect_id=errand.effect_id, result=answer)], seen.after)
+    assert [str(held) for held, _ in state.data.ledger.open] == ["s/r2"]
+    assert state.data.ledger.spent_tokens == state.data.usage.total == 7
+
+
+@pytest.mark.parametrize(
+    ("usage", "spent"), [(TokenUsage(), 0), (TokenUsage(input=5, output=2), 7), (None, 3 + 30)]
+)
+def test_an_errand_that_failed_costs_what_it_used(usage, spent):
+    """Nothing where it never began; what the server reported; and all that was reserved where nobody knows."""
+    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
+    failed = RequestFailed(error=ErrorInfo(code="overloaded", message="busy"), usage=usage)
+    state = run([ErrandFinished(at_ms=5, effect_id=EffectId("e1"), result=failed)], seen.after)
+    assert state.data.ledger.spent_tokens == spent
+
+
+def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
+    """The shell answers it with the refusal, so the plugin hears RequestDone like of any other failure; the cycle goes on."""
+    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=43)))
+    (refused,) = seen.of(RunErrand)
+    assert refused.refused is None  # 33 are free before the prompt's own request is judged
+    assert isinstance(seen.events[-1], AgentError)
+    start = asking(budget=Budget(max_total_tokens=32))
+    *_, seen = walk([PROMPT], start)
+    (errand,) = seen.of(RunErrand)
+    assert errand.refused.code == "budget_exceeded"
+    assert "the request may use up to 33 tokens, and 32 of 32 are left" in errand.refused.message
+    done = ErrandFinished(at_ms=5, effect_id=errand.effect_id, result=RequestFailed(error=errand.refused))
+    *_, seen = walk([done], seen.after)
+    (told,) = [event for event in seen.events if isinstance(event, PluginEvent)]
+    assert (told.name, told.payload) == ("failed", "budget_exceeded")
+
+
+def test_an_errand_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
+    """Its price is unknown, so a limit of the cost refuses it, as it refuses such a request of the session."""
+
+    class Elsewhere(Asks):
+        """Asks another model."""
+
+        @on(BeforePrompt)
+        def look(self, event: BeforePrompt, state: str, ctx: Context) -> Action[str]:
+            """Ask."""
+            return Request(CallModel(prompt="Is it fine?", model="other:model"), "judge", state)
+
+    stack, states = load_stack([(Elsewhere, {})])
+    for allowed in (False, True):
+        budget = Budget(max_cost_usd=1, allow_unknown_prices=allowed)
+        *_, seen = walk([PROMPT], make_session(config(budget=budget), Toolbox(), stack, states))
+        (errand,) = seen.of(RunErrand)
+        assert (errand.refused is None) == allowed
 
 
 TASK = ToolSpec(

@@ -42,6 +42,7 @@ from agentrail.core.signals import (
     SwitchModel,
     TeardownFinished,
     TimerFired,
+    ToolAsked,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -176,6 +177,9 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     for effect_id in (*running, EffectId("t0")):
         yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
+        if not state.data.interactions:  # one question is as good as two, and the world stays small
+            asked_by = SignalId(f"s{next(numbers)}")
+            yield ToolAsked(at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1)
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
         yield ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0

@@ -35,12 +35,19 @@ def _scenario(name: str) -> str:
     return f"tests/core/test_scenarios.py::test_scenario[{name}]"
 
 
+def _merge_rule(name: str, old: str, new: str, prop: str, *, file: str = "core/pipeline.py") -> Mutant:
+    """A rule by which the answers of several plugins become one, broken; a property over random stacks sees it."""
+    killed_by = f"property_tests/core/test_pipeline.py::{prop}"
+    return Mutant(name=name, breaks=_MERGED, file=file, old=old, new=new, killed_by=killed_by)
+
+
 _ABORT: Final = "after an abort nothing is left"
 _HISTORY: Final = "a history is always valid"
 _APPROVED: Final = "what you approve is what runs"
 _LOST: Final = "a message accepted is never lost"
 _RECONNECT: Final = "a subscriber can reconnect with a number"
 _PLUGINS: Final = "no order of plugins lets a call past a guard"
+_MERGED: Final = "many plugins give one answer, by the rules (5.3, 5.5)"
 _ENDS: Final = "each cycle has exactly one end"
 _RESTART: Final = "a session outlives the crash of its actor"
 
@@ -123,8 +130,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a start can be cancelled before there is somebody to kill",
         breaks=_ABORT,
         file="sandboxes/command.py",
-        old="            with trio.move_on_after(_PREPARE_SECONDS, shield=True):\n",
-        new="            with trio.move_on_after(_PREPARE_SECONDS):\n",
+        old="            with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:\n",
+        new="            with trio.move_on_after(program.prepare_seconds) as preparing:\n",
         killed_by="tests/sandboxes/test_local_commands.py"
         "::test_a_command_that_is_cancelled_while_it_starts_leaves_no_process[confined]",
     ),
@@ -292,6 +299,118 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="            return calls.answer(work, state, reason, blocked)[0]\n",
         new="            return state\n",
         killed_by="tests/runtime/test_plugins.py::test_a_call_that_a_plugin_blocks_is_not_run",
+    ),
+    # --- many plugins give one answer, by the rules
+    _merge_rule(
+        "the highest priority is asked first",
+        "sorted(members, key=lambda member: member.priority)",
+        "sorted(members, key=lambda member: -member.priority)",
+        "test_a_short_circuit_really_stops_the_rest",
+        file="core/stack.py",
+    ),
+    _merge_rule(
+        "plugins of one priority are asked by their names",
+        "sorted(members, key=lambda member: member.priority)",
+        "sorted(members, key=lambda member: (member.priority, member.name))",
+        "test_equal_priorities_are_asked_in_the_order_of_registration",
+        file="core/stack.py",
+    ),
+    _merge_rule(
+        "a short circuit does not stop the rest",
+        "return bool(rounds) and isinstance(action, RequireApproval)\n",
+        "return True\n",
+        "test_a_short_circuit_really_stops_the_rest",
+    ),
+    _merge_rule(
+        "only the last intervention is heard",
+        "self._change(interventions=(*self.out.interventions, injected))",
+        "self._change(interventions=(injected,))",
+        "test_interventions_are_all_joined_in_order",
+    ),
+    _merge_rule(
+        "interventions are joined the other way round",
+        "self._change(interventions=(*self.out.interventions, injected))",
+        "self._change(interventions=(injected, *self.out.interventions))",
+        "test_interventions_are_all_joined_in_order",
+    ),
+    _merge_rule(
+        "the first switch wins",
+        "self._change(switch=switch_of(action, member.name))",
+        "self._change(switch=self.out.switch or switch_of(action, member.name))",
+        "test_the_last_one_wins",
+    ),
+    _merge_rule(
+        "the first rewrite wins",
+        "        if same_json(arguments, event.arguments):\n",
+        "        if self.out.rewritten_by or same_json(arguments, event.arguments):\n",
+        "test_the_last_one_wins",
+    ),
+    _merge_rule(
+        "the first result wins",
+        "        event = msgspec.structs.replace(event, result=result)\n",
+        "        event = event if self.out.replaced_by else msgspec.structs.replace(event, result=result)\n",
+        "test_the_last_one_wins",
+    ),
+    _merge_rule(
+        "the first response wins",
+        "        event = msgspec.structs.replace(event, message=event.message.with_text(text))\n",
+        "        if not self.out.replaced_by:\n"
+        "            event = msgspec.structs.replace(event, message=event.message.with_text(text))\n",
+        "test_the_last_one_wins",
+    ),
+    _merge_rule(
+        "the first word on a section counts",
+        "MappingProxyType({**self.out.context, **sections})",
+        "MappingProxyType({**sections, **self.out.context})",
+        "test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run",
+    ),
+    _merge_rule(
+        "the first hint counts",
+        "self._change(hints=msgspec.structs.replace(self.out.hints, **said))",
+        "self._change(hints=self.out.hints if self.out.hints != NO_HINTS else Hints(**said))",
+        "test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run",
+    ),
+    _merge_rule(
+        "an errand replaces those before it",
+        "self._change(errands=(*self.out.errands, errand))",
+        "self._change(errands=(errand,))",
+        "test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run",
+    ),
+    _merge_rule(
+        "emits come the other way round",
+        "self._change(events=(*self.out.events, *events))",
+        "self._change(events=(*events, *self.out.events))",
+        "test_emits_keep_their_order_and_what_is_ignored_is_said",
+    ),
+    _merge_rule(
+        "what is ignored is not said",
+        "            self._ignore(member, type(action).__name__)\n",
+        "",
+        "test_emits_keep_their_order_and_what_is_ignored_is_said",
+    ),
+    _merge_rule(
+        "a skip takes nothing back",
+        "        if isinstance(action, Skip):\n            self._forget(member)\n",
+        "",
+        "test_a_skip_takes_back_what_the_others_wanted",
+    ),
+    _merge_rule(
+        "an open plugin that fails stops the rest",
+        '            return self._note(member, rounds, error, "fails open")\n',
+        '            self._note(member, rounds, error, "fails open")\n            return False\n',
+        "test_a_failing_plugin_leaves_the_others_as_they_would_be_without_it",
+    ),
+    _merge_rule(
+        "a closed plugin that fails stops nobody",
+        '        self._note(member, rounds, error, "fails closed, stops the rest")\n        return False\n',
+        '        self._note(member, rounds, error, "fails closed, stops the rest")\n        return True\n',
+        "test_a_closed_plugin_that_fails_stops_what_can_be_refused",
+    ),
+    _merge_rule(
+        "a guard that saw other arguments has seen these",
+        "is_fit=False, seen_by=frozenset())\n        if member.guards:\n",
+        "is_fit=False)\n        if member.guards:\n",
+        "test_no_order_of_plugins_lets_rewritten_arguments_past_a_guard",
     ),
     # --- each cycle has exactly one end, and a session outlives its actor
     Mutant(

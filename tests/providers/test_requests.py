@@ -303,6 +303,24 @@ def test_withheld_tools_stay_in_the_list(kind):
     assert body(tool_choice="none")["tool_choice"] in ("none", {"type": "none"})
 
 
+def test_tools_that_are_gone_are_declared_where_the_format_demands_it():
+    """The Messages API refuses old calls without a list of tools, so each has a stand-in that nobody can call."""
+    spoken = (
+        said("Hi"),
+        _assistant(_call("c1"), _call("c2", name="grep")),
+        _results("c1", "c2"),
+        said("Go on"),
+    )
+    body = _body(AnthropicMessages, *spoken)
+    gone = {"description": "No longer available.", "input_schema": {"type": "object"}}
+    assert body["tools"] == [{"name": "get_weather", **gone}, {"name": "grep", **gone}]
+    assert body["tool_choice"] == {"type": "none"}
+    assert "tools" not in _body(AnthropicMessages, said("Hi"))
+    assert [tool["name"] for tool in _body(AnthropicMessages, *spoken, tools=tools())["tools"]] == [
+        spec.name for spec in tools()
+    ]
+
+
 def test_the_output_limit_has_a_name_per_server():
     """OpenAI itself has a new one; compatible servers know the old one; the smaller bound holds."""
     ours = {"max_output_tokens": 50}

@@ -7,7 +7,9 @@ import pytest
 import trio
 
 from agentrail import plugins as p
-from agentrail.errors import CycleAborted, OptionError, PluginError, SessionRefused
+from agentrail.core.budget import Budget
+from agentrail.core.request import TextDelta, UsageUpdate
+from agentrail.errors import CycleAborted, OptionError, PluginError, ProviderError, SessionRefused
 from agentrail.events import (
     ApprovalRequired,
     PluginEvent,
@@ -16,9 +18,11 @@ from agentrail.events import (
     PluginSlow,
     ToolBlocked,
 )
+from agentrail.messages import TokenUsage
+from agentrail.runtime.errands import decide_usage_so_far
 from agentrail.runtime.supervisor import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
 
@@ -268,3 +272,66 @@ async def test_a_fallback_model_is_found_with_the_options_of_its_provider():
             model="a:one", provider_opts=opts, fallback_models=["a:two", "b:three", "a:one"]
         )
     assert found == [("a:one", opts), ("a:two", opts), ("b:three", {})]
+
+
+class AsksAModel(p.Plugin[str]):
+    """Asks a model on each prompt, and tells what came."""
+
+    def init(self) -> str:
+        """Begin."""
+        return ""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask."""
+        return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state)
+
+    @p.on(p.RequestDone)
+    def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
+        """Tell."""
+        if isinstance(event.result, p.RequestFailed):
+            return p.Emit("told", event.result.error.code, state)
+        assert isinstance(event.result, p.ModelAnswer)
+        return p.Emit("told", event.result.text, state)
+
+
+def answering(errand: Turn) -> FunctionModel:
+    """A model that answers the plugin with this turn, and the session with `done`."""
+    return FunctionModel(lambda request: errand if request.attempt.startswith("e") else says("done"))
+
+
+@pytest.mark.parametrize(
+    ("budget_tokens", "errand", "told", "spent"),
+    [
+        (5000, says("yes"), "yes", 2 * 15),
+        (500, says("never asked"), "budget_exceeded", 15),
+        (5000, fails(ProviderError("busy")), "provider_error", 15),
+        (5000, fails(ProviderError("cut"), after="ye"), "provider_error", 1003 + 15),
+    ],
+)  # fmt: skip
+async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
+    supervisor, budget_tokens, errand, told, spent
+):
+    """Reserved before, counted after; a question that cannot be paid is not asked, and its plugin hears so (3.5)."""
+    model = answering(errand)
+    session = await supervisor.start_session(
+        model=model,
+        plugins=[AsksAModel],
+        budget=Budget(max_total_tokens=budget_tokens),
+        max_output_tokens=100,
+    )
+    with trio.fail_after(10):
+        async with session.subscribe(kinds=[PluginEvent]) as events:
+            assert await session.ask("go") == "done"
+            heard = await anext(events)
+    assert heard.payload == told
+    assert len(model.requests) == (1 if told == "budget_exceeded" else 2)
+    assert (await session.status()).budget_left.tokens == budget_tokens - spent
+
+
+def test_what_a_broken_request_used_is_what_was_reported_last():
+    """Text alone says nothing of it, so nobody knows; a report counts until a later one."""
+    text, report = TextDelta("a"), UsageUpdate(TokenUsage(input=7))
+    assert decide_usage_so_far(TokenUsage(), text) is None
+    assert decide_usage_so_far(None, report) == TokenUsage(input=7)
+    assert decide_usage_so_far(TokenUsage(input=7), text) == TokenUsage(input=7)

@@ -7,7 +7,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from agentrail.abc import Done, Effect, NotDone, Ok, ToolContext, ToolListing, Unknown
+from agentrail.abc import Done, Effect, Error, NotDone, Ok, ToolContext, ToolListing, Unknown
 from agentrail.core.changes import UpdateContext, UpdateTodos
 from agentrail.core.effects import RunTool
 from agentrail.core.gates import hash_arguments
@@ -22,6 +22,7 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.otp.exits import leaves
+from agentrail.processes import note_started, note_stopped
 from agentrail.runtime.tool_runner import Attempt, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -446,6 +447,54 @@ async def test_what_is_stuck_is_named_with_its_age(supervisor):
     receipt = await session.abort()
     assert receipt.stuck == (LeftBehind(name="stubborn", age_ms=6_000),)
     assert len(receipt.unknown) == 1
+
+
+@on_virtual_time
+@pytest.mark.at(28, 29)
+@pytest.mark.parametrize("is_deaf", [False, True])
+async def test_a_process_that_outlives_its_kill_is_named_with_its_pid(supervisor, is_deaf):
+    """Stuck in the kernel: its call may have ended or not, the process is what is left."""
+
+    class Stuck(StubbornTool):
+        async def execute(self, arguments, ctx):
+            note_started(4710)
+            try:
+                return await super().execute(arguments, ctx)
+            finally:
+                note_stopped(4710, ended=2, left=frozenset({4711, 4712}))
+
+    stuck = Stuck(name="disk", deaf_seconds=60 if is_deaf else 1)
+    session = await supervisor.start_session(model=calling("disk"), tools=[stuck])
+    await session.prompt("Hi")
+    await stuck.started.wait()
+    await trio.sleep(0.5)
+    receipt = await session.abort()
+    if is_deaf:
+        assert receipt.stuck == (LeftBehind(name="disk", age_ms=5_500, pid=4710),)
+        assert (receipt.processes_reaped, receipt.tasks_ended) == (0, 0)
+    else:
+        assert receipt.stuck == tuple(LeftBehind(name="disk", age_ms=1_000, pid=pid) for pid in (4711, 4712))
+        assert (receipt.processes_reaped, receipt.tasks_ended) == (2, 1)
+
+
+@on_virtual_time
+@pytest.mark.at(17, 38)
+async def test_a_receipt_tells_what_was_done_before_the_stop(supervisor):
+    """The calls that had ended are `committed`; one that was stopped is not."""
+    tools = [RecordingTool(), HangingTool(), RecordingTool(name="fail", answer=Error(text="no"))]
+    session = await supervisor.start_session(model=calling("record", "hang", "fail"), tools=tools)
+    await session.prompt("Hi")
+    await trio.sleep(1)
+    receipt = await session.abort()
+    done, stopped, failed = (result.call_id for result in await results_of(session))
+    assert (receipt.committed, receipt.unknown) == ((done, failed), (stopped,))
+
+
+async def test_outside_of_calls_nobody_counts_processes():
+    """A sandbox may be used by itself."""
+    await trio.lowlevel.checkpoint()
+    note_started(4710)
+    note_stopped(4710, ended=1, left=frozenset())
 
 
 @on_virtual_time

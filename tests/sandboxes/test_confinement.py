@@ -1,6 +1,8 @@
 """How it is found out whether commands can be confined, and what they may use up."""
 
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import structlog
@@ -54,6 +56,36 @@ async def test_a_trial_that_hangs_is_given_up(monkeypatch, tmp_path):
     _pretend(monkeypatch, tmp_path, "exec sleep 1000")
     monkeypatch.setattr(confinement, "PROBE_SECONDS", 0.2)
     assert await probe("refuse") == Confinement(mode="refused", why="it did not start within 0.2 s")
+
+
+async def test_a_trial_that_cannot_be_started_says_why(monkeypatch, tmp_path):
+    """It was there a moment ago."""
+    monkeypatch.setattr(shutil, "which", lambda _name: str(tmp_path / "gone"))
+    assert await probe("refuse") == Confinement(
+        mode="refused", why="it cannot be started: No such file or directory"
+    )
+
+
+async def test_a_cancelled_trial_leaves_no_process(monkeypatch, tmp_path):
+    """Whenever it comes: bubblewrap's child waits for its parent for ever when that is killed a moment too early."""
+    need_bubblewrap()
+    real = shutil.which("bwrap")
+    _pretend(monkeypatch, tmp_path, f'export TRIAL="{tmp_path}"; exec {real} "$@"')
+    for step in range(60):
+        with trio.move_on_after(step / 10_000):
+            await probe("refuse")
+    with trio.fail_after(5):
+        while _alive_with(f"TRIAL={tmp_path}"):  # noqa: ASYNC110 - processes set no event
+            await trio.sleep(0.01)
+    assert await probe("refuse") == Confinement(mode="bubblewrap")
+
+
+def _alive_with(variable: str) -> int:
+    found = 0
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            found += variable.encode() in environ.read_bytes().split(b"\0")
+    return found
 
 
 async def test_where_nothing_confines_commands_are_refused(monkeypatch, tmp_path):
@@ -143,7 +175,7 @@ async def test_a_limit_of_processes_where_it_can_hold(tmp_path, monkeypatch):
 
 def test_without_a_limit_of_its_own_the_system_s_stays():
     """The shell that sets them goes on when one cannot be set."""
-    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False)
+    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False, counting=False)
     assert argv[:2] == ("/bin/sh", "-c")
     assert "ulimit -t 7 2>/dev/null" in argv[2]
     assert argv[2].endswith('exec "$@"')

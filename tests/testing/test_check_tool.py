@@ -55,6 +55,29 @@ class Spoiling(RecordingTool):
         return Ok(text="ok")
 
 
+class Patient(RecordingTool):
+    """Asks, and takes every end of the waiting for an answer."""
+
+    async def execute(self, arguments, ctx):
+        """Swallow."""
+        await trio.lowlevel.checkpoint()
+        try:
+            await ctx.ask_user("Which one?")
+        except trio.Cancelled:
+            return Ok(text="nobody")
+        return Ok(text="ok")
+
+
+class Littering(RecordingTool):
+    """Leaves a process behind."""
+
+    async def execute(self, arguments, ctx):
+        """Forget it; it ends by itself."""
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.open_process(["sleep", "5"])
+        return Ok(text="ok")
+
+
 class Deaf(RecordingTool):
     """Hears no cancellation."""
 
@@ -98,6 +121,8 @@ class Moody(RecordingTool):
         (RecordingTool(answer=Ok(text=cast("str", 7))), "its text is a value of type int"),
         (RecordingTool(answer=Ok(text="a", details=cast("str", {1j}))), "its details are not JSON"),
         (Spoiling(), "it changed its arguments"),
+        (Patient(), "Stopped while it waits for a process, an answer or another session it ends"),
+        (Littering(), "all processes that it had started are gone. left: process"),
         (Deaf(), "Cancelled before it begins it does nothing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from agentrail.core.effects import SpawnChild, StartStream
+from agentrail.core.actions import CallModel
+from agentrail.core.effects import RunErrand, SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
@@ -44,12 +45,19 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     assert (ledger is None) == (data.config.budget is None)
     if ledger is None or was is None:
         return
-    out = data.stream is not None and not data.stream.pausing
-    out |= data.compaction is not None and data.compaction.summary is None
-    assert len(ledger.open) == out + len(data.loans)
+    held = {reservation.rpartition("/")[2] for reservation, _ in ledger.open}
+    out = {data.stream.effect_id} if data.stream is not None and not data.stream.pausing else set()
+    out |= (
+        {data.compaction.effect_id} if data.compaction is not None and not data.compaction.summary else set()
+    )
+    assert out | set(data.loans) <= held
+    assert held <= out | set(data.loans) | {errand.effect_id for errand in data.errands}
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
     limit = ledger.budget.max_total_tokens
-    if limit is not None and ((seen.of(StartStream) and out) or seen.of(SpawnChild)):
+    asked = [errand for errand in seen.of(RunErrand) if isinstance(errand.wanted, CallModel)]
+    assert all(errand.refused or errand.effect_id in held for errand in asked)
+    reserved = any(start.request.attempt in held for start in seen.of(StartStream)) or seen.of(SpawnChild)
+    if limit is not None and (reserved or any(not errand.refused for errand in asked)):
         assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit

@@ -95,11 +95,12 @@ def callers_are_answered_once(seen: Seen) -> None:
 
 
 def _owed(state: SessionState) -> Iterator[SignalId]:
-    """Whoever waits for an answer: for a cycle, a receipt, the end, or the next change of phase."""
+    """Whoever waits for an answer: for a cycle, a receipt, a person, the end, or the next change of phase."""
     data = state.data
     askers = [asker for prompt in waiting_prompts(state) for asker in prompt.askers]
     askers += data.cycle.askers if data.cycle else []
     askers += data.teardown.waiting if data.teardown else []
+    askers += [one.asker for one in data.interactions if one.asker is not None]
     yield from (*askers, *data.stoppers)
     for event in (*state.engine.postponed, *state.engine.queue):
         if isinstance(event, Call):

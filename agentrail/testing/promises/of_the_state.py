@@ -70,7 +70,10 @@ def calls_are_as_written(seen: Seen) -> None:
         assert call.started or call.stage in {"asking", "waiting"}
     assert not data.batch or any(call.stage != "done" for call in data.batch)
     asking = [call.call.call_id for call in data.batch if call.stage == "asking"]
-    assert Counter(one.asked.call_id for one in data.interactions) == Counter(asking)
+    of_calls = [one.asked.call_id for one in data.interactions if one.asker is None]
+    assert Counter(of_calls) == Counter(asking)
+    of_tools = {one.asked.call_id for one in data.interactions if one.asker is not None}
+    assert of_tools <= {call.call.call_id for call in data.batch if call.stage == "running"}
     if seen.after.suspended:
         assert {call.stage for call in data.batch} <= {"asking", "done"}
     elif data.batch:

@@ -1,0 +1,55 @@
+"""Which processes work for a call: an account that whoever starts them keeps, and whoever stops the call reads.
+
+A context variable, because between the two stand a tool's own code and a port that knows nothing of calls. No process is
+started or stopped here.
+"""
+
+from contextvars import ContextVar
+from typing import Final
+
+from attrs import define, field
+
+
+@define(eq=False)
+class ProcessAccount:
+    """The processes of one call.
+
+    Attributes:
+        alive: The pids of those that were started and have not been seen to end.
+        reaped: How many were alive when they were to end, and are gone.
+    """
+
+    alive: set[int] = field(factory=set)
+    reaped: int = 0
+
+
+_ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
+    "agentrail_processes_of_this_call", default=None
+)
+
+
+def keep_account(account: ProcessAccount) -> None:
+    """Let all that this task starts from now on, and the tasks that it starts, stand in this account."""
+    _ACCOUNT.set(account)
+
+
+def note_started(pid: int) -> None:
+    """Note that a process works for the call of this task; outside of calls nobody keeps an account."""
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.alive.add(pid)
+
+
+def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
+    """Note the end of a process and of those that it had started.
+
+    Args:
+        pid: As it was noted at its start.
+        ended: How many of them were alive, and are gone.
+        left: Those that are still there although they were killed.
+    """
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.alive.discard(pid)
+        account.alive |= left
+        account.reaped += ended

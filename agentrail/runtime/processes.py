@@ -1,0 +1,120 @@
+"""The processes that one call has opened: each is ended with the call, by whoever stops that, and not by the tool.
+
+Each has a task of its own, beside that of the tool: a tool that does not hear its cancellation may not keep its processes
+alive. What tools call `ctx.open_process` ends up here.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
+from agentrail.errors import ProcessRefused
+from agentrail.processes import ProcessAccount
+from agentrail.runtime.crew import Crew
+
+CLOSE_WITHIN_SECONDS: Final = 6.0
+"""More than stopping a process may take: what bounds a stop is the sandbox, and this only what it does not."""
+
+
+@define(eq=False)
+class _Opened:
+    """A process, from the wish for it until nothing of it is left."""
+
+    scope: trio.CancelScope
+    is_open: trio.Event = field(factory=trio.Event)
+    is_gone: trio.Event = field(factory=trio.Event)
+    process: ToolProcess | None = None
+    refusal: ProcessRefused | None = None
+
+
+class Processes:
+    """The processes of one call.
+
+    Attributes:
+        account: Which of them live, and how many were ended; those of the sandbox's commands are in it too.
+    """
+
+    __slots__ = ("_crew", "_opened", "account")
+
+    def __init__(self, crew: Crew) -> None:
+        """Begin with none.
+
+        Args:
+            crew: Of the incarnation that the call belongs to; a crash ends its processes too.
+        """
+        self._crew = crew
+        self._opened: list[_Opened] = []
+        self.account = ProcessAccount()
+
+    async def open(
+        self,
+        open_sandbox: Callable[[], Sandbox],
+        call: trio.CancelScope,
+        argv: tuple[str, ...],
+        options: ProcessOptions,
+    ) -> ToolProcess:
+        """Open a process.
+
+        Args:
+            open_sandbox: Gives the sandbox.
+            call: The scope of the call; the process ends at its deadline, and when `stop` is called.
+            argv: The program and its arguments.
+            options: How it is opened.
+
+        Raises:
+            ProcessRefused: It is not started; the message says why.
+
+        Cancellation: The process is stopped.
+        """
+        sandbox = open_sandbox()
+        if not isinstance(sandbox, ProcessSandbox):
+            message = f"{type(sandbox).__name__} opens no processes: use a LocalSandbox, or do without"
+            raise ProcessRefused(message, code="unsupported")
+        if self._crew.is_dismissed or call.cancel_called:
+            message = "the call was stopped: it cannot open processes any more"
+            raise ProcessRefused(message, code="unsupported")
+        opened = _Opened(trio.CancelScope(deadline=call.deadline))
+        self._opened.append(opened)
+        self._crew.start_soon(self._hold, sandbox, argv, options, opened, scope=opened.scope, name=argv[0])
+        try:
+            await opened.is_open.wait()
+        except trio.Cancelled:
+            opened.scope.cancel(reason="whoever wanted the process was cancelled")
+            raise
+        if opened.process is None:
+            raise opened.refusal or ProcessRefused("the call was stopped", code="unsupported")
+        return opened.process
+
+    def stop(self) -> None:
+        """Begin to end all of them: the call is stopped."""
+        for opened in self._opened:
+            opened.scope.cancel(reason="the call was stopped")
+
+    async def aclose(self) -> None:
+        """End all of them, and wait until they are gone; at once where there were none.
+
+        Cancellation: Shielded and bounded by six seconds.
+        """
+        if not self._opened:
+            return
+        self.stop()
+        with trio.move_on_after(CLOSE_WITHIN_SECONDS, shield=True):
+            for opened in self._opened:
+                await opened.is_gone.wait()
+
+    async def _hold(
+        self, sandbox: ProcessSandbox, argv: tuple[str, ...], options: ProcessOptions, opened: _Opened
+    ) -> None:
+        try:
+            with opened.scope:
+                async with sandbox.open_process(argv, options) as opened.process:
+                    opened.is_open.set()
+                    await trio.sleep_forever()
+        except ProcessRefused as refusal:
+            opened.refusal = refusal
+        finally:
+            opened.is_open.set()
+            opened.is_gone.set()

@@ -1,0 +1,118 @@
+"""How large a session's state becomes: bounded by its options and by what it is told, and not by how long it lives."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from agentrail.core import compacting, machine
+from agentrail.core.append_only import GrowingSet, Log
+from agentrail.core.hooks import FileWritten
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    Compact,
+    ErrandFinished,
+    Prompt,
+    ReplyQuery,
+    Signal,
+    SignalId,
+    ToolFinished,
+)
+from agentrail.core.state import SessionState
+from agentrail.core.toolbox import read_call
+from agentrail.messages import PromptRef, Text
+from tests.core.worlds import completed, new_session, run
+
+LETTERS = "word " * 40
+
+
+def objects_in(value: Any, known: set[int] | None = None) -> int:
+    """Count all objects that a state holds, shared ones once."""
+    known = set() if known is None else known
+    if id(value) in known or isinstance(value, type) or callable(value):
+        return 0
+    known.add(id(value))
+    return 1 + sum(objects_in(part, known) for part in parts_of(value))
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """What one object refers to, also what it hides from those who compare it."""
+    match value:
+        case msgspec.Struct():
+            yield from (getattr(value, name) for name in value.__struct_fields__)
+        case Log() | GrowingSet():
+            yield from (getattr(value, name) for name in value.__slots__)
+        case Mapping():
+            yield from (*value.keys(), *value.values())
+        case tuple() | list() | set() | frozenset():
+            yield from value
+        case _ if attrs.has(type(value)):
+            yield from (getattr(value, field.name) for field in attrs.fields(type(value)))
+        case _ if type(value).__module__.startswith("agentrail"):
+            yield from vars(value).values() if hasattr(value, "__dict__") else ()
+            yield from (getattr(value, name, None) for name in getattr(value, "__slots__", ()))
+        case _:
+            return
+
+
+def cycle(state: SessionState, number: int) -> SessionState:
+    """One prompt with two calls and an answer, and then the summary of all before."""
+
+    def say(signal: Signal) -> None:
+        nonlocal state
+        state = run([signal], state)
+
+    def open_calls() -> list[EffectId]:
+        return [call.effect_id for call in state.data.batch if call.effect_id is not None]
+
+    name = f"p{number}"
+    said = (Text(text=f"{LETTERS}{number}"),)
+    say(Prompt(at_ms=number, signal_id=SignalId(name), ref=PromptRef(name), content=said))
+    calls = (read_call(f"{name}-{place}", "read", '{"path": "a"}') for place in "ab")
+    say(completed(state.data.stream.effect_id, *calls))
+    for effect_id in open_calls():
+        say(ToolFinished(at_ms=number, effect_id=effect_id, text=f"{LETTERS}{name}", started_at_ms=0))
+    say(completed(state.data.stream.effect_id, Text(text=f"{LETTERS}{name}")))
+    say(Compact(at_ms=number, signal_id=SignalId(f"c{number}")))
+    if state.data.compaction is not None:
+        say(completed(state.data.compaction.effect_id, Text(text="They spoke.")))
+        written = FileWritten(path="compacted/x.md", written_bytes=9)
+        say(ErrandFinished(at_ms=number, effect_id=state.data.compaction.effect_id, result=written))
+    return state
+
+
+@pytest.mark.at(87)
+def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
+    """After 200 cycles with summaries it holds no more than after 50, and about as many ids of calls as it may."""
+    monkeypatch.setattr(compacting, "MAX_CALL_IDS", 40)
+    state, sizes = new_session(), []
+    for number in range(200):
+        state = cycle(state, number)
+        sizes.append(objects_in(state))
+        assert len(state.data.call_ids) <= 40 + 2
+    assert max(sizes[50:]) <= 1.01 * max(sizes[:50])
+
+
+@pytest.mark.at(87)
+def test_whoever_waits_holds_no_conversation():
+    """A caller that waits for the end of a cycle costs its id, however much was said."""
+    state = new_session()
+    for number in range(20):
+        state = cycle(state, number)
+    said = (Text(text="go"),)
+    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
+    before = objects_in(state)
+    waiting = [ReplyQuery(at_ms=1, signal_id=SignalId(f"q{number}")) for number in range(100)]
+    assert objects_in(run(waiting, state)) <= before + 101
+
+
+def test_the_ids_of_a_conversation_that_was_given_are_known():
+    """A model that repeats an id of it gets another one."""
+    spoken = cycle(new_session(), 1).data
+    state = machine.new_session(spoken.config, spoken.tools, messages=spoken.history.messages[:])
+    said = (Text(text="go"),)
+    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
+    state = run([completed(state.data.stream.effect_id, read_call("p1-a", "read", "{}"))], state)
+    assert [call.call.call_id for call in state.data.batch] == ["call_r1_1"]
