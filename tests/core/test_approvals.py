@@ -2,31 +2,47 @@
 
 import pytest
 
+from agentrail import plugins as p
 from agentrail.core.effects import RunTool
 from agentrail.core.machine import new_session
 from agentrail.core.projection import snapshot_of
 from agentrail.core.signals import Approve, Prompt, Restarted, Signal, SignalId, StatusQuery
 from agentrail.core.stack import load_stack
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.state import SessionState
 from agentrail.core.toolbox import read_call
-from agentrail.events import ApprovalRequired, ToolBlocked, ToolExecutionEnd
-from agentrail.messages import ApprovalId, PromptRef, Text
+from agentrail.events import ApprovalRequired, ToolBlocked
+from agentrail.messages import ApprovalId, JsonValue, PromptRef, Text
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.worlds import TOOLS, completed, config, run, walk
 
 SAID = (Text(text="go"),)
+CALLED: list[Signal] = [
+    Prompt(at_ms=1, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=SAID),
+    completed("r1", read_call("c1", "read", '{"path": "a"}')),
+]
 
 
-def asking(*rules: str, path: str = "a") -> tuple[SessionState, ApprovalId]:
-    """A session with a call that waits for a person."""
-    plugins = [PuppetPlugin((read_rule("BeforeTool.read", rule),), name=f"p{n}") for n, rule in enumerate(rules)]
-    stack, states = load_stack([(plugin, {}) for plugin in plugins])
-    state = new_session(config(), TOOLS, stack, states)
-    script = [
-        Prompt(at_ms=1, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=SAID),
-        completed("r1", read_call("c1", "read", f'{{"path": "{path}"}}')),
-    ]
-    state = run(script, state)
+class NoSecrets(p.Plugin[int]):
+    """A guard: nobody reads the secret."""
+
+    priority = 10
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def judge(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Block the secret."""
+        secret = event.arguments.get("path") == "secret"
+        return p.BlockTool("a secret", state) if secret else p.Continue(state)
+
+
+def asking(rule: str) -> tuple[SessionState, ApprovalId]:
+    """A session with a call that waits for a person, and a guard before that."""
+    people = PuppetPlugin((read_rule("BeforeTool.read", rule),), name="people")
+    stack, states = load_stack([(NoSecrets, {}), (people, {})])
+    state = run(CALLED, new_session(config(), TOOLS, stack, states))
     (waiting,) = state.data.interactions
     return state, ApprovalId(waiting.id)
 
@@ -69,13 +85,26 @@ def test_arguments_that_a_person_changed_are_judged_anew():
     """By the schema, and by the guards: a person may not approve what the policy forbids."""
     state, approval_id = asking("approve:may it?")
 
-    def edited(path: object) -> Approve:
-        return Approve(
-            at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id, arguments={"path": path}
-        )
+    def edited(path: JsonValue) -> Approve:
+        return Approve(at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id, arguments={"path": path})
 
     *_, unfit = walk([edited(7)], state)
     assert not unfit.of(RunTool)
     assert [one.id for one in unfit.after.data.interactions] == [approval_id]
     *_, fit = walk([edited("b")], state)
     assert [ran.arguments for ran in fit.of(RunTool)] == [{"path": "b"}]
+    *_, forbidden = walk([edited("secret")], state)
+    assert not forbidden.of(RunTool)
+    assert [event.by for event in forbidden.events if isinstance(event, ToolBlocked)] == ["NoSecrets"]
+
+
+@pytest.mark.at(61)
+@pytest.mark.parametrize(("path", "ran"), [('"b"', True), ('"secret"', False), ("7", False)])
+def test_arguments_that_a_plugin_changed_are_judged_anew(path, ran):
+    """By the schema, and by the guards that had let the old ones pass."""
+    changes = PuppetPlugin((read_rule("BeforeTool.read", f'args:{{"path": {path}}}'),), name="changes")
+    stack, states = load_stack([(NoSecrets, {}), (changes, {})])
+    *_, seen = walk(CALLED, new_session(config(), TOOLS, stack, states))
+    assert bool(seen.of(RunTool)) is ran
+    (blocked,) = [event for event in seen.events if isinstance(event, ToolBlocked)] or [None]
+    assert (blocked is not None) == ("secret" in path)
