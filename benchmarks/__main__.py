@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
 from benchmarks.actors import actor_memory, call, cast, child, children, restart
+from benchmarks.bystanders import bystanders
 from benchmarks.crowds import sessions
 from benchmarks.cycles import cycle, growth, plugins, tools
 from benchmarks.idle import ROOT, memory
@@ -25,6 +26,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "growth": growth,
     "tools": tools,
     "plugins": plugins,
+    "bystanders": bystanders,
     "sessions": sessions,
     "memory": memory,
     "deltas": deltas,

@@ -25,6 +25,8 @@ LATER: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
         "AT": frozenset({2, 57, 62, 95, 100, 102, 118, *range(121, 124), *range(141, 144), *range(145, 151)})
         | {*range(154, 157), 158, 162},
     },
+    "MCP": {"AT": frozenset({33})},
+    "telemetry": {"AT": frozenset({153})},
     "host": {"AT": frozenset({36, 51, 71, 78}), "H": SERIES["H"]},
 }
 TITLES: Final = {"S": "OTP scenarios", "AT": "acceptance guarantees", "H": "host scenarios"}

@@ -28,7 +28,7 @@ from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.seeded import SeededRandom, seed_of
+from agentrail.core.seeded import SeededRandom
 from agentrail.core.signals import ErrandFinished
 from agentrail.core.spending import book, reserve_errand
 from agentrail.core.state import OpenErrand
@@ -94,7 +94,7 @@ def consult(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: 
         outcome = run(data.stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. Whoever asks where nothing can wait is told so at once.
-        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit)
+        told = resume(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told, events=(*outcome.events, *told.events), errands=(*outcome.errands, *told.errands)
         )
@@ -194,14 +194,16 @@ def context_of(work: Work) -> Context:
         repairs=data.repairs,
         total_tokens=data.usage.total,
         cost_usd=data.usage.cost_usd,
-        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos),
+        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos)
+        if data.todos
+        else (),
         tools=data.tools.names,
         prompt_mode=config.prompt_mode,
         user_data=config.user_data,
         group_id=config.group_id,
         depth=len(config.path) - 1,
         now_ms=work.at_ms,
-        random=SeededRandom(seed_of(config.session_id, data.seq, work.at_ms)),
+        random=SeededRandom((config.session_id, data.seq, work.at_ms)),
     )
 
 

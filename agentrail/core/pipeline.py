@@ -117,6 +117,7 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
     ctx: Context,
     *,
     fit: Fit | None = None,
+    may_wait: bool = True,
 ) -> Outcome:
     """Go on with a run that waited. What the plugin says to the answer counts on the hook that waited.
 
@@ -127,6 +128,7 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
         states: As they are now.
         ctx: Of the signal that brought the answer.
         fit: As in `run`.
+        may_wait: Whether the plugin that waited may wait again. Not where it is refused within the step, which would never end.
 
     Returns:
         The outcome of the whole run; its `events` and `errands` are only those that came since.
@@ -137,7 +139,9 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
         raise ValueError(message)
     outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), errands=())
     told = RequestDone(tag=waiting.errand.tag, result=result)
-    return _Run(stack, outcome, ctx, fit).again(waiting, told)
+    going_on = _Run(stack, outcome, ctx, fit)
+    going_on.impatient = None if may_wait else waiting.errand.by
+    return going_on.again(waiting, told)
 
 
 def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
@@ -222,10 +226,14 @@ def _opened(event: HookEvent, states: PluginStates) -> Outcome:
             return Outcome(event=event, states=states)
 
 
+_SILENCE: Final = object()
+"""What is heard when nobody who is left has anything to say."""
+
+
 class _Run:
     """A run in progress. Lives inside one call and nowhere else, which is why it may change."""
 
-    __slots__ = ("ctx", "fit", "heard", "out", "stack")
+    __slots__ = ("at", "ctx", "fit", "heard", "impatient", "out", "stack")
 
     def __init__(
         self, stack: Stack, out: Outcome, ctx: Context, fit: Fit | None, heard: Heard | None = None
@@ -235,6 +243,8 @@ class _Run:
         self.ctx = ctx
         self.fit = fit
         self.heard = heard
+        self.at = 0  # whose turn it is among those that are asked now
+        self.impatient: str | None = None  # who may not wait
 
     def through(self, members: tuple[Member, ...]) -> Outcome:
         """Make the first pass, and settle what came of it."""
@@ -292,23 +302,47 @@ class _Run:
         self._change(decision=Decision(action=action, by=by))
 
     def _ask_all(self, members: tuple[Member, ...], rounds: int) -> None:
-        for position, member in enumerate(members, start=1):
-            if not self._hear(member, self.out.event, rounds, members[position:]):
+        self.at = 0
+        while self.at < len(members):
+            told = self.out.event
+            answer = attempt(self._ask_on, members, told)
+            if answer is _SILENCE:
                 return
+            member = members[self.at]
+            self.at += 1
+            if not self._heed(member, told, answer, rounds, members[self.at :]):
+                return
+
+    def _ask_on(self, members: tuple[Member, ...], told: HookEvent) -> object:
+        """Ask one plugin after the other until one has something to say; `at` is its place, or that of one that raised.
+
+        Most have nothing to say, on most hooks: so this loop does as little as it can, and nothing that is not the asking.
+        """
+        ask, ctx, states = self.stack.ask, self.ctx, self.out.states
+        begin = ctx.random.begin
+        for at in range(self.at, len(members)):
+            self.at = at
+            member = members[at]
+            state = states[member.name]
+            begin(member.salt)
+            answer: Any = ask(member, told, state, ctx)
+            if not _is_silent(answer, state) or member.guards or self.heard is not None:
+                return answer
+        return _SILENCE
 
     def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
         """Ask one plugin; say whether the next one is to be asked."""
         state = self.out.states[member.name]
         self.ctx.random.begin(member.salt)
         answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
-        if (
-            type(answer) is Continue
-            and answer.state is state
-            and not answer.emits
-            and answer.context is None
-            and answer.hints is None
-        ):
-            # Most answers by far, and nothing in them could be wrong: no more work for those than this.
+        return self._heed(member, told, answer, rounds, todo)
+
+    def _heed(
+        self, member: Member, told: HookEvent, answer: Any, rounds: int, todo: tuple[Member, ...]
+    ) -> bool:
+        """Write down what one plugin says; say whether the next one is to be asked."""
+        state = self.out.states[member.name]
+        if _is_silent(answer, state):  # nothing in it could be wrong
             if member.guards:
                 self._has_seen(member)
             return self._note(member, rounds, answer, "nothing to say") if self.heard else True
@@ -405,6 +439,9 @@ class _Run:
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
     def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:
+        if action.wait and member.name == self.impatient:
+            self._ignore(member, "Request")
+            return self._note(member, rounds, action, "ignored")
         errand = Errand(effect=action.effect, tag=action.tag, by=member.name)
         if action.wait and not isinstance(
             self.out.event, RequestDone
@@ -462,6 +499,17 @@ class _Run:
 
     def _change(self, **fields: Any) -> None:
         self.out = msgspec.structs.replace(self.out, **fields)
+
+
+def _is_silent(answer: Any, state: object) -> bool:
+    """Say whether an answer is `Continue` with the very state, and nothing besides."""
+    return (
+        type(answer) is Continue
+        and answer.state is state
+        and not answer.emits
+        and answer.context is None
+        and answer.hints is None
+    )
 
 
 def _fault_in(answer: Any, member: Member, state: object) -> ErrorInfo | None:

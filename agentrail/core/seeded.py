@@ -20,17 +20,30 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15
 class SeededRandom:
     """A generator. Two of one seed give the same numbers."""
 
-    __slots__ = ("_state", "seed")
+    __slots__ = ("_named", "_salt", "_seed", "_state")
 
-    def __init__(self, seed: int) -> None:
-        """Start from the lowest 64 bits of a number."""
-        self.seed = seed & _MASK
-        self._state = self.seed
+    def __init__(self, seed: int | tuple[str | int, ...]) -> None:
+        """Start from the lowest 64 bits of a number, or from what names a moment, as `seed_of` takes it.
+
+        Of a name the seed is made when somebody draws: a session makes a generator for each hook, and hardly one is used.
+        """
+        self._named = seed
+        self._seed: int | None = None
+        self._salt = 0
+        self._state: int | None = None
+
+    @property
+    def seed(self) -> int:
+        """The number that all others follow from."""
+        if self._seed is None:
+            named = self._named
+            self._seed = (seed_of(*named) if isinstance(named, tuple) else named) & _MASK
+        return self._seed
 
     def next_bits(self) -> int:
         """Draw 64 bits."""
-        self._state = (self._state + _GOLDEN) & _MASK
-        mixed = self._state
+        state = self.seed ^ self._salt if self._state is None else self._state
+        mixed = self._state = (state + _GOLDEN) & _MASK
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return mixed ^ (mixed >> 31)
@@ -63,7 +76,7 @@ class SeededRandom:
 
         The pipeline does this before it asks a plugin, so each has numbers of its own, whoever else stands in the stack.
         """
-        self._state = self.seed ^ salt
+        self._salt, self._state = salt, None
 
     def __repr__(self) -> str:
         """Show the seed."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from agentrail.core.hooks import HookEvent
 from agentrail.core.plugin import Context
 from agentrail.core.signals import PluginLagged
-from agentrail.core.stack import Member, ask
+from agentrail.core.stack import Member
 from agentrail.runtime.clock import now_ms
 
 SLOW_SECONDS: Final = 0.05
@@ -35,13 +35,14 @@ class PluginWatch:
         """Call a handler; what it raises travels on."""
         began = time.perf_counter()
         try:
-            return ask(member, event, state, ctx)
+            return member.plugin.handle(event, state, ctx)
         finally:
-            self._look(member.name, type(event).__name__, began, time.perf_counter())
+            now = time.perf_counter()
+            if now - began > SLOW_SECONDS:
+                self._tell(member.name, type(event).__name__, now - began, now)
 
-    def _look(self, plugin: str, hook: str, began: float, now: float) -> None:
-        took = now - began
-        if took <= SLOW_SECONDS or self._report is None:
+    def _tell(self, plugin: str, hook: str, took: float, now: float) -> None:
+        if self._report is None:
             return
         if self._reported_at is None:
             self._reported_at = {}

@@ -38,7 +38,7 @@ from agentrail.otp.child_specs import (
     Spec,
     SupervisorFlags,
 )
-from agentrail.otp.exits import Stuck
+from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
@@ -461,13 +461,24 @@ class SessionSupervisor:
     async def _retire(self, entry: _Entry, reason: str) -> None:
         """Free all that a session held, and note that it is gone.
 
-        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most.
+        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most; what was cut is reported.
         """
         self._close(entry, reason)
         self._ended += 1
         try:
-            with cleanup_scope(CLOSE_WITHIN_SECONDS):
+            with cleanup_scope(CLOSE_WITHIN_SECONDS) as grace:
                 await entry.workspace.aclose()
+            if grace.cancelled_caught:
+                log_report(
+                    Report(
+                        kind="shutdown_error",
+                        supervisor=entry.cell.ports.session_id,
+                        child_id="sandbox",
+                        incarnation=entry.cell.state.data.incarnation,
+                        reason=Killed(),
+                        at_seconds=trio.current_time(),
+                    )
+                )
         finally:
             entry.cell.finish(reason)
 

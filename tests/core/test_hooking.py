@@ -331,6 +331,24 @@ def test_an_errand_asks_the_model_of_the_session_and_counts():
     assert [event.payload for event in events(effects, PluginEvent)] == ["ModelAnswer"]
 
 
+def test_who_would_wait_again_where_nothing_can_wait_is_ignored():
+    """Told that it cannot wait, it wants to wait for something else: the step ends all the same."""
+
+    class WaitsAgain(p.Plugin[int]):
+        def init(self) -> int:
+            return 0
+
+        @p.on(p.BeforeRequest, p.RequestDone)
+        def look(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+            return p.Request(p.ReadFile("notes.txt"), "notes", state, wait=True)
+
+    _, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n', WaitsAgain)
+    assert [(event.hook, event.action) for event in events(asked, ActionIgnored)] == [
+        ("BeforeRequest", "Request")
+    ]
+    assert any(isinstance(effect, StartStream) for effect in asked)
+
+
 def test_an_errand_that_died_with_the_actor_is_answered():
     """After a restart the plugin hears RequestFailed, and waits for nothing (5.8)."""
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
