@@ -89,7 +89,10 @@ def _imported(path: str) -> Any:
     except AttributeError:
         message = f"{module_name!r} has no {name!r}: give the list of plugins a name there"
         raise NotThere(message) from None
-    except Exception as error:
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a script ends itself, and would end this command with a success
         message = f"{module_name!r} cannot be imported: {type(error).__name__}: {error}"
         raise NotThere(message) from error
     finally:

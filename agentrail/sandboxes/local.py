@@ -160,6 +160,11 @@ class LocalSandbox:
         """`execute`, unless it was found out that commands are refused here."""
         return frozenset() if self._commands.is_refused else frozenset({"execute"})
 
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known by now that commands run with the rights of the user."""
+        return self._commands.is_unconfined
+
     async def aclose(self) -> None:
         """Close the root; again if you like. Nothing may be under way."""
         self._close_root()

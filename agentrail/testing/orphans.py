@@ -4,13 +4,16 @@ What there is can be asked at any time (`decide_left` compares two answers); the
 thread or a process that was told to end takes a moment.
 """
 
+import ctypes
 import gc
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +22,12 @@ from attrs import frozen
 
 _PROC: Final = Path("/proc")
 _PAUSE_SECONDS: Final = 0.005
+
+_ENDED: Final = "ended, never waited for"
+
+# Of linux/prctl.h.
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PR_GET_CHILD_SUBREAPER: Final = 37
 
 # Trio keeps a thread that has done its work for the next ten seconds; while it works it has another name.
 _IDLE_THREAD: Final = re.compile(r"Trio thread \d+")
@@ -56,22 +65,65 @@ async def no_orphans(*, within_seconds: float = 5.0) -> AsyncIterator[None]:
 
     Cancellation: While it waits; then nothing was checked.
 
-    A grandchild whose parent is gone belongs to init and is not found here: who starts processes in groups looks for the
-    group. Where there is no `/proc` (macOS, Windows) only tasks and threads are compared, since the standard library has
-    no other list of children and descriptors.
+    Grandchildren whose parent is gone are found too, however they left its group: on Linux this process adopts them in the
+    place of init while the block runs, and those that ended are waited for in the end, as init would have done. Elsewhere
+    they belong to init and are not found. Where there is no `/proc` (macOS, Windows) only tasks and threads are compared,
+    since the standard library has no other list of children and descriptors.
     """
-    before = take_census()
-    yield
+    with _adopting():
+        before = take_census()
+        yield
+        await _wait_until_gone(before, within_seconds)
+
+
+async def _wait_until_gone(before: Census, within_seconds: float) -> None:
     give_up_at = time.monotonic() + within_seconds
     await trio.lowlevel.checkpoint()
-    left = decide_left(before, take_census())
+    left = _left_since(before)
     while left and time.monotonic() < give_up_at:
         # What lies in a reference cycle is garbage already and only waits for somebody to carry it out.
         gc.collect()
         # Pauses in a thread, since `trio.sleep` would jump under a virtual clock, and the others need real time.
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
-        left = decide_left(before, take_census())
+        left = _left_since(before)
     assert not left, f"left behind after {within_seconds:g} s: {'; '.join(left)}"
+
+
+def _left_since(before: Census) -> tuple[str, ...]:
+    after = take_census()
+    if after.processes.keys() - before.processes.keys():
+        _bury_adopted(before)
+        after = take_census()
+    return decide_left(before, after)
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Let this process get the children of those that die below it, where that can be had."""
+    if sys.platform != "linux":
+        yield
+        return
+    # By name of no library: the C library that this interpreter runs on already.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    was = ctypes.c_int(0)
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, was.value, 0, 0, 0)
+
+
+def _bury_adopted(before: Census) -> None:
+    """Wait for those that ended and that nobody here will wait for: init would have, had it got them.
+
+    What a `Popen` of this process stands for is its owner's to wait for, and is told if nobody does.
+    """
+    waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
+    for pid, name in _children(os.getpid()):
+        if pid not in before.processes and pid not in waited_for and _ENDED in name:
+            with suppress(ChildProcessError):  # a child of a child, or waited for meanwhile
+                os.waitpid(pid, os.WNOHANG)
 
 
 def take_census() -> Census:
@@ -119,9 +171,7 @@ def _children(root: int) -> Iterator[tuple[int, str]]:
             number, _, name = number_and_name.partition(" (")
             state, parent = rest.split()[:2]
             parents[int(number)] = int(parent)
-            names[int(number)] = (
-                f"process {number} ({name}, {'ended, never waited for' if state == 'Z' else 'alive'})"
-            )
+            names[int(number)] = f"process {number} ({name}, {_ENDED if state == 'Z' else 'alive'})"
     wanted = [root]
     while wanted:
         parent_number = wanted.pop()

@@ -405,7 +405,8 @@ def _tour(counted: type[SessionMachine], tally: Tally) -> bool:
     for drawn in guide.tours:
         found = guide.live(guide.scene, drawn)
         if found is not None:
-            tally.keep(shortened(found, guide.live))
+            tally.found = found  # so that who interrupts what follows has it
+            tally.found = shortened(found, guide.live)
             return True
         tally.count(guide.life)
     return False

@@ -1,7 +1,8 @@
 """`agentrail check-plugins`: exit codes, what is printed, and what bad input hears."""
 
+import re
 import signal
-from functools import partial
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import trio
 
 from agentrail.cli.check_plugins import NotThere, describe_tally, load_machine
 from agentrail.testing import stacks
-from tests.cli.rig import PATIENCE_SECONDS, command, environment, run_agentrail
+from tests.cli.rig import PATIENCE_SECONDS, command, environment, read_all, run_agentrail, wait_until
 
 PLANTED = "tests.testing.planted"
 
@@ -35,7 +36,9 @@ NUMBER = 7
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory with a module of stacks that is installed nowhere."""
-    (tmp_path / "mine.py").write_text(STACK, encoding="utf-8")
+    modules = {"mine": STACK, "raises": "1 / 0", "no_python": "STACK = [", "leaves": "raise SystemExit(0)"}
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -79,6 +82,9 @@ async def test_combinations_find_what_two_of_a_pool_do():
         (("mine",), "expected package.module:NAME"),
         (("mine:NOBODY",), "'mine' has no 'NOBODY'"),
         (("nowhere:STACK",), "'nowhere' cannot be imported: ModuleNotFoundError"),
+        (("raises:STACK",), "'raises' cannot be imported: ZeroDivisionError: division by zero"),
+        (("no_python:STACK",), "'no_python' cannot be imported: SyntaxError: "),
+        (("leaves:STACK",), "'leaves' cannot be imported: SystemExit: 0"),
         (("mine:NUMBER",), "is a int, expected a list of plugins"),
         (("mine:BROKEN",), "two plugins are named 'quiet'"),
     ],
@@ -90,35 +96,84 @@ async def test_bad_input_is_told_before_anything_is_tried(folder, arguments, wor
     assert words in ran.err
 
 
-async def test_control_c_prints_what_was_found_so_far(folder):
-    """An interrupted check says how far it came, and exits with 130."""
-    # The module itself tells that the check has begun: when its first plugin is asked.
-    begun = folder / "begun"
-    module = folder / "mine.py"
-    touch = f"    open({str(begun)!r}, 'a').close()\n"
-    waiting = STACK.replace("    return p.Continue(state)\n", touch + "    return p.Continue(state)\n")
-    module.write_text(
-        waiting + "\nfrom agentrail.testing import stacks\n"
-        "LOOSE = stacks.stack_machine(GOOD, without=['plugins_are_pure'])\n",
-        encoding="utf-8",
-    )
+async def test_an_invariant_that_raises_is_told_as_its_own_fault(folder):
+    """It is named, with what it raised and the conversation, and the stack is not said to be at fault."""
+    (folder / "mine.py").write_text(f"{STACK}{INVARIANT}", encoding="utf-8")
+    ran = await run_agentrail("check-plugins", "mine:Wrong", "--examples", "5", "--seed", "1", cwd=folder)
+    assert (ran.code, ran.err) == (1, "")
+    assert "spent_nothing: raised AttributeError: 'SessionView' object has no attribute 'cost'" in ran.out
+    assert "an invariant asserts, and raises nothing else" in ran.out
+
+
+INVARIANT = """
+from agentrail.testing import stacks
+
+class Wrong(stacks.stack_machine(GOOD)):
+    @stacks.invariant
+    def spent_nothing(self, session):
+        assert session.cost == 0
+"""
+
+# The module itself tells that the check is in the middle of a session: when its plugin is asked.
+TOLD = """
+from agentrail.testing import stacks
+
+@p.plugin(init=int, hooks=(p.BeforePrompt,))
+def telling(event, state, ctx):
+    open("begun", "a").close()
+    return p.Continue(state)
+
+SOUND = stacks.stack_machine([telling], without=["plugins_are_pure"])
+
+class Slow(stacks.stack_machine(GOOD)):
+    @stacks.invariant
+    def never_answers(self, session):
+        if len(session.messages) < 2:
+            return
+        # The first time is the counter-example; when it is made shorter, Ctrl-C comes.
+        asked = globals().setdefault("ASKED", [])
+        asked.append(1)
+        if len(asked) > 1:
+            open("begun", "a").close()
+            time.sleep(60)
+        assert False, "it answered"
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ("SOUND", r"Interrupted; nothing broke so far: \d+ sessions, \d+ signals\.\n"),
+        (
+            "Slow",
+            r"(?s)Interrupted, before this could be made shorter; broken after .*never_answers: it answered.*",
+        ),
+    ],
+)
+async def test_control_c_prints_what_was_found_so_far(folder, stack, words):
+    """An interrupted check says how far it came, with the counter-example if there is one, and exits with 130."""
+    (folder / "mine.py").write_text(f"{STACK}{TOLD}", encoding="utf-8")
     with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            process: trio.Process = await nursery.start(
-                partial(
-                    trio.run_process,
-                    command("check-plugins", "mine:LOOSE", "--examples", "100000"),
-                    capture_stdout=True,
-                    check=False,
-                    cwd=folder,
-                    env=environment(),
-                )
-            )
-            while not begun.exists():  # noqa: ASYNC110 - a file tells nobody when it is made
-                await trio.sleep(0.01)
+        process = await trio.lowlevel.open_process(
+            command("check-plugins", f"mine:{stack}", "--examples", "100000"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environment(),
+        )
+        try:
+            await wait_until((folder / "begun").exists)
             process.send_signal(signal.SIGINT)
-            code = await process.wait()
-    assert code == 130
+            assert process.stdout is not None
+            assert process.stderr is not None
+            async with process.stdout, process.stderr:
+                out, err = await read_all(process.stdout), await read_all(process.stderr)
+            assert (await process.wait(), err) == (130, "")
+            assert re.fullmatch(words, out)
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
 
 
 def test_what_was_found_before_an_interrupt_is_printed():

@@ -24,8 +24,9 @@ from agentrail.events import (
     ToolRetry,
     ToolsUpdated,
 )
+from agentrail.messages import ToolMessage
 from agentrail.testing.expectations import check_history
-from agentrail.testing.models import FunctionModel, ScriptedModel, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
 
@@ -285,6 +286,42 @@ async def test_a_steer_in_the_pause_of_a_tool_skips_its_next_attempt(supervisor)
     await trio.sleep(1_000)
     assert len(crash.calls) == runs
     assert (heard[-1].origin, heard[-1].content[0].text) == ("steer", "leave it")
+
+
+# --- what a model and a tool may do about tools
+
+
+async def test_a_tool_may_attach_tools_to_its_own_session(supervisor):
+    """The next request of the same cycle offers them, and the call that brought them is not touched."""
+    sessions = []
+
+    class Attaches(RecordingTool):
+        async def execute(self, arguments, ctx):
+            await sessions[0].attach_tools(RecordingTool(name="fresh"))
+            await sessions[0].detach_tools("brings")
+            return await super().execute(arguments, ctx)
+
+    model = ScriptedModel([wants("brings"), wants("fresh", "brings"), says("done")])
+    sessions.append(await supervisor.start_session(model=model, tools=[Attaches(name="brings")]))
+    with trio.fail_after(10):
+        assert await sessions[0].ask("Go") == "done"
+    assert [request.tools.names for request in model.requests] == [("brings",), ("fresh",), ("fresh",)]
+    first, second = [message for message in await sessions[0].messages() if isinstance(message, ToolMessage)]
+    assert [result.text for result in first.results] == ["recorded"]
+    assert [result.is_error for result in second.results] == [False, True]  # a call to a detached tool
+    assert "brings" in second.results[1].text
+
+
+async def test_arguments_of_five_megabytes_are_an_answer_to_the_model(supervisor):
+    """Nothing runs, the model reads how much is taken, and the session goes on."""
+    tool = RecordingTool()
+    model = ScriptedModel([calls(("record", {"text": "x" * 5_000_000})), says("shorter, then")])
+    session = await supervisor.start_session(model=model, tools=[tool])
+    assert await session.ask("Go") == "shorter, then"
+    (result,) = (await session.messages())[2].results
+    assert result.is_error
+    assert "at most 1048576 are taken" in result.text
+    assert tool.calls == []
 
 
 # --- after the end

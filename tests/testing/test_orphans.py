@@ -3,6 +3,7 @@
 # ruff: noqa: ASYNC220, ASYNC222, ASYNC240, PT012 - leaving things behind, the wrong way, is what is tested
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -66,6 +67,51 @@ async def test_a_child_process_is_noticed():
     assert take_census().processes[process.pid] == f"process {process.pid} (sleep, ended, never waited for)"
     process.wait()
     assert process.pid not in take_census().processes
+
+
+RUNAWAY = """
+import os, sys
+if os.fork():
+    sys.exit()  # its parent is gone
+os.setsid()  # and its group is left
+if os.fork():
+    os._exit(0)
+print(os.getpid(), flush=True)
+os.close(1)
+os.execvp("sleep", ["sleep", sys.argv[1]])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
+async def test_a_grandchild_that_ran_away_is_noticed():
+    """A double fork and a session of its own would give it to init; it is found all the same."""
+    pid = 0
+    with pytest.raises(AssertionError, match=r"process \d+ \(sleep, alive\)"):
+        async with no_orphans(within_seconds=0):
+            ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "1000"], capture_stdout=True)
+            pid = int(ran.stdout)
+            while Path(f"/proc/{pid}/comm").read_text().strip() != "sleep":
+                await trio.lowlevel.checkpoint()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
+async def test_a_grandchild_that_ended_is_buried():
+    """Who runs away and ends leaves nothing: what init would have done is done in its place."""
+    async with no_orphans():
+        ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "0"], capture_stdout=True)
+    assert not Path(f"/proc/{int(ran.stdout)}").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
+async def test_only_the_block_adopts():
+    """Behind it children of the dead go where they went before."""
+    async with no_orphans():
+        pass
+    ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "1000"], capture_stdout=True)
+    assert int(ran.stdout) not in take_census().processes
+    os.kill(int(ran.stdout), signal.SIGKILL)
 
 
 @needs_proc
