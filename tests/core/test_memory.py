@@ -57,6 +57,12 @@ def parts_of(value: Any) -> Iterator[Any]:
             return
 
 
+def request_of(state: SessionState) -> EffectId:
+    """The request that is out."""
+    assert state.data.stream is not None
+    return state.data.stream.effect_id
+
+
 def cycle(state: SessionState, number: int) -> SessionState:
     """One prompt with two calls and an answer, and then the summary of all before."""
 
@@ -71,10 +77,10 @@ def cycle(state: SessionState, number: int) -> SessionState:
     said = (Text(text=f"{LETTERS}{number}"),)
     say(Prompt(at_ms=number, signal_id=SignalId(name), ref=PromptRef(name), content=said))
     calls = (read_call(f"{name}-{place}", "read", '{"path": "a"}') for place in "ab")
-    say(completed(state.data.stream.effect_id, *calls))
+    say(completed(request_of(state), *calls))
     for effect_id in open_calls():
         say(ToolFinished(at_ms=number, effect_id=effect_id, text=f"{LETTERS}{name}", started_at_ms=0))
-    say(completed(state.data.stream.effect_id, Text(text=f"{LETTERS}{name}")))
+    say(completed(request_of(state), Text(text=f"{LETTERS}{name}")))
     say(Compact(at_ms=number, signal_id=SignalId(f"c{number}")))
     if state.data.compaction is not None:
         say(completed(state.data.compaction.effect_id, Text(text="They spoke.")))
@@ -114,5 +120,5 @@ def test_the_ids_of_a_conversation_that_was_given_are_known():
     state = machine.new_session(spoken.config, spoken.tools, messages=spoken.history.messages[:])
     said = (Text(text="go"),)
     state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
-    state = run([completed(state.data.stream.effect_id, read_call("p1-a", "read", "{}"))], state)
+    state = run([completed(request_of(state), read_call("p1-a", "read", "{}"))], state)
     assert [call.call.call_id for call in state.data.batch] == ["call_r1_1"]
