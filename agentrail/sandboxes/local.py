@@ -309,8 +309,11 @@ class LocalSandbox:
             )
             return decide_rules(options.include, start, above)
 
-        async def read(path: str) -> Document | None:
-            return await self._run_abandonable(self._document, tuple(path.split("/")))
+        def read_all(paths: Sequence[str]) -> list[Document | None]:
+            return [self._document(tuple(path.split("/"))) for path in paths]
+
+        async def read(paths: Sequence[str]) -> Sequence[Document | None]:
+            return await self._run_abandonable(read_all, paths)
 
         search = Search(
             program=program,

@@ -1,5 +1,7 @@
 """What changes while a session runs: its model and its tools; what is sent again by itself; and how it all is shown."""
 
+import json
+
 import pytest
 import trio
 
@@ -351,3 +353,45 @@ async def test_on_a_session_that_has_ended_these_calls_raise_too(supervisor, cal
     await session.stop("enough")
     with trio.fail_after(5), pytest.raises(SessionDown, match="session 's-1' is down: enough"):
         await call(session)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (RecordingTool(name="a b"), "a b"),
+        (RecordingTool(name=""), "''"),
+        (RecordingTool(name="x" * 65), "x" * 65),
+        (RecordingTool(description=" "), "description"),
+        (RecordingTool(parameters={"type": "string"}), "object"),
+        (
+            RecordingTool(parameters={"type": "object", "properties": {"a": {"type": "nothing"}}}),
+            r"\$.properties.a",
+        ),
+        (
+            RecordingTool(parameters={"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}),
+            "nothing is fetched",
+        ),
+        (RecordingTool(effect_class="reconcilable"), "reconcile"),
+    ],
+    ids=["name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"],
+)
+async def test_a_tool_that_cannot_be_is_refused_with_those_beside_it(supervisor, bad, words):
+    """`ToolDefinitionError` says what is wrong, and nothing is attached (6.18)."""
+    model = saying("ok")
+    session = await supervisor.start_session(model=model)
+    with pytest.raises(ToolDefinitionError, match=words):
+        await session.attach_tools(RecordingTool(name="good"), bad)
+    await session.ask("Hi")
+    assert model.requests[0].tools.names == ()
+
+
+async def test_too_many_arguments_are_refused_with_the_limit(supervisor):
+    """Over 1 MiB the call is answered with an error, and the tool never runs (6.18)."""
+    record = RecordingTool()
+    model = ScriptedModel([calls(("record", json.dumps({"a": "x" * (1 << 20)}))), says("ok")])
+    session = await supervisor.start_session(model=model, tools=[record])
+    assert await session.ask("Hi") == "ok"
+    (result,) = (await session.messages())[2].results
+    assert result.is_error
+    assert "at most 1048576 are taken. Send less in one call." in result.text
+    assert record.calls == []
