@@ -84,4 +84,6 @@ def _request(messages: Log[Message]) -> ModelRequest:
 
 def _message(place: int) -> Message:
     content = (Text(text=f"{place} ".ljust(_CHARACTERS, "x")),)
-    return AssistantMessage(content=content, model="stub:model") if place % 2 else UserMessage(content=content)
+    return (
+        AssistantMessage(content=content, model="stub:model") if place % 2 else UserMessage(content=content)
+    )
