@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
 from benchmarks.actors import actor_memory, call, cast, child, children, restart
+from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
 from benchmarks.calls import gates, kills, tool_batch, tool_call
 from benchmarks.crowds import sessions
@@ -29,6 +30,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "tools": tools,
     "plugins": plugins,
     "bystanders": bystanders,
+    "bodies": bodies,
     "sessions": sessions,
     "memory": memory,
     "deltas": deltas,
