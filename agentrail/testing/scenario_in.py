@@ -206,13 +206,17 @@ def _call_of(command: Command, at_ms: int) -> Signal | None:
                 ref=QuestionRef(ref),
                 response=int(option) if option else said or "",
             )
-        case ["ToolAsked", name, effect]:  # ToolAsked q1 t2 "Which one?" options=left,right timeout=5000
+        case [
+            "ToolAsked",
+            name,
+            effect,
+        ]:  # ToolAsked q1 t2 "Which one?" options=["left", "right"] timeout=5000
             return ToolAsked(
                 at_ms=at_ms,
                 signal_id=SignalId(name),
                 effect_id=EffectId(effect),
                 question=command.said() or "",
-                options=command.names_in("options"),
+                options=tuple(command.option("options", "")),
                 timeout_ms=command.number("timeout") or None,
             )
         case ["SwitchModel", name, model]:  # SwitchModel m1 scripted:other opts_changed=yes

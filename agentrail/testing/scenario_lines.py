@@ -104,7 +104,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield name
             yield effect
             yield quote(question)
-            yield from unless(not options, f"options={','.join(options)}")
+            yield from unless(not options, f"options={json.dumps(options)}")
             yield from unless(signal.timeout_ms is None, f"timeout={signal.timeout_ms}")
         case SwitchModel(signal_id=name, model=model):
             yield name
