@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from agentrail.abc import Error as Error, Ok as Ok, Secret as Secret, ToolContext as ToolContext
     from agentrail.app import open_supervisor as open_supervisor
+    from agentrail.core.budget import Budget as Budget
     from agentrail.core.projection import Status as Status
     from agentrail.core.receipts import PromptReceipt as PromptReceipt
     from agentrail.errors import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "agentrail.abc": ("Error", "Ok", "Secret", "ToolContext"),
     "agentrail.app": ("open_supervisor",),
+    "agentrail.core.budget": ("Budget",),
     "agentrail.core.projection": ("Status",),
     "agentrail.core.receipts": ("PromptReceipt",),
     "agentrail.errors": (

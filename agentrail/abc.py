@@ -385,12 +385,14 @@ class ToolListing:
         model: The model string that it begins with.
         working_dir: The root of the file tools.
         user_data: The application's own data.
+        is_unconfined: Whether it is known that its commands run with the user's rights.
     """
 
     session_id: SessionId
     model: str
     working_dir: str
     user_data: Mapping[str, JsonValue]
+    is_unconfined: bool = False
 
 
 class OpenProcess(Protocol):

@@ -181,6 +181,10 @@ def make_provider(
         return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
     found = {"api_key": _key_in(environ, key_variable), "base_url": environ.get(url_variable) or None}
+    _check_found(
+        {option: value for option, value in found.items() if option not in provider_opts},
+        {"api_key": key_variable, "base_url": url_variable},
+    )
     options = ProviderOptions.parse({**found, **provider_opts})
     is_keyless = name in _KEYLESS_ELSEWHERE and options.base_url is not None
     if options.api_key is None and not is_keyless:
@@ -214,6 +218,17 @@ def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:
 
 def _key_in(environ: Environment, variable: str) -> str | None:
     return environ.get(variable) or environ.get(SECOND_KEYS.get(variable, "")) or None
+
+
+def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> None:
+    # A fault names the variable that has it: the option, which nobody gave, would be looked for in vain.
+    try:
+        ProviderOptions.parse(found)
+    except OptionError as error:
+        faults = error.faults
+        for option, variable in variables.items():
+            faults = tuple(fault.replace(f"provider option {option!r}", variable) for fault in faults)
+        raise OptionError(faults) from None
 
 
 def provider_of(model: str) -> str:
@@ -277,6 +292,8 @@ async def choose_model(environ: Environment, *, wanted: str | None, base_url: st
         return ChosenModel(model=f"anthropic:{DEFAULT_MODELS['anthropic']}", why="ANTHROPIC_API_KEY is set")
     server = base_url or environ.get("OPENAI_BASE_URL")
     if server:
+        if base_url is None:
+            _check_found({"base_url": server}, {"base_url": "OPENAI_BASE_URL"})
         first = await first_model_of(server, environ.get("OPENAI_API_KEY"))
         return ChosenModel(model=f"openai-chat:{first}", why=f"the first model of {server}")
     if environ.get("OPENAI_API_KEY"):

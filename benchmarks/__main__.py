@@ -12,9 +12,12 @@ from typing import Final
 
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
 from benchmarks.actors import actor_memory, call, cast, child, children, restart
+from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
+from benchmarks.calls import gates, kills, tool_batch, tool_call
 from benchmarks.crowds import sessions
 from benchmarks.cycles import cycle, growth, plugins, tools
+from benchmarks.files import files, output, search
 from benchmarks.idle import ROOT, memory
 from benchmarks.measure import Effort, Row
 from benchmarks.report import render_table, write_json
@@ -27,10 +30,18 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "tools": tools,
     "plugins": plugins,
     "bystanders": bystanders,
+    "bodies": bodies,
     "sessions": sessions,
     "memory": memory,
     "deltas": deltas,
     "streams": streams,
+    "tool-call": tool_call,
+    "tool-batch": tool_batch,
+    "gates": gates,
+    "kills": kills,
+    "files": files,
+    "search": search,
+    "output": output,
     "abort-tools": abort_tools,
     "abort-streams": abort_streams,
     "abort-stubborn": abort_stubborn,

@@ -127,6 +127,19 @@ def test_options_come_before_the_environment():
     assert "http://localhost:2" in repr(provider)
 
 
+def test_what_is_wrong_in_the_environment_is_called_by_its_variable():
+    """Nobody gave an option here, so nobody would find one; and a bad value that is not used does not count."""
+    environ = {"ANTHROPIC_API_KEY": "schlüssel", "ANTHROPIC_BASE_URL": "localhost"}
+    with pytest.raises(OptionError) as caught:
+        make_provider("anthropic:x", {}, http=HttpClients(), environ=environ)
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+    ]
+    given = {"api_key": KEY, "base_url": "http://localhost:2"}
+    assert make_provider("anthropic:x", given, http=HttpClients(), environ=environ).name == "anthropic"
+
+
 def test_the_demo_takes_no_options():
     """An option that could do nothing is refused."""
     http = HttpClients()
@@ -222,8 +235,10 @@ async def test_a_server_that_is_silent_is_given_up(autojump_clock):
 
 async def test_an_address_that_is_none_is_refused_before_it_is_asked():
     """A slip in `OPENAI_BASE_URL` is said as what it is."""
-    with pytest.raises(OptionError, match="base_url"):
+    with pytest.raises(OptionError, match=r"^OPENAI_BASE_URL: expected an address with http"):
         await choose_model({"OPENAI_BASE_URL": "localhost:11434"}, wanted=None, base_url=None)
+    with pytest.raises(OptionError, match=r"^provider option 'base_url': expected an address with http"):
+        await choose_model({"OPENAI_BASE_URL": "http://here"}, wanted=None, base_url="localhost:11434")
 
 
 def test_a_list_of_models_is_read_leniently():

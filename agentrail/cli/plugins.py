@@ -1,5 +1,6 @@
 """`agentrail plugins`: the built-in plugins, and what a stack says to a hook event. Starts nothing, and asks no model."""
 
+import difflib
 import importlib
 import inspect
 import os
@@ -99,8 +100,10 @@ def find_stack(name: str) -> Sequence[Entry]:
     unknown = [word for word in wanted if word not in known]
     if unknown or not wanted:
         missing = ", ".join(map(repr, unknown)) or "nothing"
+        near = difflib.get_close_matches(unknown[0], known, n=1) if unknown else []
+        hint = f". Did you mean {near[0]!r}? There" if near else "; there"
         message = (
-            f"{missing} is no built-in plugin; there are {', '.join(known)}; your own are package.module:NAME"
+            f"{missing} is no built-in plugin{hint} are {', '.join(known)}; your own are package.module:NAME"
         )
         raise OptionError([message])
     return [known[word] for word in wanted]

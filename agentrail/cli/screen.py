@@ -29,14 +29,21 @@ class Screen(Protocol):
 class DirectScreen:
     """Writes to stdout and stderr."""
 
+    def __init__(self) -> None:
+        """Write nothing yet."""
+        self._lock = trio.Lock()
+
     async def write(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces; see `Screen.write`."""
-        for piece in pieces:
-            # Surrogates that a model made up cannot be encoded.
-            data = piece.text.encode("utf-8", "replace")
-            # In a thread, because a pipe that is full blocks, and Ctrl-C must work all the same. By descriptor, not
-            # through `sys.stdout`: a thread that is left behind would hold its lock when the interpreter ends.
-            await trio.to_thread.run_sync(write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True)
+        """Write pieces; see `Screen.write`. Those of one call stand together, whoever else writes meanwhile."""
+        async with self._lock:
+            for piece in pieces:
+                # Surrogates that a model made up cannot be encoded.
+                data = piece.text.encode("utf-8", "replace")
+                # In a thread, because a pipe that is full blocks, and Ctrl-C must work all the same. By descriptor, not
+                # through `sys.stdout`: a thread that is left behind would hold its lock when the interpreter ends.
+                await trio.to_thread.run_sync(
+                    write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True
+                )
 
 
 def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> Look:

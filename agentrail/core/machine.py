@@ -341,7 +341,8 @@ def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
     if stream is not None and look_of(stream.effect_id) == signal.effect_id:
         return response.look_at_silence(work, phase, signal)
     if _is_held_for(work, signal.effect_id):
-        return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE), is_late=True)
+        # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
+        return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
     if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
         return decisions.time_is_up(work, phase, signal)
     return batch.pause_is_over(work, signal)

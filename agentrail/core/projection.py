@@ -72,6 +72,8 @@ class Status:
         restarts: How often it crashed and came back.
         dropped_signals: Late outcomes that nobody waited for.
         quarantined_signals: Signals that crashed the core.
+        unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
+            confines them; False until that is known, and where commands are refused. The core does not know of it.
     """
 
     session_id: SessionId
@@ -93,6 +95,7 @@ class Status:
     restarts: int
     dropped_signals: int
     quarantined_signals: int
+    unconfined_commands: bool = False
 
 
 @frozen(kw_only=True)

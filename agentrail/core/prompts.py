@@ -29,16 +29,7 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
     A prompt that comes while a cycle waits for a person supersedes what it waits for.
     """
     data = work.data
-    if data.stopping is not None:
-        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
-        return phase
-    try:
-        known = recall(work, signal.client_id, signal.content, PromptReceipt)
-    except ClientIdReused as error:
-        work.refuse(signal.signal_id, error)
-        return phase
-    if known is not None:
-        work.reply(signal.signal_id, known)
+    if _is_answered(work, signal, signal.content, PromptReceipt):
         return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
@@ -119,16 +110,7 @@ def _resolve(
 def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
     """Let the running cycle hear something at its next gap; without a cycle it is a prompt."""
     data = work.data
-    if data.stopping is not None:
-        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
-        return phase
-    try:
-        known = recall(work, signal.client_id, signal.text, SteerReceipt)
-    except ClientIdReused as error:
-        work.refuse(signal.signal_id, error)
-        return phase
-    if known is not None:
-        work.reply(signal.signal_id, known)
+    if _is_answered(work, signal, signal.text, SteerReceipt):
         return phase
     signal, rejected = _judged(work, signal)
     if rejected:
@@ -163,6 +145,24 @@ def _why_no_steer(data: SessionData) -> str | None:
             f"{queued} prompts and {waiting} steers wait already, at most {both} may: wait for the next end"
         )
     return None
+
+
+def _is_answered(
+    work: Work, signal: Prompt | Steer, said: object, kind: type[PromptReceipt] | type[SteerReceipt]
+) -> bool:
+    """Answer what needs no look at the session: it is ending, or the message came before, and has its receipt."""
+    data = work.data
+    if data.stopping is not None:
+        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        return True
+    try:
+        known = recall(work, signal.client_id, said, kind)
+    except ClientIdReused as error:
+        work.refuse(signal.signal_id, error)
+        return True
+    if known is not None:
+        work.reply(signal.signal_id, known)
+    return known is not None
 
 
 def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:

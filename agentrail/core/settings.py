@@ -27,7 +27,7 @@ def switch_model(work: Work, signal: SwitchModel) -> None:
     """Ask another model from the next request on."""
     data = work.data
     before = data.model.model
-    work.change(model=signal.model)
+    work.change(model=signal.model, tools=data.tools.described(signal.described))
     cycle = data.cycle
     if cycle is not None:  # the fallbacks of the model before are not those of this one
         work.change(

@@ -221,10 +221,13 @@ class SwitchModel(Asked, frozen=True, kw_only=True, gc=False):
     Attributes:
         model: What is known of it; the shell has found its provider.
         opts_changed: Whether other provider options came along; they hold keys, so they stay in the shell.
+        described: The tools that describe themselves by the model, as they do it to this one; of names that are gone nothing
+            comes.
     """
 
     model: ModelFacts
     opts_changed: bool = False
+    described: tuple[ToolSpec, ...] = ()
 
 
 class ChangeTools(Asked, frozen=True, kw_only=True, gc=False):

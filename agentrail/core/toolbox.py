@@ -167,6 +167,14 @@ class Toolbox:
         generations = {spec.name: self.generation_of(spec.name) for spec in kept}
         return Toolbox([*kept, *new.values()], generations | dict.fromkeys(new, generation), generation)
 
+    def described(self, anew: Iterable[ToolSpec]) -> "Toolbox":
+        """Return a box with the same tools, some of which say something else of themselves; others are left out."""
+        by_name = {spec.name: spec for spec in anew}
+        specs = [by_name.get(spec.name, spec) for spec in self.specs]
+        if specs == list(self.specs):
+            return self
+        return Toolbox(specs, self._generations, self.generation)
+
     @property
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

@@ -208,7 +208,9 @@ def _user_block(block: UserBlock) -> dict[str, object] | None:
 
 
 def _assistant_blocks(message: AssistantMessage) -> list[object]:
+    """Give the blocks of a response: what was thought and said, then the calls, because their results come right behind them."""
     blocks: list[object] = []
+    calls: list[object] = []
     for block in message.content:
         match block:
             case Text(text=text) if text.strip():
@@ -225,9 +227,10 @@ def _assistant_blocks(message: AssistantMessage) -> list[object]:
                     "name": wire_name(block.name),
                     "input": wire_arguments(block),
                 }
-                blocks.append({"type": "tool_use", **call})
+                calls.append({"type": "tool_use", **call})
             case Text() | Thinking() | Opaque():
                 pass  # empty, cut, or another vendor's
+    blocks += calls
     said = any(
         block.get("type") not in {"thinking", "redacted_thinking"}
         for block in blocks

@@ -8,7 +8,9 @@ all of them, because making one costs milliseconds. Both are made on first use: 
 import codecs
 import datetime
 import ipaddress
+import logging
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from types import MappingProxyType, TracebackType
@@ -80,12 +82,14 @@ class Pulse:
 
     Attributes:
         beat_at: On Trio's clock; None before the first byte.
+        has_ended: Whether the answer was read to its end.
     """
 
-    __slots__ = ("beat_at",)
+    __slots__ = ("beat_at", "has_ended")
 
     def __init__(self) -> None:
         self.beat_at: float | None = None
+        self.has_ended = False
 
     def beat(self) -> None:
         """Note that something came."""
@@ -101,6 +105,9 @@ class HttpClients:
         self._requests = 0
         self._open_responses = 0
         self._ignored_events = 0
+        self._sharing: Counter[int] = (
+            Counter()
+        )  # open responses by the connection of HTTP/2 that they come over
         self._has_warned = False
         self._is_closed = False
 
@@ -170,13 +177,33 @@ class HttpClients:
             request.stream = _Body(post.body)
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
-            try:
-                async with aclosing(_events(response, post.vendor, pulse)) as events:
-                    yield events
-            finally:
-                await response.aclose()
+            async with (
+                self._closed_behind(response, pulse),
+                aclosing(_events(response, post.vendor, pulse)) as events,
+            ):
+                yield events
         finally:
             self._open_responses -= 1
+
+    @asynccontextmanager
+    async def _closed_behind(self, response: httpx.Response, pulse: Pulse) -> AsyncIterator[None]:
+        """Close a response, and over HTTP/2 its connection, if it was left early and nobody else uses that.
+
+        The library forgets a stream that is left and tells the server nothing, which then writes it to its end. Only what
+        shares its connection with others has to be left to that.
+        """
+        network = response.extensions["network_stream"] if response.http_version == "HTTP/2" else None
+        self._sharing[id(network)] += 1
+        try:
+            yield
+        finally:
+            self._sharing[id(network)] -= 1
+            is_alone = not self._sharing[id(network)]
+            await response.aclose()  # noqa: ASYNC102 - closes a socket, or waits for a lock that nobody holds for long
+            if network is not None and is_alone and not pulse.has_ended:
+                with suppress(httpx.HTTPError):
+                    await network.aclose()  # noqa: ASYNC102 - as above
+            self._sharing += Counter()  # drops what is 0
 
     async def get_text(self, url: str, *, headers: Mapping[str, str], vendor: Vendor) -> str:
         """Fetch a document, such as a list of models, and return its text.
@@ -209,6 +236,8 @@ class HttpClients:
         key = (f"{parts.scheme}://{parts.netloc}", post.verify, post.trust_env, post.http2)
         client = self._clients.get(key)
         if client is None:
+            if post.http2:
+                _keep_headers_out_of_logs()
             client = self._clients[key] = httpx.AsyncClient(
                 verify=self._context(post.verify),
                 trust_env=post.trust_env,
@@ -252,6 +281,16 @@ class _Body(httpx.AsyncByteStream):
         return self._left.pop()
 
 
+def _keep_headers_out_of_logs() -> None:
+    """Raise the level of a logger that writes every header, and so the key, when all of a program logs at DEBUG.
+
+    A level is process-wide, which nothing else here is; a key in a log file is worse. Whoever sets a level keeps it.
+    """
+    logger = logging.getLogger("hpack")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -276,8 +315,10 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
                     metered.begin_event()
                     if event.data:
                         yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
+            pulse.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
             document = await _read(response, MAX_RESPONSE_BYTES + 1)
+            pulse.has_ended = True
             yield document.decode("utf-8", "replace")  # noqa: ASYNC119 - as above
         else:
             body = (await _read(response, _MAX_REFUSAL_BYTES)).decode("utf-8", "replace")
@@ -319,7 +360,9 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
         yield pieces
     finally:
         await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait; bounded by the pool
-        with suppress(httpx.HTTPError, httpx.StreamError):
+        # Cancelled, because a connection of HTTP/2 that others use is still open, and reading from it would wait.
+        with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
+            scope.cancel()
             async for _ in pieces:  # noqa: ASYNC102 - ends at once, the connection is closed
                 pass
 

@@ -24,7 +24,7 @@ from agentrail.runtime.ports import AskChild, Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
-from agentrail.runtime.workspace import MakeSandbox, Workspace
+from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 
@@ -65,11 +65,13 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
     working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
+    given = None if isinstance(options.sandbox, str) else options.sandbox
     listing = ToolListing(
         session_id=session_id,
         model=string_of(options.model),
         working_dir=str(working_dir),
         user_data=options.user_data,
+        is_unconfined=given is not None and is_unconfined(given),
     )
     # Before the model is looked for: two tools of one name are found first.
     toolbox = means.specs.box_of(options.tools, listing)
@@ -83,7 +85,6 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
             providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
-    given = None if isinstance(options.sandbox, str) else options.sandbox
     workspace = Workspace(partial(means.make_sandbox, named, working_dir))
     ports = Ports(
         session_id=session_id,
@@ -94,6 +95,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         run_child=means.run_child,
         ask_child=means.ask_child,
         open_sandbox=workspace.open if given is None else lambda: given,
+        is_unconfined=lambda: workspace.is_unconfined if given is None else is_unconfined(given),
         working_dir=str(working_dir),
         user_data=dict(options.user_data),
         provider_opts=provider_opts,

@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.core.projection import Snapshot, Status, model_of
@@ -32,7 +32,7 @@ from agentrail.core.signals import (
     UpdatePluginOpts,
 )
 from agentrail.core.stack import Entry
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
@@ -183,7 +183,9 @@ class Session:
         Raises:
             SessionDown: The session has ended.
         """
-        return cast("Status", await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())))
+        query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        status = cast("Status", await self._ask(query))
+        return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far.
@@ -377,6 +379,7 @@ class Session:
             signal_id=self._cell.slots.mint(),
             model=facts_of(name, provider),
             opts_changed=bool(provider_opts),
+            described=self._describe_for(name),
         )
         await self._ask(signal)
 
@@ -541,12 +544,7 @@ class Session:
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
         ports = self._cell.ports
-        listing = ToolListing(
-            session_id=ports.session_id,
-            model=model_of(self._cell.state.data).model,
-            working_dir=ports.working_dir,
-            user_data=ports.user_data,
-        )
+        listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
@@ -561,6 +559,23 @@ class Session:
             return cast("ToolsReceipt", await self._ask(signal))
         finally:
             self._cell.forget_tools()
+
+    def _describe_for(self, model: str) -> tuple[ToolSpec, ...]:
+        """Let the tools that describe themselves by a function do it for another model."""
+        ports, box = self._cell.ports, self._cell.state.data.tools
+        tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
+        listing = self._listing(model)
+        return tuple(ports.spec_of(tool, listing) for tool in tools if not isinstance(tool.description, str))
+
+    def _listing(self, model: str) -> ToolListing:
+        ports = self._cell.ports
+        return ToolListing(
+            session_id=ports.session_id,
+            model=model,
+            working_dir=ports.working_dir,
+            user_data=ports.user_data,
+            is_unconfined=ports.is_unconfined(),
+        )
 
     def _prompt(self, blocks: Blocks, *, reply: str, client_id: str | None = None) -> Prompt:
         signal_id = self._cell.slots.mint()

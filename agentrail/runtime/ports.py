@@ -28,6 +28,7 @@ class Ports:
         run_child: Lets a session of its own work for a call.
         ask_child: Lets a session of its own work for a tool that runs.
         open_sandbox: Gives the place where files are read and commands run.
+        is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
         user_data: The application's own data.
         provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
@@ -45,6 +46,7 @@ class Ports:
     run_child: "RunChild"
     ask_child: "AskChild"
     open_sandbox: Callable[[], Sandbox]
+    is_unconfined: Callable[[], bool]
     working_dir: str
     user_data: dict[str, JsonValue] = field(factory=dict)
     provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them

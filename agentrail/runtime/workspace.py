@@ -19,6 +19,11 @@ MakeSandbox: TypeAlias = Callable[[str, Path], OwnSandbox]
 """Turns a name such as `memory`, and the working directory, into a sandbox."""
 
 
+def is_unconfined(sandbox: Sandbox) -> bool:
+    """Say whether it is known that commands run in a sandbox with the user's rights; one that says nothing confines them."""
+    return getattr(sandbox, "is_unconfined", False) is True
+
+
 class Workspace:
     """The sandbox of one session, opened by the first tool that wants it.
 
@@ -38,6 +43,11 @@ class Workspace:
         if self._opened is None:
             self._opened = self._make()
         return self._opened
+
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known that commands run with the user's rights; nothing is opened to find out."""
+        return self._opened is not None and is_unconfined(self._opened)
 
     async def aclose(self) -> None:
         """Close what was opened."""

@@ -65,6 +65,13 @@ class Commands:
         """Whether it was found out that commands are refused here."""
         return self._confinement is not None and self._confinement.mode == "refused"
 
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known that commands run with the user's rights: it was found out, or there is no bubblewrap at all."""
+        if self._confinement is not None:
+            return self._confinement.mode == "unconfined"
+        return self._rules.shell_fallback == "unconfined" and shutil.which("bwrap") is None
+
     async def confinement(self) -> Confinement:
         """Say how commands run here; found out by trying, once."""
         async with self._probing:

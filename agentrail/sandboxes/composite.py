@@ -231,6 +231,11 @@ class CompositeSandbox:
         )
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known that commands of the default run with the rights of the user."""
+        return getattr(self._default, "is_unconfined", False) is True
+
     @asynccontextmanager
     async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
         """Open a process in the default.

@@ -313,7 +313,9 @@ class Files:
         if not os.access(
             names[-1], os.W_OK, dir_fd=parent, effective_ids=os.access in os.supports_effective_ids
         ):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            is_read_only = os.fstatvfs(parent).f_flag & os.ST_RDONLY
+            number = errno.EROFS if is_read_only else errno.EACCES
+            raise OSError(number, os.strerror(number))
         return status
 
     def _neighbours(self, names: Names) -> str:

@@ -160,6 +160,11 @@ class LocalSandbox:
         """`execute`, unless it was found out that commands are refused here."""
         return frozenset() if self._commands.is_refused else frozenset({"execute"})
 
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known by now that commands run with the rights of the user."""
+        return self._commands.is_unconfined
+
     async def aclose(self) -> None:
         """Close the root; again if you like. Nothing may be under way."""
         self._close_root()
@@ -304,8 +309,11 @@ class LocalSandbox:
             )
             return decide_rules(options.include, start, above)
 
-        async def read(path: str) -> Document | None:
-            return await self._run_abandonable(self._document, tuple(path.split("/")))
+        def read_all(paths: Sequence[str]) -> list[Document | None]:
+            return [self._document(tuple(path.split("/"))) for path in paths]
+
+        async def read(paths: Sequence[str]) -> Sequence[Document | None]:
+            return await self._run_abandonable(read_all, paths)
 
         search = Search(
             program=program,

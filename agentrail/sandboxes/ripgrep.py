@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -22,6 +22,7 @@ from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, r
 from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED, is_included
 
 _FILES_AT_A_TIME: Final = 100
+_READ_AT_A_TIME: Final = 8  # files for one way to a thread; each may have ten megabytes
 _SEARCHED: Final = re.compile(rb"^(\d+) files searched$", re.MULTILINE)
 _COMMON: Final = (
     "--no-config",
@@ -73,11 +74,11 @@ class Search:
         return is_included(self.include, tuple(path.split("/")), self.start)
 
 
-ReadDocument = Callable[[str], Awaitable[Document | None]]
-"""Reads a file by its path from the root; None when it is no text."""
+ReadDocuments = Callable[[Sequence[str]], Awaitable[Sequence[Document | None]]]
+"""Reads files by their paths from the root; None for what is no text."""
 
 
-async def grep_with_ripgrep(search: Search, read: ReadDocument) -> GrepResult:
+async def grep_with_ripgrep(search: Search, read: ReadDocuments) -> GrepResult:
     """Search text files below a directory.
 
     Returns:
@@ -110,7 +111,7 @@ def decide_rules(
     return rules
 
 
-async def _grep(search: Search, read: ReadDocument) -> GrepResult:
+async def _grep(search: Search, read: ReadDocuments) -> GrepResult:
     options = search.options
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
@@ -148,16 +149,23 @@ async def _grep(search: Search, read: ReadDocument) -> GrepResult:
         found = await _run(
             search, (*argv, f"--max-count={options.max_results + 1}", "--", *(f"./{one}" for one in some))
         )
-        numbers = _read_numbers(found.stdout)
-        for path in some:
-            document = await read(path)
+        if await _collect(collected, some, _read_numbers(found.stdout), read):
+            break
+    return collected.result(searched_files)
+
+
+async def _collect(
+    collected: Collected, paths: Sequence[str], numbers: Mapping[str, list[int]], read: ReadDocuments
+) -> bool:
+    """Add what was found in these files; say whether it is enough."""
+    for begin in range(0, len(paths), _READ_AT_A_TIME):
+        some = paths[begin : begin + _READ_AT_A_TIME]
+        for path, document in zip(some, await read(some), strict=True):
             if document is not None:
                 collected.add(document, numbers.get(path, []))
             if collected.truncated:
-                break
-        if collected.truncated:
-            break
-    return collected.result(searched_files)
+                return True
+    return False
 
 
 async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":

@@ -216,7 +216,7 @@ def _call_of(command: Command, at_ms: int) -> Signal | None:
                 signal_id=SignalId(name),
                 effect_id=EffectId(effect),
                 question=command.said() or "",
-                options=tuple(command.option("options", "")),
+                options=tuple(command.option("options", "") or ()),
                 timeout_ms=command.number("timeout") or None,
             )
         case ["SwitchModel", name, model]:  # SwitchModel m1 scripted:other opts_changed=yes
@@ -266,6 +266,7 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
                 message=message,
                 usage=_usage_of(command),
                 stop_reason=stop,
+                jitter=float(command.option("jitter", "0")),
             )
         case ["StreamFailed", effect, code, *flags] if set(flags) <= {"retryable"}:
             # StreamFailed r1 overloaded "try later" retryable after=20 jitter=0.5 usage=9/0
@@ -348,7 +349,7 @@ def _outcome_of(command: Command, at_ms: int) -> Signal | None:
                 text=command.said() or "",
                 details=command.option("details", "") or None,
                 is_error="error" in flags,
-                started_at_ms=at_ms,
+                started_at_ms=command.number("started", at_ms),
                 crashed="crashed" in flags,
                 jitter=float(command.option("jitter", "0")),
                 changes=decode_changes(command.option("changes", "")),

@@ -104,7 +104,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield name
             yield effect
             yield quote(question)
-            yield from unless(not options, f"options={json.dumps(options)}")
+            yield from unless(not options, f"options={json.dumps(options, ensure_ascii=False)}")
             yield from unless(signal.timeout_ms is None, f"timeout={signal.timeout_ms}")
         case SwitchModel(signal_id=name, model=model):
             yield name
@@ -148,6 +148,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from map(block_word, message.content)
             yield f"stop={signal.stop_reason}"
             yield from unless(usage == TokenUsage(), usage_word(usage))
+            yield from unless(not signal.jitter, f"jitter={signal.jitter}")
         case StreamFailed(effect_id=effect, error=error, usage=usage, jitter=jitter):
             yield effect
             yield error.code
@@ -194,6 +195,7 @@ def _words_of(signal: Signal) -> Iterator[str]:
             yield from unless(not signal.crashed, "crashed")
             yield from unless(signal.details is None, f"details={json.dumps(signal.details)}")
             yield from unless(not signal.jitter, f"jitter={signal.jitter}")
+            yield from unless(signal.started_at_ms == signal.at_ms, f"started={signal.started_at_ms}")
             yield from unless(not signal.late, "late")
             yield from unless(not signal.changes, f"changes={json.dumps(encode_changes(signal.changes))}")
             if signal.spent is not None:

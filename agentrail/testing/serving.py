@@ -26,10 +26,12 @@ class Reply:
     Attributes:
         pieces: Sent one after the other, each by its own write.
         stays: Whether the connection then stays open until the client closes it.
+        pause_seconds: Before each piece but the first.
     """
 
     pieces: tuple[bytes, ...]
     stays: bool = False
+    pause_seconds: float = 0.0
 
 
 @define
@@ -160,7 +162,9 @@ async def _answer(served: Served, replies: tuple[Reply, ...], connection: trio.a
         missing = _length(head) - len(body) if end else 1
     chosen = replies[min(len(served.requests), len(replies) - 1)]
     served.requests.append((head, body))
-    for piece in chosen.pieces:
+    for place, piece in enumerate(chosen.pieces):
+        if place and chosen.pause_seconds:
+            await trio.sleep(chosen.pause_seconds)
         await connection.send_all(piece)
     served.replied.set()
     return chosen.stays

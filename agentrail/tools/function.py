@@ -6,15 +6,17 @@ The decorator reads the signature (`signature.py`), keeps the function callable,
 
 import functools
 import inspect
+import logging
 import math
 import re
+import time
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
 import trio
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentrail.abc import MAX_RESULT_BYTES, Error, Reconciled, ToolContext, ToolListing, ToolOutcome
 from agentrail.core.toolbox import EffectClass
@@ -26,6 +28,8 @@ from agentrail.tools.signature import Signature, read_signature
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LOGGER: Final = logging.getLogger("agentrail.tools")
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Describe: TypeAlias = Callable[[ToolListing], str]
@@ -36,6 +40,20 @@ Label: TypeAlias = Callable[[JsonObject], str]
 
 Reconcile: TypeAlias = Callable[[str, ToolContext], Awaitable[Reconciled]]
 """Finds out what became of an operation: `await reconcile(operation_id, ctx)`."""
+
+
+SLOW_SECONDS: Final = 0.05
+"""How long a function may run in the event loop until it is named in the log."""
+
+QUIET_SECONDS: Final = 60.0
+"""How long a tool that was named is not named again."""
+
+
+@define
+class _Slow:
+    """When a tool was named last."""
+
+    reported_at: float = -math.inf
 
 
 @frozen(kw_only=True, eq=False)
@@ -73,6 +91,7 @@ class FunctionTool(Generic[P, R]):
     reconcile: Reconcile | None = field(repr=False)
     _label: Label | None = field(repr=False)
     _signature: Signature = field(repr=False)
+    _slow: _Slow = field(factory=_Slow, init=False, repr=False)
 
     @property
     def parameters(self) -> JsonObject:
@@ -119,8 +138,27 @@ class FunctionTool(Generic[P, R]):
             value = await ctx.run_in_thread(call, abandonable=self.abandonable)
         else:
             await trio.lowlevel.checkpoint()
-            value = call()
+            value = self._call_inline(call)
         return to_outcome(self.name, value)
+
+    def _call_inline(self, call: Callable[[], object]) -> object:
+        began_at = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self._look_at_time(began_at, time.perf_counter())
+
+    def _look_at_time(self, began_at: float, now: float) -> None:
+        """Name a tool that kept all sessions of the process from going on, once a minute."""
+        took = now - began_at
+        if took > SLOW_SECONDS and now - self._slow.reported_at >= QUIET_SECONDS:
+            self._slow.reported_at = now
+            LOGGER.warning(
+                "tool %r blocked the event loop for %d ms, and all sessions with it: leave out thread=False, so that it "
+                "runs in a worker thread",
+                self.name,
+                round(took * 1000),
+            )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it had not been decorated; for tests and for other code."""

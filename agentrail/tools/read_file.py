@@ -1,5 +1,7 @@
 """The tool `read_file`: a text file of the workspace, in numbered lines and in pages."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Annotated, Final
 
 import msgspec
@@ -7,7 +9,7 @@ import msgspec
 from agentrail.abc import Error, Ok, ReadResult, ToolContext
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.printing import MAX_TEXT_BYTES, counted, cut_line, size_in_text
+from agentrail.tools.printing import MAX_LINE_CHARACTERS, MAX_TEXT_BYTES, counted, cut_line, size_in_text
 
 MAX_LINES: Final = 2_000
 
@@ -46,16 +48,19 @@ def render_page(found: ReadResult, *, offset: int) -> Ok | Error:
         return Ok(text="[The file is empty.]")
     if offset > total:
         return Error(text=f"offset {offset} is past the end: the file has {counted(total, 'line')}.")
-    page: list[str] = []
-    size_bytes = 0
     # Not splitlines(), which also breaks at form feeds and the like: other tools count "\n" only.
-    for number, line in enumerate(found.text.removesuffix("\n").split("\n"), start=offset):
-        shown = f"{number}\t{cut_line(line)}"
-        size_bytes += size_in_text(shown)
-        if size_bytes > MAX_TEXT_BYTES:
-            break
-        page.append(shown)
+    lines = found.text.removesuffix("\n").split("\n")
+    if "\r" in found.text or max(map(len, lines)) > MAX_LINE_CHARACTERS:
+        lines = [cut_line(line) for line in lines]
+    page = [f"{number}\t{line}" for number, line in enumerate(lines, start=offset)]
+    # Measured at once, because most pages fit: line by line that is most of the work of a read.
+    if size_in_text("\n".join(page)) > MAX_TEXT_BYTES:
+        page = page[: _count_fitting(page)]
     last = offset + len(page) - 1
     if last < total:
         page.append(f"[Lines {offset}-{last} of {total}. Continue with offset={last + 1}.]")
     return Ok(text="\n".join(page))
+
+
+def _count_fitting(page: Sequence[str]) -> int:
+    return sum(size_bytes <= MAX_TEXT_BYTES for size_bytes in accumulate(map(size_in_text, page)))

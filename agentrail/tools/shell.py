@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, ToolContext
+from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, ToolContext, ToolListing
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 
@@ -20,9 +20,17 @@ def _label(arguments: JsonObject) -> str:
     return f"{line[:MAX_LABEL_CHARACTERS]} …" if more or len(line) > MAX_LABEL_CHARACTERS else line
 
 
+_DESCRIPTION: Final = "Run a shell command and return its output and exit code. What it leaves running in the background is stopped."
+_UNCONFINED: Final = "Commands are not confined here: they run with all rights of the user."
+
+
+def _describe(listing: ToolListing) -> str:
+    return f"{_DESCRIPTION} {_UNCONFINED}" if listing.is_unconfined else _DESCRIPTION
+
+
 # The time of the tool is that of the longest command and five seconds, for the command's own stop; a shorter command
 # is ended by the sandbox, which can still tell what it printed.
-@tool(timeout_seconds=MAX_COMMAND_SECONDS + 5, label=_label)
+@tool(timeout_seconds=MAX_COMMAND_SECONDS + 5, label=_label, description=_describe)
 async def shell(
     command: Annotated[str, "What to run, as in `bash -c`. It cannot ask questions: its input is closed."],
     timeout_seconds: Annotated[
@@ -34,10 +42,7 @@ async def shell(
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
-    """Run a shell command and return its output and exit code.
-
-    What it leaves running in the background is stopped.
-    """
+    """Run a shell command and return its output and exit code."""
     options = ExecuteOptions(workdir=workdir, timeout_seconds=timeout_seconds, output_name=ctx.call_id)
     result = await ctx.sandbox.execute(command, options)
     if result.error is not None:

@@ -174,7 +174,10 @@ def _schema(function: Callable[..., object], struct: type[msgspec.Struct]) -> Js
     # msgspec puts the struct itself behind a reference; some vendors take nothing but an object at the top.
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
-    return {**schema, "$defs": nested} if nested else schema
+    whole = {**schema, "$defs": nested} if nested else schema
+    # A default stands there as the very object: one that is a tuple would be no array for whoever judges by the schema.
+    plain: JsonObject = msgspec.json.decode(msgspec.json.encode(whole))
+    return plain
 
 
 def _with_whole_numbers(value: JsonValue) -> JsonValue:

@@ -65,6 +65,7 @@ async def test_a_response_can_be_explained(tmp_path):
     ("stack", "text", "why"),
     [
         ("Nope", CALL, "'Nope' is no built-in plugin; there are SecurityGuard"),
+        ("SecurityGard", CALL, "no built-in plugin. Did you mean 'SecurityGuard'? There are SecurityGuard"),
         (",", CALL, "nothing is no built-in plugin"),
         ("no.such.module:STACK", CALL, "there is no stack 'STACK' in module 'no.such.module'"),
         ("agentrail.plugins:Nope", CALL, "there is no stack 'Nope' in module 'agentrail.plugins'"),

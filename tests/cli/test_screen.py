@@ -8,7 +8,8 @@ import trio
 
 from agentrail.cli.lines import Key, PlainLines
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all
-from agentrail.cli.screen import decide_look, send_logs_to_stderr
+from agentrail.cli.rendering import Piece
+from agentrail.cli.screen import DirectScreen, decide_look, send_logs_to_stderr
 
 
 def test_who_has_stopped_reading_is_no_error_of_ours():
@@ -78,3 +79,16 @@ async def test_lines_come_one_by_one_however_they_arrive():
         assert await lines.next_line() is Key.CTRL_D
         assert await lines.next_line() is Key.CTRL_D
     os.close(reading)
+
+
+async def test_what_is_written_together_stands_together(monkeypatch):
+    """The end of a line and the note behind it are not torn apart by words that come at the same time."""
+    written = []
+    monkeypatch.setattr("agentrail.cli.screen.write_all", lambda _descriptor, data: written.append(data))
+    screen = DirectScreen()
+    async with trio.open_nursery() as nursery:
+        for name in "abcd":
+            pieces = [Piece("out" if number % 2 else "err", f"{name}{number}") for number in range(4)]
+            nursery.start_soon(screen.write, pieces)
+    runs = [b"".join(written)[start : start + 8] for start in range(0, 32, 8)]
+    assert sorted(runs) == [b"a0a1a2a3", b"b0b1b2b3", b"c0c1c2c3", b"d0d1d2d3"]

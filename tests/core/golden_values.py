@@ -256,6 +256,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
             model="openai:gpt", context_window=400_000, window_is_assumed=False, max_output_tokens=128_000
         ),
         opts_changed=True,
+        described=(ToolSpec(name="shell", description="Run a command.", parameters={"type": "object"}),),
     ),
     s.ChangeTools(
         at_ms=_AT,

@@ -12,6 +12,7 @@ from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.hooks import FileWritten
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
+    Abort,
     Compact,
     ErrandFinished,
     Prompt,
@@ -57,6 +58,12 @@ def parts_of(value: Any) -> Iterator[Any]:
             return
 
 
+def request_of(state: SessionState) -> EffectId:
+    """The request that is out."""
+    assert state.data.stream is not None
+    return state.data.stream.effect_id
+
+
 def cycle(state: SessionState, number: int) -> SessionState:
     """One prompt with two calls and an answer, and then the summary of all before."""
 
@@ -71,10 +78,10 @@ def cycle(state: SessionState, number: int) -> SessionState:
     said = (Text(text=f"{LETTERS}{number}"),)
     say(Prompt(at_ms=number, signal_id=SignalId(name), ref=PromptRef(name), content=said))
     calls = (read_call(f"{name}-{place}", "read", '{"path": "a"}') for place in "ab")
-    say(completed(state.data.stream.effect_id, *calls))
-    for effect_id in open_calls():
-        say(ToolFinished(at_ms=number, effect_id=effect_id, text=f"{LETTERS}{name}", started_at_ms=0))
-    say(completed(state.data.stream.effect_id, Text(text=f"{LETTERS}{name}")))
+    say(completed(request_of(state), *calls))
+    while at_work := open_calls():
+        say(ToolFinished(at_ms=number, effect_id=at_work[0], text=f"{LETTERS}{name}", started_at_ms=0))
+    say(completed(request_of(state), Text(text=f"{LETTERS}{name}")))
     say(Compact(at_ms=number, signal_id=SignalId(f"c{number}")))
     if state.data.compaction is not None:
         say(completed(state.data.compaction.effect_id, Text(text="They spoke.")))
@@ -93,6 +100,20 @@ def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
         sizes.append(objects_in(state))
         assert len(state.data.call_ids) <= 40 + 2
     assert max(sizes[50:]) <= 1.01 * max(sizes[:50])
+
+
+def test_the_id_of_a_survivor_is_not_forgotten(monkeypatch):
+    """Its result is still to come, however much was summarised since: a new call of its id gets another one."""
+    monkeypatch.setattr(compacting, "MAX_CALL_IDS", 4)
+    said = (Text(text=LETTERS),)
+    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], new_session())
+    state = run([completed(request_of(state), read_call("slow", "deploy", "{}"))], state)
+    state = run([Abort(at_ms=1, signal_id=SignalId("a"))], state)
+    assert [call.call.call_id for call in state.data.survivors] == ["slow"]
+    for number in range(12):
+        state = cycle(state, number)
+    assert "slow" in state.data.call_ids
+    assert "p1-a" not in state.data.call_ids
 
 
 @pytest.mark.at(87)
@@ -114,5 +135,5 @@ def test_the_ids_of_a_conversation_that_was_given_are_known():
     state = machine.new_session(spoken.config, spoken.tools, messages=spoken.history.messages[:])
     said = (Text(text="go"),)
     state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
-    state = run([completed(state.data.stream.effect_id, read_call("p1-a", "read", "{}"))], state)
+    state = run([completed(request_of(state), read_call("p1-a", "read", "{}"))], state)
     assert [call.call.call_id for call in state.data.batch] == ["call_r1_1"]

@@ -304,6 +304,35 @@ def test_withheld_tools_stay_in_the_list(kind):
     assert body(tool_choice="none")["tool_choice"] in ("none", {"type": "none"})
 
 
+@pytest.mark.at(4)
+@EVERY
+@given(order=st.permutations(range(4)), results=st.permutations(["c1", "c2"]))
+def test_blocks_go_out_in_the_order_that_the_format_demands(kind, order, results):
+    """Thoughts and words before calls, results right behind them, in whichever order the blocks came."""
+    thought = Thinking(text="Hm.", signature="c2ln", provider="anthropic")
+    blocks = (thought, Text(text="I look."), _call("c1"), _call("c2", name="grep"))
+    shuffled = _assistant(*(blocks[place] for place in order))
+    body = _body(kind, said("Hi"), shuffled, _results(*results), said("And?"))
+    sent = body[CONVERSATION[kind]]
+    if kind is AnthropicMessages:
+        kinds = [block["type"] for block in sent[1]["content"]]
+        assert sorted(kinds[:2]) == ["text", "thinking"]
+        assert kinds[2:] == ["tool_use", "tool_use"]
+        assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "tool_result", "text"]
+    elif kind is OpenAIChat:
+        assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user"]
+        assert {call["id"] for call in sent[1]["tool_calls"]} == {"c1", "c2"}
+        assert sent[1]["content"] == "I look."
+    else:
+        places = {
+            item.get("call_id", "") + item["type"]: place for place, item in enumerate(sent) if "type" in item
+        }
+        assert all(
+            places[f"{call_id}function_call"] < places[f"{call_id}function_call_output"]
+            for call_id in results
+        )
+
+
 def test_tools_that_are_gone_are_declared_where_the_format_demands_it():
     """The Messages API refuses old calls without a list of tools, so each has a stand-in that nobody can call."""
     spoken = (

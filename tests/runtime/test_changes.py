@@ -1,5 +1,7 @@
 """What changes while a session runs: its model and its tools; what is sent again by itself; and how it all is shown."""
 
+import json
+
 import pytest
 import trio
 
@@ -24,8 +26,9 @@ from agentrail.events import (
     ToolRetry,
     ToolsUpdated,
 )
+from agentrail.messages import ToolMessage
 from agentrail.testing.expectations import check_history
-from agentrail.testing.models import FunctionModel, ScriptedModel, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
 
@@ -287,6 +290,42 @@ async def test_a_steer_in_the_pause_of_a_tool_skips_its_next_attempt(supervisor)
     assert (heard[-1].origin, heard[-1].content[0].text) == ("steer", "leave it")
 
 
+# --- what a model and a tool may do about tools
+
+
+async def test_a_tool_may_attach_tools_to_its_own_session(supervisor):
+    """The next request of the same cycle offers them, and the call that brought them is not touched."""
+    sessions = []
+
+    class Attaches(RecordingTool):
+        async def execute(self, arguments, ctx):
+            await sessions[0].attach_tools(RecordingTool(name="fresh"))
+            await sessions[0].detach_tools("brings")
+            return await super().execute(arguments, ctx)
+
+    model = ScriptedModel([wants("brings"), wants("fresh", "brings"), says("done")])
+    sessions.append(await supervisor.start_session(model=model, tools=[Attaches(name="brings")]))
+    with trio.fail_after(10):
+        assert await sessions[0].ask("Go") == "done"
+    assert [request.tools.names for request in model.requests] == [("brings",), ("fresh",), ("fresh",)]
+    first, second = [message for message in await sessions[0].messages() if isinstance(message, ToolMessage)]
+    assert [result.text for result in first.results] == ["recorded"]
+    assert [result.is_error for result in second.results] == [False, True]  # a call to a detached tool
+    assert "brings" in second.results[1].text
+
+
+async def test_arguments_of_five_megabytes_are_an_answer_to_the_model(supervisor):
+    """Nothing runs, the model reads how much is taken, and the session goes on."""
+    tool = RecordingTool()
+    model = ScriptedModel([calls(("record", {"text": "x" * 5_000_000})), says("shorter, then")])
+    session = await supervisor.start_session(model=model, tools=[tool])
+    assert await session.ask("Go") == "shorter, then"
+    (result,) = (await session.messages())[2].results
+    assert result.is_error
+    assert "at most 1048576 are taken" in result.text
+    assert tool.calls == []
+
+
 # --- after the end
 
 
@@ -314,3 +353,45 @@ async def test_on_a_session_that_has_ended_these_calls_raise_too(supervisor, cal
     await session.stop("enough")
     with trio.fail_after(5), pytest.raises(SessionDown, match="session 's-1' is down: enough"):
         await call(session)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (RecordingTool(name="a b"), "a b"),
+        (RecordingTool(name=""), "''"),
+        (RecordingTool(name="x" * 65), "x" * 65),
+        (RecordingTool(description=" "), "description"),
+        (RecordingTool(parameters={"type": "string"}), "object"),
+        (
+            RecordingTool(parameters={"type": "object", "properties": {"a": {"type": "nothing"}}}),
+            r"\$.properties.a",
+        ),
+        (
+            RecordingTool(parameters={"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}),
+            "nothing is fetched",
+        ),
+        (RecordingTool(effect_class="reconcilable"), "reconcile"),
+    ],
+    ids=["name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"],
+)
+async def test_a_tool_that_cannot_be_is_refused_with_those_beside_it(supervisor, bad, words):
+    """`ToolDefinitionError` says what is wrong, and nothing is attached (6.18)."""
+    model = saying("ok")
+    session = await supervisor.start_session(model=model)
+    with pytest.raises(ToolDefinitionError, match=words):
+        await session.attach_tools(RecordingTool(name="good"), bad)
+    await session.ask("Hi")
+    assert model.requests[0].tools.names == ()
+
+
+async def test_too_many_arguments_are_refused_with_the_limit(supervisor):
+    """Over 1 MiB the call is answered with an error, and the tool never runs (6.18)."""
+    record = RecordingTool()
+    model = ScriptedModel([calls(("record", json.dumps({"a": "x" * (1 << 20)}))), says("ok")])
+    session = await supervisor.start_session(model=model, tools=[record])
+    assert await session.ask("Hi") == "ok"
+    (result,) = (await session.messages())[2].results
+    assert result.is_error
+    assert "at most 1048576 are taken. Send less in one call." in result.text
+    assert record.calls == []

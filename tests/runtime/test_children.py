@@ -1,13 +1,17 @@
 """Sessions that work for a call of another one: started with the call, heard on their parent, and gone with the call."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
+import agentrail
 from agentrail.core.budget import Budget
 from agentrail.errors import SessionDown
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,
+    MessageDelta,
     SessionEnd,
     SubagentEnd,
     SubagentEvent,
@@ -20,6 +24,11 @@ from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 
 TASK = calls(("task", {"description": "Count the files."}))
+
+
+def find_cell(supervisor, session_id):
+    """What of a session survives a crash of its actor: where its state and its ports are."""
+    return supervisor._find_cell(session_id)  # noqa: SLF001 - nobody outside may see the ports of a session
 
 
 def first_words(request) -> str:
@@ -124,8 +133,10 @@ async def test_a_child_that_fails_is_an_error_of_the_call(supervisor):
     assert result.text == "The sub-agent failed: the model sent an empty response"
 
 
-async def test_a_child_is_found_and_guarded_like_its_parent(supervisor):
-    """Its calls are judged by the parent's plugins, and whoever hears of them can decide on the child."""
+@pytest.mark.at(63)
+@pytest.mark.parametrize("through", ["parent", "child"])
+async def test_a_child_is_found_and_guarded_like_its_parent(supervisor, through):
+    """Its calls are judged by the parent's plugins, and whoever hears of them can decide, through either session."""
     tool = RecordingTool(name="shell")
     people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
 
@@ -144,7 +155,8 @@ async def test_a_child_is_found_and_guarded_like_its_parent(supervisor):
                 if isinstance(event.event, ApprovalRequired):
                     approval = event.event.approval
                     assert approval.path == (session.session_id, event.child_id)
-                    await session.approve(approval.id)
+                    decider = session if through == "parent" else supervisor.session(event.child_id)
+                    await decider.approve(approval.id)
                     break
     assert len(tool.calls) == 1
 
@@ -325,3 +337,128 @@ async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_a
     receipt = await own.abort()
     assert receipt.tasks_ended == 1
     assert await own.ask("go on") == "later"
+
+
+async def heard_of_grandchildren(supervisor, **terms):
+    """What a subscriber hears of a session whose child has a child."""
+
+    def answer(request):
+        words = first_words(request)
+        if words == "Deeper.":
+            return says("the ", "bottom")
+        down = "Count the files." if words == "go" else "Deeper."
+        return says("done") if len(request.messages) > 1 else calls(("task", {"description": down}))
+
+    session = await supervisor.start_session(model=FunctionModel(answer), tools=[TaskTool(max_depth=3)])
+    async with session.subscribe(**terms) as events:
+        await session.ask("go")
+        await session.stop()
+        return [event async for event in events if isinstance(event, SubagentEvent)]
+
+
+def layers(event, depth=0):
+    """An event and those that it carries, each with how far below it was published."""
+    yield event, depth
+    if isinstance(event, SubagentEvent):
+        yield from layers(event.event, depth + 1)
+
+
+@pytest.mark.at(92, 93)
+@pytest.mark.parametrize("deltas", [True, False])
+async def test_deltas_of_children_come_to_whoever_wants_deltas(supervisor, deltas):
+    """At any depth; whoever does without them gets all that is committed, and at every depth too."""
+    heard = [
+        layer for event in await heard_of_grandchildren(supervisor, deltas=deltas) for layer in layers(event)
+    ]
+    said = {
+        depth: "".join(e.delta for e, at in heard if isinstance(e, MessageDelta) and at == depth)
+        for depth in (1, 2)
+    }
+    assert said == ({1: "done", 2: "the bottom"} if deltas else {1: "", 2: ""})
+    for depth in (1, 2):
+        numbers = [event.meta.seq for event, at in heard if at == depth and not event.meta.ephemeral]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert any(isinstance(event, AgentEnd) for event, at in heard if at == depth)
+
+
+@pytest.mark.at(93)
+async def test_a_subscriber_of_other_kinds_hears_nothing_of_children(supervisor):
+    """Its own filter decides; the session hides nothing, and forces nothing on anybody."""
+    assert await heard_of_grandchildren(supervisor, kinds=[AgentEnd]) == []
+    assert await heard_of_grandchildren(supervisor, kinds=[SubagentEvent]) != []
+
+
+@pytest.mark.at(75, 98)
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=10_000)])
+async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
+    """Its tools, plugins, places, immune tools and budget are at most those that its parent has at that moment."""
+    hanging = HangingTool(name="hang")
+    people = PuppetPlugin((read_rule("BeforeTool.gone", "block:no"),), name="people")
+    session = await supervisor.start_session(
+        model=working(calls(("hang", {}))),
+        tools=[TaskTool(), hanging, RecordingTool(name="gone")],
+        plugins=[people],
+        budget=budget,
+        max_output_tokens=100,
+        immune_tools=["nobody"],
+    )
+    await session.detach_tools("gone")
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+    parent, child = (find_cell(supervisor, one.session_id) for one in supervisor.sessions())
+    assert set(child.state.data.tools.names) == {"hang"} < set(parent.state.data.tools.names)
+    assert {name for name, _ in child.ports.tools} == {"hang"}
+    assert child.state.data.stack.names == parent.state.data.stack.names == ("people",)
+    assert child.ports.open_sandbox == parent.ports.open_sandbox
+    assert child.ports.working_dir == parent.ports.working_dir
+    assert child.state.data.config.immune_tools == parent.state.data.config.immune_tools
+    assert child.state.data.rules <= parent.state.data.rules
+    given = child.state.data.config.budget
+    assert (given is None) == (budget is None)
+    if given is not None and budget is not None:
+        assert given.max_total_tokens <= budget.max_total_tokens - (await session.status()).usage.total
+
+
+@pytest.mark.at(66)
+async def test_every_path_to_a_tool_needs_its_approval(supervisor):
+    """A call of the session and one of its child: each runs when it was approved, and not before."""
+    tool = RecordingTool(name="shell")
+    people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
+
+    def answer(request):
+        wants = len(request.messages) == 1
+        if first_words(request) == "Count the files.":
+            return calls(("shell", {})) if wants else says("counted")
+        return calls(("shell", {}), ("task", {"description": "Count the files."})) if wants else says("fine")
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[people]
+    )
+    asked = []
+    with trio.fail_after(10):
+        async with session.subscribe() as events:
+            await session.prompt("go")
+            async for event in events:
+                *_, (inner, _) = layers(event)
+                assert len(tool.calls) <= len(asked)
+                if isinstance(inner, ApprovalRequired):
+                    assert len(tool.calls) <= len(asked)
+                    asked.append(inner.approval)
+                    await session.approve(inner.approval.id)
+                if isinstance(event, AgentEnd):
+                    break
+    assert [len(approval.path) for approval in asked] == [1, 2]
+    assert len(tool.calls) == 2
+
+
+def test_one_place_runs_tools():
+    """No other file of the shell calls `execute` of a tool: what gates it there gates every call."""
+    shell = Path(agentrail.__file__).parent
+    places = [
+        f"{file.parent.name}/{file.name}"
+        for room in ("runtime", "cli", "actors")
+        for file in (shell / room).rglob("*.py")
+        if "tool.execute(" in file.read_text(encoding="utf-8")
+    ]
+    assert places == ["runtime/tool_runner.py"]

@@ -37,6 +37,7 @@ from agentrail.messages import JsonObject
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools import builtin
 from tests.runtime.rig import calling, on_virtual_time, saying, until
 
 ASKED: JsonObject = {"question": "Which one?", "options": ["left", "right"]}
@@ -216,6 +217,19 @@ async def test_a_call_that_is_not_open_cannot_be_stopped(supervisor):
 
 
 # --- questions
+
+
+async def test_a_question_needs_no_options(supervisor):
+    """The built-in tool, asked the shortest way: what the model leaves out is filled in, and is no fault of it."""
+    model = ScriptedModel([calls(("ask_user", {"question": "Which one?"})), says("Good.")])
+    session = await supervisor.start_session(model=model, tools=builtin("ask_user"))
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        asked = (await until(events, AskUser))[-1]
+        assert (asked.question, asked.options) == ("Which one?", ())
+        await session.respond(asked.ref, "the left one")
+        await until(events, AgentEnd)
+    assert await texts_of(session) == ["the left one"]
 
 
 @pytest.mark.parametrize(("response", "text"), [("the left one", "the left one"), (1, "right")])

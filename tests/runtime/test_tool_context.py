@@ -331,7 +331,6 @@ async def test_a_thread_opens_a_process_too(supervisor, local):
 # --- questions
 
 
-@pytest.mark.at(24)
 async def test_a_tool_asks_the_user(supervisor):
     """The call waits, and gets the answer; an option by its index, too."""
 

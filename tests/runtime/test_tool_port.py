@@ -1,5 +1,6 @@
 """What the port promises to tools and asks of them: threads, progress, events, changes, reconciling, receipts."""
 
+import shutil
 import threading
 
 import pytest
@@ -25,10 +26,14 @@ from agentrail.otp.exits import leaves
 from agentrail.processes import note_started, note_stopped
 from agentrail.runtime.tool_runner import Attempt, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
+from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
 from agentrail.tools.function import tool
-from tests.runtime.rig import calling, on_virtual_time, until, until_status, wants
+from agentrail.tools.shell import shell
+from tests.runtime.rig import calling, on_virtual_time, saying, until, until_status, wants
+from tests.sandboxes.rig import take_bubblewrap_away
 from tests.tools.rig import CTX
 
 TODO = Todo(id="1", content="Read the log")
@@ -213,6 +218,71 @@ async def test_a_description_may_be_a_function(supervisor, tmp_path):
         user_data={"tenant": "Ann"},
     )
     assert asked == [expected]
+
+
+@pytest.mark.at(118)
+async def test_a_tool_describes_itself_again_when_the_model_changes(supervisor):
+    """The next request shows what it says to the new model; the tool stays the same, and the others do too."""
+    asked = []
+
+    def describe(listing):
+        asked.append(listing.model)
+        return f"Written for {listing.model}."
+
+    @tool(description=describe)
+    async def know() -> str:
+        """Know."""
+        return "it"
+
+    first, second = saying("one"), calling("know")
+    session = await supervisor.start_session(model=first, tools=[know, RecordingTool()])
+    await session.ask("Hi")
+    await session.switch_model(second)
+    assert await session.ask("And now?") == "done"
+    names = [(await session.status()).model, asked[0]]
+    assert asked == [names[1], names[0]]
+    assert first.requests[0].tools.get("know").description == f"Written for {names[1]}."
+    box = second.requests[0].tools
+    assert box.get("know").description == f"Written for {names[0]}."
+    assert box.get("record").description == RecordingTool().description
+    assert (await session.messages())[4].results[0].text == "it"
+
+
+@pytest.mark.parametrize("is_unconfined", [False, True])
+async def test_unconfined_commands_are_told_of(supervisor, tmp_path, monkeypatch, is_unconfined):
+    """By `status()` and in the description of `shell`, as soon as it is known."""
+    take_bubblewrap_away(monkeypatch)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "bwrap" else f"/bin/{name}")
+    fallback = "unconfined" if is_unconfined else "refuse"
+    model = ScriptedModel([says("ok")])
+    sandbox = CompositeSandbox(LocalSandbox(tmp_path, shell_fallback=fallback), {})
+    session = await supervisor.start_session(model=model, tools=[shell], sandbox=sandbox)
+    assert (await session.status()).unconfined_commands is is_unconfined
+    await session.ask("Hi")
+    told = "run with all rights of the user" in model.requests[0].tools.get("shell").description
+    assert told is is_unconfined
+
+
+async def test_whether_commands_are_confined_is_found_out_by_the_first(supervisor, tmp_path, monkeypatch):
+    """Bubblewrap is there and does not work: that is known when it was tried, and a file that is read opens nothing."""
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    take_bubblewrap_away(monkeypatch)
+    sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
+    session = await supervisor.start_session(
+        model=ScriptedModel([calls(("shell", {"command": "true"})), says("ok")]),
+        tools=[shell],
+        sandbox=sandbox,
+    )
+    assert not (await session.status()).unconfined_commands
+    with trio.fail_after(30):
+        await session.ask("Hi")
+    assert (await session.status()).unconfined_commands
+
+
+async def test_a_sandbox_that_nobody_opened_says_nothing(supervisor):
+    """The supervisor makes one only when a tool asks for it."""
+    session = await supervisor.start_session(model=ScriptedModel([says("ok")]))
+    assert not (await session.status()).unconfined_commands
 
 
 # --- trying again

@@ -1,7 +1,7 @@
 """The attacks of docs/explanation/sandbox.md, each as a function of a sandbox: what was tried, and what must come of it.
 
 They run under pytest with bubblewrap and without, as whoever runs the tests; and, where that is root, once more in a
-process that has become an ordinary user: `python -m tests.sandboxes.attacks DIRECTORY`.
+process that has become an ordinary user: `python -m tests.sandboxes.attacks DIRECTORY NAME…`.
 """
 
 import os
@@ -301,6 +301,20 @@ async def state_of_agentrail(target: Target) -> None:
     assert (target.root / ".agentrail" / "journal").read_text() == "hidden words"
 
 
+async def missing_rights(target: Target) -> None:
+    """The user's own rights hold inside the root as well; root has them all, and reads what it may."""
+    for name, mode in (("unreadable", 0), ("unwritable", 0o444)):
+        target.root.joinpath(name).write_text("mine")
+        target.root.joinpath(name).chmod(mode)
+    read, written = await target.sandbox.read("unreadable"), await target.sandbox.write("unwritable", "x")
+    if os.geteuid() == 0:
+        assert (read.text, written.error) == ("mine", None)
+    else:
+        _expect(read.error, "permission_denied", "unreadable")
+        _expect(written.error, "permission_denied", "unwritable")  # a rename would need no right to write it
+        assert target.root.joinpath("unwritable").read_text() == "mine"
+
+
 ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
     climbing,
     absolute_paths,
@@ -323,6 +337,7 @@ ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
     the_rest_of_the_machine,
     escape_sequences,
     state_of_agentrail,
+    missing_rights,
 )
 
 
@@ -338,8 +353,8 @@ async def attack(kind: Callable[[Target], Awaitable[None]], place: Path, *, conf
         await sandbox.aclose()
 
 
-def main(place: Path) -> None:
-    """Become an ordinary user, then make all attacks; what was made is said on stdout."""
+def main(place: Path, *names: str) -> None:
+    """Become an ordinary user, then make the attacks of these names; what was made is said on stdout."""
     nobody = pwd.getpwnam("nobody")
     os.chown(place, nobody.pw_uid, nobody.pw_gid)
     os.setgroups([])
@@ -348,7 +363,7 @@ def main(place: Path) -> None:
     os.environ["HOME"] = "/nonexistent"
     tempfile.tempdir = str(place)
     modes = [False] if why_no_bubblewrap() else [False, True]
-    for kind in ATTACKS:
+    for kind in (one for one in ATTACKS if one.__name__ in names):
         for confined in modes:
             trio.run(partial(attack, kind, Path(tempfile.mkdtemp()), confined=confined))
             sys.stdout.write(f"made: {kind.__name__} {'confined' if confined else 'unconfined'}\n")
@@ -356,4 +371,4 @@ def main(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

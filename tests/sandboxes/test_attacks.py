@@ -27,12 +27,13 @@ async def test_an_attack_comes_to_nothing(kind, mode, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests run as an ordinary user already")
-async def test_and_so_it_does_for_an_ordinary_user():
+@pytest.mark.parametrize("kind", ATTACKS, ids=lambda kind: kind.__name__)
+async def test_and_so_it_does_for_an_ordinary_user(kind):
     """In a process that was root and has become nobody: other rights, and a limit of processes that the kernel keeps."""
     place = tempfile.mkdtemp()  # not below tmp_path, which only root may enter
     try:
         ran = await trio.run_process(
-            [sys.executable, "-m", "tests.sandboxes.attacks", place],
+            [sys.executable, "-m", "tests.sandboxes.attacks", place, kind.__name__],
             capture_stdout=True,
             capture_stderr=True,
             stdin=subprocess.DEVNULL,
@@ -43,4 +44,49 @@ async def test_and_so_it_does_for_an_ordinary_user():
         shutil.rmtree(place)
     done = [line for line in ran.stdout.decode().splitlines() if line.startswith("made: ")]
     assert ran.returncode == 0, f"after {done[-1:]}: {ran.stderr.decode()[-3000:]}"
-    assert len(done) == len(ATTACKS) * (1 if why_no_bubblewrap() else 2)
+    assert len(done) == (1 if why_no_bubblewrap() else 2)
+
+
+_WRITE = """
+import pathlib, sys, trio
+from agentrail.sandboxes.local import LocalSandbox
+
+async def main(root):
+    sandbox = LocalSandbox(root)
+    assert (await sandbox.read("a")).text == "one"
+    for done in (await sandbox.write("a", "x"), await sandbox.edit("a", "one", "x"), await sandbox.write("b/c", "x")):
+        print(done.error.code, done.error.message)
+
+trio.run(main, pathlib.Path(sys.argv[1]))
+"""
+
+
+async def test_nothing_is_written_to_a_read_only_file_system(tmp_path):
+    """In a mount namespace in which the root is read-only: refused with the reason, for root as well."""
+    if why_no_bubblewrap():
+        pytest.skip(f"no mount namespace: {why_no_bubblewrap()}")
+    (tmp_path / "a").write_text("one")
+    root = str(tmp_path)
+    argv = [
+        "bwrap",
+        "--bind",
+        "/",
+        "/",
+        "--dev-bind",
+        "/dev",
+        "/dev",
+        "--ro-bind",
+        root,
+        root,
+        "--chdir",
+        str(ROOT),
+    ]
+    ran = await trio.run_process(
+        [*argv, sys.executable, "-c", _WRITE, root], capture_stdout=True, stdin=subprocess.DEVNULL
+    )
+    lines = ran.stdout.decode().splitlines()
+    assert len(lines) == 3
+    assert all(
+        line.startswith("permission_denied ") and "the file system is read-only" in line for line in lines
+    )
+    assert (tmp_path / "a").read_text() == "one"

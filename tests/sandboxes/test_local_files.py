@@ -275,14 +275,6 @@ async def test_a_huge_file_is_not_read(sandbox, root):
     assert refusal.message.startswith("big has 50,000,001 bytes, at most 50,000,000 are read.")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_missing_rights_are_said_to_be_missing(sandbox, root):
-    """The user's own rights hold inside the root as well."""
-    (root / "mine").write_text("x")
-    (root / "mine").chmod(0)
-    assert await _code(sandbox.read("mine")) == "permission_denied"
-
-
 # --- the root
 
 

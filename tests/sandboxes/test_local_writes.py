@@ -120,14 +120,6 @@ async def test_what_changed_meanwhile_is_not_overwritten(sandbox, tmp_path, monk
     assert file.read_text() == "a\nsomebody else's\n"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-async def test_what_the_user_may_not_write_is_not_replaced(sandbox, tmp_path):
-    """Renaming over it would need no right to write it."""
-    (tmp_path / "mine").write_text("x")
-    (tmp_path / "mine").chmod(0o444)
-    assert await _code(sandbox.write("mine", "y")) == "permission_denied"
-
-
 @pytest.mark.parametrize(
     ("hard_links", "readable", "writable"),
     [("read", True, False), ("refuse", False, False), ("allow", True, True)],

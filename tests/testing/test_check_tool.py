@@ -1,6 +1,7 @@
 """`check_tool` passes for our tools, and names the rule that a broken one breaks."""
 
-from typing import cast
+import subprocess
+from typing import ClassVar, cast
 
 import pytest
 import trio
@@ -71,10 +72,12 @@ class Patient(RecordingTool):
 class Littering(RecordingTool):
     """Leaves a process behind."""
 
+    left: ClassVar[list[subprocess.Popen[bytes]]] = []
+
     async def execute(self, arguments, ctx):
-        """Forget it; it ends by itself."""
+        """Forget it."""
         await trio.lowlevel.checkpoint()
-        await trio.lowlevel.open_process(["sleep", "5"])
+        self.left.append(subprocess.Popen(["sleep", "60"]))  # noqa: ASYNC220 - it is the fault
         return Ok(text="ok")
 
 
@@ -131,6 +134,9 @@ async def test_a_broken_rule_is_named(one, words):
     """With the tool, the rule, and what came instead."""
     with pytest.raises(AssertionError) as caught:
         await check_tool(one, {"a": 1}, CTX)
+    while Littering.left:
+        Littering.left[-1].kill()
+        Littering.left.pop().wait()
     assert "breaks a rule: " in str(caught.value)
     assert words in str(caught.value)
 

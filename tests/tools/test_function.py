@@ -3,6 +3,7 @@
 import datetime
 import functools
 import threading
+import time
 from typing import cast
 
 import msgspec
@@ -134,6 +135,31 @@ async def test_an_inline_function_is_a_checkpoint_as_well():
         scope.cancel()
         await never.execute({}, CTX)
     assert scope.cancelled_caught
+
+
+async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypatch):
+    """Over 50 ms, once a minute, also when it raises: all other sessions waited meanwhile."""
+    clock = iter([0.0, 0.04, 1.0, 1.06, 2.0, 2.2, 70.0, 70.1])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+
+    @tool(thread=False)
+    def blocks(fails: bool = False) -> str:  # noqa: FBT001, FBT002 - an argument of the tool
+        """Block."""
+        if fails:
+            message = "in the end"
+            raise ValueError(message)
+        return "done"
+
+    await blocks.execute({}, CTX)
+    await blocks.execute({}, CTX)
+    await blocks.execute({}, CTX)
+    with pytest.raises(ValueError, match="in the end"):
+        await blocks.execute({"fails": True}, CTX)
+    said = "and all sessions with it: leave out thread=False, so that it runs in a worker thread"
+    assert [record.message for record in caplog.records] == [
+        f"tool 'blocks' blocked the event loop for 60 ms, {said}",
+        f"tool 'blocks' blocked the event loop for 100 ms, {said}",
+    ]
 
 
 async def test_what_is_raised_travels_to_the_runner():

@@ -148,6 +148,27 @@ def test_unknown_arguments_are_forbidden():
         read_signature(take).convert({"that": 1}, CTX)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "default", "written"),
+    [
+        (tuple[str, ...], (), []),
+        (tuple[str, ...], ("a",), ["a"]),
+        (tuple[tuple[int, ...], ...], ((1,), ()), [[1], []]),
+        (frozenset[str], frozenset({"a"}), ["a"]),
+    ],
+)
+def test_a_default_in_a_schema_is_json(annotation, default, written):
+    """A session fills in what a model leaves out, and then judges it by the same schema."""
+
+    def choose(it: annotation = default) -> None: ...
+
+    signature = read_signature(choose)
+    spec = ToolSpec(name="choose", description="Choose.", parameters=signature.schema)
+    filled = spec.with_defaults({})
+    assert filled == {"it": written}
+    assert spec.faults(filled) == ()
+
+
 def test_a_default_is_the_very_object():
     """A parameter that the model leaves out has the default of the function, not a copy that went through JSON."""
     origin = Point(x=0)

@@ -100,10 +100,13 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
         assert sum(isinstance(event, AgentAbort) for event in seen.events) == 1
         assert not seen.after.data.batch
         assert not seen.of(RunTool)
-        if seen.after.data.cycle is not None:
+        held = seen.after.data.held
+        judged = held.prompt if held is not None else None
+        begun = seen.after.data.cycle or judged
+        if begun is not None:
             waited = {str(prompt.ref) for prompt in seen.before.data.queue}
             waited |= {str(steer.ref) for steer in seen.before.data.steers}
-            assert seen.after.data.cycle.ref in waited
+            assert begun.ref in waited
         else:
             assert seen.after.phase is Phase.IDLE
         if not seen.before.data.survivors and seen.signal.kill_tools == "all":

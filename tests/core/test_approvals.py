@@ -1,0 +1,110 @@
+"""Approvals, across all that may happen between the question and the answer."""
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core.effects import RunTool
+from agentrail.core.machine import new_session
+from agentrail.core.projection import snapshot_of
+from agentrail.core.signals import Approve, Prompt, Restarted, Signal, SignalId, StatusQuery
+from agentrail.core.stack import load_stack
+from agentrail.core.state import SessionState
+from agentrail.core.toolbox import read_call
+from agentrail.events import ApprovalRequired, ToolBlocked
+from agentrail.messages import ApprovalId, JsonValue, PromptRef, Text
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from tests.core.worlds import TOOLS, completed, config, run, walk
+
+SAID = (Text(text="go"),)
+CALLED: list[Signal] = [
+    Prompt(at_ms=1, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=SAID),
+    completed("r1", read_call("c1", "read", '{"path": "a"}')),
+]
+
+
+class NoSecrets(p.Plugin[int]):
+    """A guard: nobody reads the secret."""
+
+    priority = 10
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def judge(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Block the secret."""
+        secret = event.arguments.get("path") == "secret"
+        return p.BlockTool("a secret", state) if secret else p.Continue(state)
+
+
+def asking(rule: str) -> tuple[SessionState, ApprovalId]:
+    """A session with a call that waits for a person, and a guard before that."""
+    people = PuppetPlugin((read_rule("BeforeTool.read", rule),), name="people")
+    stack, states = load_stack([(NoSecrets, {}), (people, {})])
+    state = run(CALLED, new_session(config(), TOOLS, stack, states))
+    (waiting,) = state.data.interactions
+    return state, ApprovalId(waiting.id)
+
+
+def crashed(state: SessionState) -> Signal:
+    """The actor of the session comes back."""
+    return Restarted(at_ms=5, reason="bug", incarnation=state.data.incarnation + 1)
+
+
+def test_an_approval_that_waits_waits_on_after_a_restart():
+    """It is not asked for once more, and the call runs when it is approved, and not before."""
+    state, approval_id = asking("approve:may it?")
+    *_, back = walk([crashed(state)], state)
+    assert not any(isinstance(event, ApprovalRequired) for event in back.events)
+    assert not back.of(RunTool)
+    assert [one.id for one in back.after.data.interactions] == [approval_id]
+    *_, seen = walk([Approve(at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id)], back.after)
+    assert [ran.call_id for ran in seen.of(RunTool)] == ["c1"]
+
+
+@pytest.mark.at(55)
+def test_a_resolved_approval_is_never_asked_again():
+    """After no restart, and to nobody who looks or comes back later; the same signals again resolve it the same way."""
+    state, approval_id = asking("approve:may it?")
+    approve = Approve(at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id)
+    later = [approve, *[StatusQuery(at_ms=7, signal_id=SignalId("q"))] * 2]
+    for script in ([*later, crashed(state), crashed(state)], [crashed(state), *later, crashed(state)]):
+        for seen in walk(script, state):
+            assert not any(isinstance(event, ApprovalRequired) for event in seen.events)
+        after = seen.after
+        assert after.data.interactions == ()
+        snapshot = snapshot_of(after.phase, after.data, 9)
+        assert snapshot.status.approvals == ()
+        assert [one.id for one in after.data.resolved] == [approval_id]
+        assert run(script, state) == after
+
+
+@pytest.mark.at(61)
+def test_arguments_that_a_person_changed_are_judged_anew():
+    """By the schema, and by the guards: a person may not approve what the policy forbids."""
+    state, approval_id = asking("approve:may it?")
+
+    def edited(path: JsonValue) -> Approve:
+        return Approve(at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id, arguments={"path": path})
+
+    *_, unfit = walk([edited(7)], state)
+    assert not unfit.of(RunTool)
+    assert [one.id for one in unfit.after.data.interactions] == [approval_id]
+    *_, fit = walk([edited("b")], state)
+    assert [ran.arguments for ran in fit.of(RunTool)] == [{"path": "b"}]
+    *_, forbidden = walk([edited("secret")], state)
+    assert not forbidden.of(RunTool)
+    assert [event.by for event in forbidden.events if isinstance(event, ToolBlocked)] == ["NoSecrets"]
+
+
+@pytest.mark.at(61)
+@pytest.mark.parametrize(("path", "ran"), [('"b"', True), ('"secret"', False), ("7", False)])
+def test_arguments_that_a_plugin_changed_are_judged_anew(path, ran):
+    """By the schema, and by the guards that had let the old ones pass."""
+    changes = PuppetPlugin((read_rule("BeforeTool.read", f'args:{{"path": {path}}}'),), name="changes")
+    stack, states = load_stack([(NoSecrets, {}), (changes, {})])
+    *_, seen = walk(CALLED, new_session(config(), TOOLS, stack, states))
+    assert bool(seen.of(RunTool)) is ran
+    (blocked,) = [event for event in seen.events if isinstance(event, ToolBlocked)] or [None]
+    assert (blocked is not None) == ("secret" in path)

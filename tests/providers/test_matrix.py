@@ -1,0 +1,242 @@
+"""Each way in which a server fails, in each of the four formats (7.7, 7.14): what comes of it is typed the same way."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+
+from agentrail.core.request import Chunk, Completed, TextDelta
+from agentrail.errors import (
+    Authentication,
+    BadRequest,
+    ModelNotFound,
+    Overloaded,
+    ProtocolError,
+    ProviderError,
+    RateLimited,
+    Transport,
+)
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.gemini import Gemini
+from agentrail.providers.http import HttpClients
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.options import ProviderOptions
+from agentrail.testing.serving import Reply, open_server, reply, stream
+from tests.providers.transcripts import KEY, WIRE, completed, request_of
+
+WIRES = {
+    OpenAIChat: WIRE / "openai_chat",
+    OpenAIResponses: WIRE / "openai_responses",
+    AnthropicMessages: WIRE / "anthropic",
+    Gemini: WIRE / "gemini",
+}
+EVERY = pytest.mark.parametrize("kind", list(WIRES))
+
+# By status: the error, whether it is worth another attempt, and what each vendor calls it.
+STATUSES: dict[int, tuple[type[ProviderError], bool, dict[type[Any], str]]] = {
+    400: (BadRequest, False, {AnthropicMessages: "invalid_request_error", Gemini: "INVALID_ARGUMENT"}),
+    401: (Authentication, False, {AnthropicMessages: "authentication_error", Gemini: "UNAUTHENTICATED"}),
+    404: (ModelNotFound, False, {AnthropicMessages: "not_found_error", Gemini: "NOT_FOUND"}),
+    429: (RateLimited, True, {AnthropicMessages: "rate_limit_error", Gemini: "RESOURCE_EXHAUSTED"}),
+    500: (Overloaded, True, {AnthropicMessages: "api_error", Gemini: "INTERNAL"}),
+    529: (Overloaded, True, {AnthropicMessages: "overloaded_error", Gemini: "UNAVAILABLE"}),
+}
+OPENAI_CODES = {404: "model_not_found", 429: "rate_limit_exceeded", 401: "invalid_api_key"}
+
+
+def refusal_of(kind: type[Any], status: int) -> str:
+    """The body that the vendor of a format sends with a status."""
+    message = "models/some-model is not found" if status == 404 else "That did not work"
+    if kind is Gemini:
+        error = {"code": status, "message": message, "status": STATUSES[status][2][Gemini]}
+        return json.dumps({"error": error})
+    if kind is AnthropicMessages:
+        error = {"type": STATUSES[status][2][AnthropicMessages], "message": f"model: {message}"}
+        return json.dumps({"type": "error", "error": error, "request_id": "req_body"})
+    inner = {"message": message, "type": "x", "param": None, "code": OPENAI_CODES.get(status)}
+    return json.dumps({"error": inner})
+
+
+def events_of(path: Path) -> list[bytes]:
+    """The events of a transcript."""
+    text = path.read_bytes().replace(b"\r\n", b"\n")
+    return [event + b"\n\n" for event in text.split(b"\n\n") if event.strip()]
+
+
+def transcript(kind: type[Any], name: str = "text") -> list[bytes]:
+    """The events of the transcript of that name."""
+    return events_of(next(WIRES[kind].glob(f"**/{name}.sse")))
+
+
+async def ask(seen: list[Chunk], kind: type[Any], answer: Reply, **options: object) -> HttpClients:
+    """Ask once, and keep what came also when it fails."""
+    with trio.fail_after(30):
+        async with open_server(answer) as server, HttpClients() as http:
+            given = {"base_url": server.url, "api_key": KEY, **options}
+            provider = kind(ProviderOptions.parse(given), http)
+            try:
+                async with provider.open_stream(request_of("Hi")) as chunks:
+                    async for chunk in chunks:
+                        seen.append(chunk)  # noqa: PERF401 - what came before an error counts
+            finally:
+                assert http.statistics().open_responses == 0
+    return http
+
+
+@EVERY
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("retry_after", [None, "7"])
+async def test_a_status_with_the_vendors_own_body(kind, status, retry_after):
+    """The error, whether to try again, the pause that is asked for, the vendor's words and its id of the request."""
+    error, is_retryable, _ = STATUSES[status]
+    headers = {"request_id": "req_1", **({"retry_after": retry_after} if retry_after else {})}
+    answer = reply(refusal_of(kind, status), status=f"{status} No", kind="application/json", **headers)
+    with pytest.raises(error) as caught:
+        await ask([], kind, answer)
+    assert (caught.value.status, caught.value.retryable) == (status, is_retryable)
+    assert caught.value.retry_after_seconds == (float(retry_after) if retry_after else None)
+    assert caught.value.request_id == "req_1"
+    assert "not found" in str(caught.value) or "That did not work" in str(caught.value)
+
+
+@EVERY
+@pytest.mark.parametrize("status", [200, *STATUSES])
+async def test_a_page_of_html_in_place_of_an_answer(kind, status):
+    """A proxy's page is told by its status alone, and its beginning is shown."""
+    expected = {
+        **{status: error for status, (error, *_) in STATUSES.items()},
+        200: ProtocolError,
+        404: ProviderError,
+    }
+    page = "<html><head><title>Gateway</title></head>" + "x" * 500
+    with pytest.raises(expected[status], match="<title>Gateway</title>") as caught:
+        await ask([], kind, reply(page, status=f"{status} No", kind="text/html"))
+    assert len(str(caught.value)) < 500
+
+
+@EVERY
+async def test_a_stream_that_is_cut_behind_every_event(kind):
+    """All that was complete is yielded, nothing is made up, and the end is `Transport`; with the last event it is whole."""
+    events = transcript(kind)
+    whole: list[Chunk] = []
+    await ask(whole, kind, stream(*events, ends=True))
+    lengths = []
+    for count in range(len(events)):
+        seen: list[Chunk] = []
+        try:
+            await ask(seen, kind, stream(*events[:count], ends=True))
+        except Transport:
+            assert not any(isinstance(chunk, Completed) for chunk in seen)
+        else:  # only the mark of the end, or nothing at all, was missing
+            assert completed(seen).message == completed(whole).message
+        assert seen[:-1] == whole[: max(len(seen) - 1, 0)] or seen == whole
+        lengths.append(len(seen))
+    assert lengths == sorted(lengths)
+    assert lengths[0] == 0
+
+
+@EVERY
+async def test_a_slow_trickle(kind, autojump_clock):
+    """A byte a second is a stream like any other: the first chunk came in time, and what follows is the session's business."""
+    events = transcript(kind)
+    first = b"".join(events[:4])
+    pieces = [first, *(bytes([byte]) for byte in b"".join(events[4:]))]
+    whole: list[Chunk] = []
+    await ask(whole, kind, stream(*events, ends=True))
+    answer = stream(*pieces, ends=True)
+    seen: list[Chunk] = []
+    await ask(seen, kind, Reply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5)
+    assert seen == whole
+
+
+@EVERY
+async def test_events_that_nobody_knows_are_counted_and_change_nothing(kind):
+    """Between all others, with any content; so are events behind the end."""
+    events = transcript(kind)
+    whole: list[Chunk] = []
+    await ask(whole, kind, stream(*events, ends=True))
+    strange = b'event: brand.new\ndata: {"type":"brand.new","candidates":null,"choices":null}\n\n'
+    seen: list[Chunk] = []
+    http = await ask(
+        seen, kind, stream(*(piece for event in events for piece in (strange, event)), strange, ends=True)
+    )
+    assert seen == whole
+    assert http.statistics().ignored_events >= len(events)
+
+
+@EVERY
+@pytest.mark.parametrize("count", [-1, 10**15, 1.5, "many", True], ids=repr)
+async def test_token_counts_that_cannot_be_are_left_out_and_logged(kind, count):
+    """The usage is estimated and marked, one warning names the member and the value, and the answer is whole."""
+    names = {OpenAIChat: "prompt_tokens", Gemini: "promptTokenCount"}
+    name = names.get(kind, "input_tokens")
+    events = [_with_count(event, name, count) for event in transcript(kind)]
+    assert any(json.dumps(count).encode() in event for event in events), "the transcript reports no usage"
+    seen: list[Chunk] = []
+    with structlog.testing.capture_logs() as logs:
+        await ask(seen, kind, stream(*events, ends=True))
+    usage = completed(seen).usage
+    assert usage.estimated
+    assert 0 <= usage.input < 1_000
+    (log,) = [log for log in logs if "token counts" in log["event"]]
+    assert (log["log_level"], log["counts"]) == ("warning", {name: repr(count)})
+
+
+def _with_count(event: bytes, name: str, count: object) -> bytes:
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: count if key == name else changed(inner) for key, inner in value.items()}
+        return value
+
+    lines = event.decode().splitlines()
+    changed_lines = [
+        "data: " + json.dumps(changed(json.loads(line[5:])))
+        if line.startswith("data:") and "{" in line
+        else line
+        for line in lines
+    ]
+    return "\n".join(changed_lines).encode() + b"\n\n"
+
+
+@EVERY
+@pytest.mark.parametrize("place", ["a character", "an escape", "an event"])
+async def test_a_cut_inside_of_something(kind, place):
+    """Of a character, an escape or an event that is not whole nothing is yielded: what was whole is, then `Transport`."""
+    body = b"".join(transcript(kind))
+    if place == "an escape":
+        body = body.replace("lo, w\u00f6r".encode(), b"lo, w\\u00f6r")
+        cut = body.index(b"\\u00f6") + 4
+    else:
+        cut = body.index("lo, w\u00f6r".encode()) + (6 if place == "a character" else 3)
+    seen: list[Chunk] = []
+    with pytest.raises(Transport):
+        await ask(seen, kind, stream(body[:cut]))
+    assert [chunk.text for chunk in seen if isinstance(chunk, TextDelta)] == ["Hel"]
+
+
+@EVERY
+async def test_half_of_a_pair_of_surrogates(kind):
+    """What no encoder takes becomes U+FFFD, and the rest of the text stays."""
+    events = [event.replace(b'"Hel', b'"\\ud83d Hel') for event in transcript(kind)]
+    seen: list[Chunk] = []
+    await ask(seen, kind, stream(*events, ends=True))
+    assert completed(seen).message.text == "\ufffd Hello, w\u00f6rld \u2713"
+
+
+@EVERY
+@pytest.mark.parametrize("deviation", ["id_missing", "usage_never", "unknown_events", "usage_absurd"])
+def test_every_format_has_its_transcript_of_a_deviation(kind, deviation):
+    """What the matrix makes up stands among the recorded answers too, as far as the format can be like that."""
+    known = {path.stem for path in WIRES[kind].rglob("*.sse")}
+    if (kind, deviation) not in CANNOT_BE:
+        assert deviation in known
+
+
+CANNOT_BE = {
+    (Gemini, "id_missing"),  # the format's own calls have none
+    (OpenAIChat, "unknown_events"),  # its events have no kinds
+}

@@ -1,0 +1,130 @@
+"""Every queue in the process has a limit, and a stated policy for what happens at it."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agentrail.core.cycle import MAX_ASKERS
+from agentrail.core.effects import Refuse
+from agentrail.core.machine import new_session, step
+from agentrail.core.request import ModelFacts
+from agentrail.core.signals import Prompt, ReplyQuery, SignalId, Steer
+from agentrail.core.state import SessionConfig
+from agentrail.core.toolbox import Toolbox
+from agentrail.errors import MailboxFull, PromptQueueFull, SteeringQueueFull
+from agentrail.messages import PromptRef, SessionId, SteerRef, Text
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = ROOT / "agentrail"
+MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
+
+QUEUES: Final = {
+    "actors/mailbox.py:_queue": ("capacity", "tests/actors/test_mailbox.py"),
+    "actors/mailbox.py:_control": (
+        "its supervisor sends one shutdown and few questions",
+        "tests/actors/test_mailbox.py",
+    ),
+    "actors/address.py:_held": ("hold_limit", "tests/actors/test_addresses.py"),
+    "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
+    "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
+    "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
+    "runtime/session.py:undone": ("the effects of one step", "tests/runtime/test_restart.py"),
+    "sandboxes/files.py:waiting": ("the directories of one walk", "tests/sandboxes"),
+}
+"""Each queue of the shell: what bounds it, and where a test meets the bound."""
+
+
+def queues_in(source: str) -> list[str]:
+    """The names that a queue is given in some source; an empty one where it is given none."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _makes_queue(value):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            found.append(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
+    made = sum(_makes_queue(node) for node in ast.walk(ast.parse(source)))
+    return [*found, *[""] * (made - len(found))]
+
+
+def _makes_queue(node: object) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+    return called in MAKERS
+
+
+def test_the_search_sees_queues():
+    """With an annotation, without one, of a module, and one that has no name."""
+    source = "a = deque()\nself._b: deque[int] = deque()\nc, d = trio.open_memory_channel(1)\nf(deque())"
+    assert queues_in(source) == ["a", "_b", "(c, d)", ""]
+
+
+@pytest.mark.at(86)
+def test_every_queue_has_a_bound_and_a_test():
+    """A queue that nobody thought about is not in the table, and one that is gone is not kept there."""
+    found = {
+        f"{file.relative_to(PACKAGE)}:{name}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for name in queues_in(file.read_text(encoding="utf-8"))
+    }
+    assert found == set(QUEUES)
+    assert all((ROOT / test).exists() for _, test in QUEUES.values())
+
+
+@pytest.mark.at(86)
+def test_what_waits_for_a_session_has_a_limit_and_is_refused_beyond_it():
+    """Prompts, steers, callers who wait for a reply or for the end: one more hears that it is full, and the rest goes on."""
+    session_id = SessionId("s")
+    config = SessionConfig(
+        session_id=session_id,
+        path=(session_id,),
+        model=ModelFacts(model="scripted:model"),
+        max_prompt_queue=3,
+        max_steering_queue=2,
+    )
+    prompts = [
+        Prompt(at_ms=1, signal_id=SignalId(f"p{n}"), ref=PromptRef(f"p{n}"), content=(Text(text="go"),))
+        for n in range(6)
+    ]
+    steers = [Steer(at_ms=1, signal_id=SignalId(f"s{n}"), ref=SteerRef(f"s{n}"), text="go") for n in range(4)]
+    callers = [ReplyQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(MAX_ASKERS + 2)]
+    state, refused = new_session(config, Toolbox()), Counter[type[Exception]]()
+    for signal in (*prompts, *steers, *callers):
+        state, effects = step(state, signal)
+        refused.update(type(effect.error) for effect in effects if isinstance(effect, Refuse))
+    assert refused == {PromptQueueFull: 2, SteeringQueueFull: 2, MailboxFull: 2}
+    assert (len(state.data.queue), len(state.data.steers)) == (3, 2)
+    assert state.data.cycle is not None
+    assert len(state.data.cycle.askers) == MAX_ASKERS
+
+
+@pytest.mark.at(90)
+def test_nothing_but_its_actor_writes_a_session():
+    """One file of the shell steps a session and keeps what comes out; another one looks ahead, and throws it away.
+
+    `actors` knows no session: what it steps are supervisors.
+    """
+    shell = [
+        file
+        for file in PACKAGE.rglob("*.py")
+        if file.parts[len(PACKAGE.parts)] not in {"core", "testing", "actors"}
+    ]
+    sources = {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in shell}
+    steps = {name for name, source in sources.items() if _takes(source, "agentrail.core.machine", "step")}
+    assert steps == {"runtime/session.py", "runtime/assembly.py"}
+    writers = {name for name, source in sources.items() if re.search(r"\.state(, \w+)? = .*step\b", source)}
+    assert writers == {"runtime/session.py"}
+
+
+def _takes(source: str, module: str, name: str) -> bool:
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == module
+        and any(one.name == name for one in node.names)
+        for node in ast.walk(ast.parse(source))
+    )
