@@ -9,6 +9,7 @@
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
 - `held`: `held(actor)`, which builds races: meanwhile it takes nothing from its mailbox
 - `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, steers, closes or crashes it at every step; `crash(session)`
+- `check_dialects`: `check_dialects(request)`, the rules of every vendor's format, for a session that may switch models
 - `check_plugin`: `check_plugin(plugin, options=[…])`, the contract of a plugin
 - `check_provider`: `check_provider(case)`, what a session relies on in every provider
 - `check_requests`: `check_requests_extend(requests)`, which finds what is volatile in the part that a vendor caches

@@ -16,6 +16,7 @@ from attrs import field, frozen
 
 from agentrail.core import machine
 from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.budget import Price
 from agentrail.core.effects import RunErrand, StartStream
 from agentrail.core.hooks import (
     FileText,
@@ -64,7 +65,8 @@ def small_config(**options: Any) -> SessionConfig:
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
-        model=ModelFacts(model="scripted:model"),
+        # With a price, so that what is asserted about costs is about a number, and not about nobody's knowledge.
+        model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
         **(small | options),
     )
 

@@ -31,7 +31,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from agentrail.core import machine
-from agentrail.core.budget import Budget
+from agentrail.core.budget import Budget, Price
 from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import Signal, ToolFinished
@@ -255,6 +255,7 @@ def _config_of(options: dict[str, Any]) -> SessionConfig:
 
 def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
     options: dict[str, Any] = {}
+    model = ModelFacts(model=SCRIPTED_MODEL)
     show: frozenset[Group] = frozenset()
     for word in split_words(text):
         match word:
@@ -264,10 +265,13 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                 show = frozenset(map(Group, groups.split(",")))
             case Pair("response_format", dict() as schema):
                 options["response_format"] = ResponseFormat(schema)
-            case Pair("budget", tokens):  # in tokens; the model of a scenario has no price
+            case Pair("budget", tokens):  # in tokens
                 options["budget"] = Budget(max_total_tokens=int(tokens))
             case Pair("stall_policy", "report" | "retry" | "abort" as policy):
-                options["model"] = ModelFacts(model=SCRIPTED_MODEL, stalls=StallOptions(stall_policy=policy))
+                model = msgspec.structs.replace(model, stalls=StallOptions(stall_policy=policy))
+            case Pair("price", price):  # of a million tokens, read and written: price=1/10
+                read, _, written = price.partition("/")
+                model = msgspec.structs.replace(model, price=Price(input=float(read), output=float(written)))
             case Pair("inline_tags", "no"):
                 options["inline_tags"] = False
             case Pair("immune_tools", names):
@@ -287,13 +291,14 @@ def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
                         "inline_tags=no",
                         "response_format",
                         "stall_policy",
+                        "price",
                         "budget",
                         f"show={'|'.join(sorted(GROUPS))}|all",
                     )
                 )
                 message = f"session takes {known}; got {word!r}"
                 raise ScenarioError(message)
-    return options, show
+    return {"model": model, **options}, show
 
 
 def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
@@ -312,6 +317,8 @@ def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
         words.append(f"budget={config.budget.max_total_tokens}")
     if config.model.stalls.stall_policy != plain.model.stalls.stall_policy:
         words.append(f"stall_policy={config.model.stalls.stall_policy}")
+    if config.model.price is not None:
+        words.append(f"price={config.model.price.input:g}/{config.model.price.output:g}")
     if config.fallbacks:
         words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
     return " ".join((*words, f"show={','.join(show)}"))

@@ -28,6 +28,7 @@ from agentrail.messages import (
 from agentrail.providers.gemini import PLACEHOLDER, Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
+from agentrail.testing.check_dialects import check_dialect
 from agentrail.testing.serving import open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, read, request_of, said, tools
 
@@ -324,15 +325,7 @@ TURNS = st.lists(
 def test_any_conversation_is_one_that_the_vendor_would_take(turns):
     """Roles alternate, no content is empty, and as many results as calls stand directly behind them, in their order."""
     messages = [message for turn in turns for message in (turn if isinstance(turn, list) else [turn])]
-    sent = _body(*messages)["contents"]
-    for older, newer in itertools.pairwise(sent):
-        assert older["role"] != newer["role"]
-    for position, content in enumerate(sent):
-        assert content["parts"]
-        calls = [part["functionCall"]["id"] for part in content["parts"] if "functionCall" in part]
-        if calls:
-            answers = [part.get("functionResponse", {}).get("id") for part in sent[position + 1]["parts"]]
-            assert answers[: len(calls)] == calls
+    check_dialect("google", json.dumps(_body(*messages)).encode())
 
 
 # --- on the wire

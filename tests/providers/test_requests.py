@@ -35,6 +35,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.testing.check_dialects import check_dialect
 from tests.providers.transcripts import request_of, said, tools
 
 JUDGES: dict[type[Any], TypeAdapter[Any]] = {
@@ -485,22 +486,7 @@ TURNS = st.lists(
 def test_any_conversation_is_one_that_the_vendor_would_take(kind, turns):
     """Roles alternate, nothing is empty, and the results of calls stand directly behind them."""
     messages = [message for turn in turns for message in (turn if isinstance(turn, list) else [turn])]
-    sent = _body(kind, *messages)["messages"]
-    for older, newer in itertools.pairwise(sent):
-        assert older["role"] != newer["role"] or older["role"] == "tool"
-    for position, message in enumerate(sent):
-        if kind is AnthropicMessages:
-            assert message["content"]
-            assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")
-            calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-            behind = sent[position + 1]["content"] if calls else []
-            assert [block["tool_use_id"] for block in behind[: len(calls)]] == calls
-        else:
-            assert message.get("content") or message.get("tool_calls")
-            calls = [call["id"] for call in message.get("tool_calls", ())]
-            assert [
-                answer["tool_call_id"] for answer in sent[position + 1 : position + 1 + len(calls)]
-            ] == calls
+    check_dialect(kind.name, json.dumps(_body(kind, *messages)).encode())
 
 
 NO_IMAGES = (UserMessage(content=(Text(text="Look."), evolve(IMAGE, name="cat.png"))),)

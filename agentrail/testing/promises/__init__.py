@@ -35,6 +35,7 @@ from agentrail.testing.promises.of_the_conversation import (
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,
+    requests_speak_every_dialect,
 )
 from agentrail.testing.promises.of_the_state import (
     calls_are_as_written,
@@ -55,6 +56,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     history_is_valid,
     history_only_grows,
     requests_are_of_a_closed_history,
+    requests_speak_every_dialect,
     people_see_what_is_said_without_tags,
     cycles_have_one_terminal_event,
     tool_events_come_in_pairs,

@@ -3,6 +3,7 @@
 from agentrail.core.effects import StartStream
 from agentrail.events import CompactEnd
 from agentrail.messages import AssistantMessage, CallId, ToolMessage
+from agentrail.testing.check_dialects import check_dialects
 from agentrail.testing.promises.seen import Seen
 
 
@@ -53,3 +54,9 @@ def requests_are_of_a_closed_history(seen: Seen) -> None:
         assert tuple(messages[: len(history)]) == history.messages[:]
         assert len(messages) - len(history) == (start.request.tool_choice == "none")
         assert seen.after.data.teardown is None
+
+
+def requests_speak_every_dialect(seen: Seen) -> None:
+    """A request could go to any vendor: whichever model comes next, the conversation so far is one that it takes."""
+    for start in seen.of(StartStream):
+        check_dialects(start.request)

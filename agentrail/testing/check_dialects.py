@@ -1,0 +1,188 @@
+"""`check_dialects`: a request is one that every vendor takes, whichever model the session is switched to.
+
+Each format has rules that no type describes: whose turn it is, that nothing is empty, that the results of calls stand right
+behind them, all of them and no others. A vendor refuses the whole conversation for one broken rule, and for ever.
+
+    check_dialects(model.requests[-1])  # in all formats that agentrail speaks
+    check_dialect("openai-chat", MyProvider().encode(request))  # one body, of a provider of your own
+
+No connection is opened: bodies are made, and read.
+"""
+
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+from agentrail.abc import Provider
+from agentrail.core.request import ModelRequest
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.gemini import Gemini
+from agentrail.providers.http import HttpClients
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.options import ProviderOptions
+
+Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai", "google"]
+"""A wire format, by the name of the provider that speaks it."""
+
+_Item: TypeAlias = Mapping[str, Any]
+
+
+def check_dialects(request: ModelRequest) -> None:
+    """Check that a request can be sent in every format that agentrail speaks.
+
+    Args:
+        request: As a session asks it; `ScriptedModel.requests` has them.
+
+    Raises:
+        AssertionError: The move of whoever made the conversation: the message names the format, the rule and the place.
+    """
+    for name, provider in _providers().items():
+        check_dialect(name, provider.encode(request))
+
+
+def check_dialect(dialect: Dialect, body: bytes) -> None:
+    """Check that a body keeps the rules of its format.
+
+    Args:
+        dialect: Which format it is.
+        body: JSON, as `Provider.encode` makes it.
+
+    Raises:
+        AssertionError: The provider's author's move: the message names the rule and the place.
+    """
+    read: _Item = json.loads(body)
+    try:
+        _RULES[dialect](read)
+    except AssertionError as error:
+        message = f"{dialect} would not take this: {error}"
+        raise AssertionError(message) from None
+
+
+@functools.cache
+def _providers() -> Mapping[Dialect, Provider]:
+    options, nobody = ProviderOptions.parse({}), HttpClients()
+    return MappingProxyType(
+        {
+            "anthropic": AnthropicMessages(options, nobody),
+            "openai-chat": OpenAIChat(options, nobody),
+            "openai": OpenAIResponses(options, nobody),
+            "google": Gemini(options, nobody),
+        }
+    )
+
+
+def _anthropic(body: _Item) -> None:
+    messages = body["messages"]
+    _turns_alternate([message["role"] for message in messages])
+    for place, message in enumerate(messages):
+        blocks = message["content"]
+        _is_not_empty(blocks, place)
+        for block in blocks:
+            assert block["type"] != "text" or block["text"].strip(), f"a text of message {place} is blank"
+        answers = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert all(block["type"] == "tool_result" for block in blocks[: len(answers)]), (
+            f"message {place} says something in front of its results"
+        )
+        before = messages[place - 1]["content"] if place else ()
+        _are_answered([block["id"] for block in before if block["type"] == "tool_use"], answers, place)
+    last = messages[-1]["content"] if messages else ()
+    _nothing_is_open([block["id"] for block in last if block["type"] == "tool_use"])
+
+
+def _openai_chat(body: _Item) -> None:
+    messages = body["messages"]
+    # Each result is a message of its own.
+    _turns_alternate(
+        [role for role in (message["role"] for message in messages) if role != "tool"], tools=True
+    )
+    expected: list[str] = []
+    for place, message in enumerate(messages):
+        _is_not_empty(message.get("content") or message.get("tool_calls"), place)
+        if message["role"] == "tool":
+            assert expected, f"message {place} is a result without a call"
+            wanted = expected.pop(0)
+            _are_answered([wanted], [message["tool_call_id"]], place)
+            continue
+        _nothing_is_open(expected)
+        expected = [call["id"] for call in message.get("tool_calls", ())]
+        _arguments_are_objects(
+            (call["function"]["arguments"] for call in message.get("tool_calls", ())), place
+        )
+    _nothing_is_open(expected)
+
+
+def _openai(body: _Item) -> None:
+    items = body["input"]
+    kinds = [item.get("type") or item["role"] for item in items]
+    leads_to = {
+        "reasoning": {"reasoning", "assistant", "function_call"},
+        # What a response says behind its calls stands in front of their results.
+        "function_call": {"reasoning", "assistant", "function_call", "function_call_output", "user"},
+        "user": {"reasoning", "assistant", "function_call"},
+        "assistant": {"reasoning", "user", "function_call", "function_call_output"},
+        "function_call_output": {"reasoning", "user", "assistant", "function_call", "function_call_output"},
+    }
+    for place, (kind, following) in enumerate(itertools.pairwise(kinds)):
+        assert following in leads_to[kind], f"{following} stands behind {kind} at item {place}"
+    assert kinds[-1:] != ["reasoning"], "reasoning stands at the end, and led to nothing"
+    expected: list[str] = []
+    for place, (item, kind) in enumerate(zip(items, kinds, strict=True)):
+        _is_not_empty(item.get("content", "nothing to say"), place)
+        if kind == "function_call":
+            expected.append(item["call_id"])
+            _arguments_are_objects([item["arguments"]], place)
+        elif kind == "function_call_output":
+            _are_answered(expected[:1], [item["call_id"]], place)
+            del expected[:1]
+        elif kind == "user":
+            _nothing_is_open(expected)
+    _nothing_is_open(expected)
+
+
+def _google(body: _Item) -> None:
+    contents = body["contents"]
+    _turns_alternate([content["role"] for content in contents])
+    for place, content in enumerate(contents):
+        parts = content["parts"]
+        _is_not_empty(parts, place)
+        answers = [part["functionResponse"]["id"] for part in parts if "functionResponse" in part]
+        before = contents[place - 1]["parts"] if place else ()
+        _are_answered(
+            [part["functionCall"]["id"] for part in before if "functionCall" in part], answers, place
+        )
+    last = contents[-1]["parts"] if contents else ()
+    _nothing_is_open([part["functionCall"]["id"] for part in last if "functionCall" in part])
+
+
+_RULES: Final[Mapping[Dialect, Callable[[_Item], None]]] = MappingProxyType(
+    {"anthropic": _anthropic, "openai-chat": _openai_chat, "openai": _openai, "google": _google}
+)
+
+
+def _turns_alternate(roles: Sequence[str], *, tools: bool = False) -> None:
+    for place, (one, other) in enumerate(itertools.pairwise(roles)):
+        # With results left out, a response may stand behind a response: they stood in between.
+        assert one != other or (tools and one == "assistant"), f"{one!r} speaks twice, from message {place}"
+
+
+def _is_not_empty(content: object, place: int) -> None:
+    assert content, f"message {place} is empty"
+
+
+def _are_answered(calls: Sequence[str], answers: Sequence[str], place: int) -> None:
+    assert list(calls) == list(answers), (
+        f"expected the results of {', '.join(calls) or 'no call'} at {place}, got those of {', '.join(answers) or 'none'}"
+    )
+
+
+def _nothing_is_open(calls: Sequence[str]) -> None:
+    assert not calls, f"there is no result behind {', '.join(calls)}"
+
+
+def _arguments_are_objects(texts: Iterable[str], place: int) -> None:
+    for text in texts:
+        assert isinstance(json.loads(text), dict), f"the arguments at {place} are no object: {text}"
