@@ -70,8 +70,7 @@ async def decide(session: Session, command: str, rest: str) -> str:
     words = read_words(rest)
     found = pick(waiting_of(await session.status()), words.place, questions=command == "/answer")
     if isinstance(found, Question):
-        text = words.text
-        await session.respond(found.ref, int(text) - 1 if text.isdecimal() and found.options else text)
+        await session.respond(found.ref, _answer_to(found, words.text))
         return "answered"
     match command:
         case "/approve":
@@ -83,6 +82,16 @@ async def decide(session: Session, command: str, rest: str) -> str:
         case _:
             await session.respond(found.id, words.text)
             return f"{found.tool} is answered in place of running"
+
+
+def _answer_to(question: Question, text: str) -> str | int:
+    if not (question.options and text.isdecimal()):
+        return text
+    number = int(text)
+    if not 1 <= number <= len(question.options):  # said here, because people count from 1
+        message = f"there is no option {number}: expected 1 to {len(question.options)}, or words"
+        raise InteractionError(message)
+    return number - 1
 
 
 def read_words(rest: str) -> Words:

@@ -1,0 +1,109 @@
+"""What a person decides in a chat, as the words of a line: steers, answers, approvals, and which of several is meant."""
+
+import pytest
+import trio
+
+from agentrail.cli.people import decide, show_waiting
+from agentrail.errors import InteractionError, PromptError, YourMove
+from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools import builtin
+from tests.runtime.rig import open_bare, saying, until, wants
+
+WHICH = ("ask_user", {"question": "Which one?", "options": ["left", "right"]})
+WHEN = ("ask_user", {"question": "When?"})
+
+
+@pytest.fixture
+async def supervisor():
+    """A supervisor; after the test nothing of its sessions is left, or the test fails."""
+    async with no_orphans(), open_bare() as opened:
+        yield opened
+
+
+async def texts_of(session):
+    """What the results of all calls say."""
+    return [result.text for message in await session.messages() for result in getattr(message, "results", ())]
+
+
+async def test_a_steer_is_heard_by_the_running_cycle(supervisor):
+    """The tool is stopped, and the model reads what was said; without a cycle it begins one, and says so."""
+    hang = HangingTool()
+    model = ScriptedModel([wants("hang"), says("in French, then"), says("again")])
+    session = await supervisor.start_session(model=model, tools=[hang])
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await hang.started.wait()
+        assert await decide(session, "/steer", "rather in French") == "the model hears it next"
+        seen = await until(events, AgentEnd)
+        assert SteeringApplied in map(type, seen)
+        assert model.requests[1].messages[-1].content[0].text == "rather in French"
+        assert await decide(session, "/steer", "and once more") == "it starts a cycle of its own"
+        await until(events, AgentEnd)
+    assert hang.stopped == 1
+    with pytest.raises(PromptError, match="empty"):
+        await decide(session, "/steer", "")
+
+
+async def test_questions_are_answered_by_number_or_in_words(supervisor):
+    """Options count from 1 as they are shown; `#2` in front means the second that waits."""
+    model = ScriptedModel([calls(WHICH, WHEN), says("Good.")])
+    session = await supervisor.start_session(model=model, tools=builtin("ask_user"))
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, AskUser)
+        await until(events, AskUser)
+        assert show_waiting(await session.status()) == ["#1 Which one? 1) left 2) right", "#2 When?"]
+        for wrong in ("0", "3"):
+            with pytest.raises(YourMove, match=f"there is no option {wrong}: expected 1 to 2, or words"):
+                await decide(session, "/answer", wrong)
+        with pytest.raises(InteractionError, match="that is a question: answer it with /answer"):
+            await decide(session, "/approve", "")
+        with pytest.raises(InteractionError, match="nothing waits at #3"):
+            await decide(session, "/answer", "#3 now")
+        assert await decide(session, "/answer", "#2 7") == "answered"  # without options a number is words
+        assert await decide(session, "/answer", "2") == "answered"
+        await until(events, AgentEnd)
+    assert await texts_of(session) == ["right", "7"]
+    with pytest.raises(InteractionError, match="nothing waits for you"):
+        await decide(session, "/answer", "left")
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "result", "runs"),
+    [
+        ("/approve", "shell runs", "recorded", 1),
+        ("/approve #1 always", "shell runs", "recorded", 1),
+        ("/reject not today", "shell is refused", "Rejected by the user: not today", 0),
+        ("/answer say it ran", "shell is answered in place of running", "say it ran", 0),
+    ],
+)
+async def test_a_call_that_waits_is_decided(supervisor, line, said, result, runs):
+    """It runs, is refused with the reason, or is answered in its place; the model goes on in each case."""
+    command, _, rest = line.partition(" ")
+    shell = RecordingTool(
+        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
+    )
+    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
+    session = await supervisor.start_session(model=model, tools=[shell], plugins=[HumanApproval])
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, ApprovalRequired)
+        assert show_waiting(await session.status())[0].startswith("#1 shell {'command': 'ls'}")
+        assert await decide(session, command, rest) == said
+        with trio.fail_after(5):
+            await until(events, AgentEnd)
+    assert await session.collect_reply() == "done"
+    assert len(shell.calls) == runs
+    assert result in (await texts_of(session))[0]
+
+
+async def test_commands_of_an_idle_session_have_nothing_to_decide(supervisor):
+    """Each says so."""
+    session = await supervisor.start_session(model=saying())
+    for command in ("/approve", "/reject", "/answer"):
+        with pytest.raises(InteractionError, match="nothing waits for you"):
+            await decide(session, command, "")
