@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from attrs import astuple
+
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
 
@@ -11,24 +13,14 @@ Blocks: TypeAlias = tuple[UserBlock, ...]
 MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 
-def decide_blocks(content: Content | object) -> Blocks:
+def decide_blocks(content: Content) -> Blocks:
     """Make blocks of what a user gave.
 
     Raises:
-        PromptError: Your move: empty, over 1 MB, no text and no blocks, or with a block of unknown type.
+        PromptError: Your move: empty, over 1 MB, no text and no blocks, or with a block of unknown type, or one that
+            holds something else than text.
     """
-    if isinstance(content, str):
-        given: tuple[object, ...] = (Text(text=content),)
-    elif isinstance(content, Iterable):
-        given = tuple(content)
-    else:
-        message = f"a prompt is {content!r:.200}: expected text, or several Text, Image and FileRef blocks"
-        raise PromptError(message)
-    blocks = tuple(block for block in given if isinstance(block, Text | Image | FileRef))
-    if len(blocks) < len(given):
-        strange = next(block for block in given if not isinstance(block, Text | Image | FileRef))
-        message = f"a prompt has {strange!r}: expected text, or Text, Image and FileRef blocks"
-        raise PromptError(message)
+    blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
     size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
     if not any(_words(block).strip() for block in blocks):
         message = "the prompt is empty: say something, 1 byte to 1 MB of text"
@@ -39,6 +31,22 @@ def decide_blocks(content: Content | object) -> Blocks:
         )
         raise PromptError(message)
     return blocks
+
+
+def _checked(content: object) -> Blocks:
+    if not isinstance(content, Iterable):
+        message = f"a prompt is {content!r:.200}: expected text, or several Text, Image and FileRef blocks"
+        raise PromptError(message)
+    blocks = []
+    for block in content:
+        if not isinstance(block, Text | Image | FileRef):
+            message = f"a prompt has {block!r:.200}: expected text, or Text, Image and FileRef blocks"
+            raise PromptError(message)
+        if not all(isinstance(value, str) for value in astuple(block, recurse=False)):
+            message = f"a prompt has {block!r:.200}: expected text in each field of a block"
+            raise PromptError(message)
+        blocks.append(block)
+    return tuple(blocks)
 
 
 def _words(block: UserBlock) -> str:

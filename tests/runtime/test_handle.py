@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import trio
@@ -142,6 +143,26 @@ async def test_a_block_of_unknown_type_is_refused(supervisor):
     session = await supervisor.start_session(model=saying())
     with pytest.raises(PromptError, match=r"a prompt has 42: expected text, or Text, Image and FileRef"):
         await session.prompt([Text(text="a"), 42])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Text, {"text": 5}),
+        (Text, {"text": None}),
+        (Image, {"media_type": None, "data": "eA=="}),
+        (Image, {"media_type": "image/png", "data": b"x"}),
+        (Image, {"media_type": "image/png", "data": "eA==", "name": 1}),
+        (FileRef, {"path": Path("a")}),
+    ],
+    ids=repr,
+)
+async def test_a_block_of_something_else_than_text_is_refused(supervisor, kind, fields):
+    """Which block is shown; nothing is published, and a good one beside it is not taken either."""
+    session = await supervisor.start_session(model=saying())
+    with pytest.raises(PromptError, match=f"a prompt has {kind.__name__}.*: expected text in each field"):
+        await session.prompt([Text(text="a"), kind(**fields)])
+    assert (await session.status()).last_seq == 1
 
 
 async def test_a_full_queue_refuses(supervisor):
