@@ -134,10 +134,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
         try:
             name.register(supervisor)
         except AlreadyRegistered as taken:
-            message = (
-                f"the name {name.key!r} is taken: go on with the `handle` of its owner, or choose another"
-            )
-            raise AlreadyStarted(message, handle=taken.handle) from None
+            raise AlreadyStarted(str(taken), handle=taken.handle) from None
     root = _Root(cell, Core(cell, tree, flags, specs, watchdog_seconds=exit_process_after_seconds), tree)
     failure = Kept()
     async with trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ import trio
 from agentrail.actors.handle import Cell, current_cell
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
 from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
-from agentrail.errors import AlreadyRegistered
+from agentrail.errors import AlreadyRegistered, AlreadyStarted
 from agentrail.otp.child_specs import Arguments
 from agentrail.otp.exits import (
     ActorExit,
@@ -78,7 +78,7 @@ class ChildRun:
         is_asked: It is to stop, and its end is the answer to that.
         is_forced: Its time was over, and it was killed.
         is_stuck: It did not obey its kill, and that was reported.
-        owner_of_name: Who has the name that it was to have.
+        name_taken: Somebody has the name that it was to have; for whoever asked for the start.
     """
 
     __slots__ = (
@@ -88,8 +88,8 @@ class ChildRun:
         "is_asked",
         "is_forced",
         "is_stuck",
+        "name_taken",
         "options",
-        "owner_of_name",
         "reports_itself",
         "shutdown_seconds",
         "stage",
@@ -115,7 +115,7 @@ class ChildRun:
         self.is_asked = False
         self.is_forced = False
         self.is_stuck = False
-        self.owner_of_name: object = None
+        self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:
         """Call what starts it, once. No frame keeps the arguments afterwards but that of the child itself."""
@@ -208,7 +208,8 @@ def _take_name(run: ChildRun) -> None:
     try:
         name.register(run.cell.handle)
     except AlreadyRegistered as taken:
-        run.owner_of_name = taken.handle
+        # Made and not raised, so that it keeps no frames.
+        run.name_taken = AlreadyStarted(str(taken), handle=taken.handle)
         raise
 
 

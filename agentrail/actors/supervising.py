@@ -192,7 +192,7 @@ class Core:
         self._requests: dict[RequestId, ReplyTo] = {}
         self._request_number = 0
         self._nursery: trio.Nursery | None = None
-        self._name_owner: object = None
+        self._name_taken: AlreadyStarted | None = None
         self._watchdog_seconds = watchdog_seconds
         self._watchdog: threading.Timer | None = None
         self.state, self._first = supervision.begin(cell.id, flags, specs, at_seconds=trio.current_time())
@@ -231,9 +231,9 @@ class Core:
         elif isinstance(item, Due):
             await self._on_deadline(*item.key)
         elif isinstance(item, _FailedStart):
-            self._name_owner = item.name_owner
+            self._name_taken = item.name_taken
             await self._step(item.signal)
-            self._name_owner = None
+            self._name_taken = None
         elif isinstance(item, _Forced):
             self._deadlines.arm(("limit", None), trio.current_time() + self.state.flags.stop_within_seconds)
             await self._step(self._make(StopRequested, reason=Shutdown()))
@@ -322,9 +322,9 @@ class Core:
         if to is None:
             return
         outcome = answer.outcome
-        if isinstance(outcome, ChildStartFailed) and self._name_owner is not None:
-            message = "the name of this child is taken: go on with the `handle` of its owner"
-            outcome = AlreadyStarted(message, handle=self._name_owner)
+        if isinstance(outcome, ChildStartFailed) and self._name_taken is not None:
+            # Anew for each caller: one that is raised twice collects the frames of both.
+            outcome = AlreadyStarted(str(self._name_taken), handle=self._name_taken.handle)
         if isinstance(outcome, Exception):
             to.fail(outcome)
         else:
@@ -425,7 +425,7 @@ class Core:
             self.tell(ChildIgnored, token=token)
         else:
             self.mailbox.put_control(
-                _FailedStart(self._make(StartFailed, token=token, reason=reason), run.owner_of_name)
+                _FailedStart(self._make(StartFailed, token=token, reason=reason), run.name_taken)
             )
 
     def interrupted(self, error: BaseException) -> None:
@@ -526,13 +526,13 @@ class Core:
 
 
 class _FailedStart:
-    """A control message: a start failed; and who has the name that it wanted."""
+    """A control message: a start failed; and what to say of the name that it wanted, if somebody has it."""
 
-    __slots__ = ("name_owner", "signal")
+    __slots__ = ("name_taken", "signal")
 
-    def __init__(self, signal: SupervisionSignal, name_owner: object) -> None:
+    def __init__(self, signal: SupervisionSignal, name_taken: AlreadyStarted | None) -> None:
         self.signal = signal
-        self.name_owner = name_owner
+        self.name_taken = name_taken
 
 
 def new_inbox() -> Mailbox[object]:

@@ -6,6 +6,7 @@ import msgspec
 
 from agentrail.core import calls
 from agentrail.core.signals import ChildPublished, ChildStarted
+from agentrail.core.spending import note_child
 from agentrail.core.state import CallState
 from agentrail.core.work import Work
 from agentrail.events import SubagentEvent, SubagentStart
@@ -17,6 +18,7 @@ KINDS_OF_CHILD: Final = ("general-purpose",)
 def started(work: Work, signal: ChildStarted) -> None:
     """Note which session works for a call."""
     state = _of(work, signal)
+    note_child(work, signal.effect_id)
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     calls.put(work, called)
     work.change(survivors=tuple(called if one is state else one for one in work.data.survivors))

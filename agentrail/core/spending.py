@@ -120,10 +120,19 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
     return share
 
 
+def note_child(work: Work, effect_id: EffectId) -> None:
+    """Remember that a session works for a running tool, so that what it used is counted also when its call is aborted.
+
+    It was lent nothing: where there is a budget, a tool is refused a session. A child of `task` is noted already.
+    """
+    if work.data.ledger is None and effect_id not in work.data.loans:
+        work.change(loans=(*work.data.loans, effect_id))
+
+
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
     """Count what the child of a call has used, however its call ended; None: nobody knows.
 
-    Children that a running tool asked for have no loan, because they are refused where there is a budget.
+    A call without a child has nothing to settle, except what its outcome says all the same.
     """
     if effect_id not in work.data.loans:
         if spent is not None:

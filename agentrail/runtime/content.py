@@ -1,5 +1,6 @@
 """What people may say to a session: blocks of the right types, not empty, within the limits."""
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from agentrail.errors import OptionError, PromptError
@@ -10,13 +11,19 @@ Blocks: TypeAlias = tuple[UserBlock, ...]
 MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 
-def decide_blocks(content: Content) -> Blocks:
+def decide_blocks(content: Content | object) -> Blocks:
     """Make blocks of what a user gave.
 
     Raises:
-        PromptError: Your move: empty, over 1 MB, or with a block of unknown type.
+        PromptError: Your move: empty, over 1 MB, no text and no blocks, or with a block of unknown type.
     """
-    given: tuple[object, ...] = (Text(text=content),) if isinstance(content, str) else tuple(content)
+    if isinstance(content, str):
+        given: tuple[object, ...] = (Text(text=content),)
+    elif isinstance(content, Iterable):
+        given = tuple(content)
+    else:
+        message = f"a prompt is {content!r:.200}: expected text, or several Text, Image and FileRef blocks"
+        raise PromptError(message)
     blocks = tuple(block for block in given if isinstance(block, Text | Image | FileRef))
     if len(blocks) < len(given):
         strange = next(block for block in given if not isinstance(block, Text | Image | FileRef))

@@ -1,6 +1,7 @@
 """Errands: what plugins ask for and may not do themselves. Each ends in exactly one answer, also when it cannot be done."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, assert_never
 
 from agentrail.abc import Provider, Refusal, Sandbox
@@ -10,6 +11,7 @@ from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, Usa
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
+from agentrail.runtime.crashes import Crashed, crash_edge, decide_provider_crash, decide_sandbox_crash
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
@@ -34,12 +36,11 @@ async def run_errand(
     try:
         match wanted:
             case ReadFile(path=path):
-                read = await sandbox().read(path)
-                if read.error is not None:
-                    return _missing_or_failed(path, read.error)
-                return FileText(path=path, text=read.text)
-            case WriteFile():
-                return await _write(wanted, sandbox())
+                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError):
+                    return await _read(wanted, sandbox())
+            case WriteFile(path=path):
+                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError):
+                    return await _write(wanted, sandbox())
             case CallModel():
                 return await _call_model(effect_id, wanted, find_model)
             case Search(query=query):
@@ -47,10 +48,19 @@ async def run_errand(
                 return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
             case _:
                 assert_never(wanted)
+    except Crashed as crashed:
+        return RequestFailed(error=crashed.error)
     except ProviderError as error:
         return RequestFailed(error=ErrorInfo.of(error))
     except AgentrailError as error:
         return RequestFailed(error=ErrorInfo(code="errand_failed", message=str(error)))
+
+
+async def _read(wanted: ReadFile, sandbox: Sandbox) -> RequestResult:
+    read = await sandbox.read(wanted.path)
+    if read.error is not None:
+        return _missing_or_failed(wanted.path, read.error)
+    return FileText(path=wanted.path, text=read.text)
 
 
 def _missing_or_failed(path: str, refusal: Refusal) -> RequestResult:
@@ -74,7 +84,9 @@ async def _write(wanted: WriteFile, sandbox: Sandbox) -> RequestResult:
 
 
 async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindModel) -> RequestResult:
-    name, provider = find_model(wanted.model)
+    asked = wanted.model or "the session's model"
+    with crash_edge(partial(decide_provider_crash, asked), AgentrailError):
+        name, provider = find_model(wanted.model)
     request = ModelRequest(
         attempt=effect_id,
         model=name,
@@ -87,13 +99,16 @@ async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindMo
     message = f"the provider of {name} ended a stream without its terminal chunk"
     error = ErrorInfo(code="protocol_error", message=message)
     try:
-        async with provider.open_stream(request) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, Completed):
-                    return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
-                usage = decide_usage_so_far(usage, chunk)
+        with crash_edge(partial(decide_provider_crash, name), ProviderError):
+            async with provider.open_stream(request) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, Completed):
+                        return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
+                    usage = decide_usage_so_far(usage, chunk)
     except ProviderError as failed:
         error = ErrorInfo.of(failed)
+    except Crashed as crashed:
+        error = crashed.error
     return RequestFailed(error=error, usage=usage)
 
 

@@ -46,6 +46,19 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
 )
+from agentrail.runtime.arguments import (
+    fault_of_edit,
+    fault_of_flag,
+    fault_of_model,
+    fault_of_provider_opts,
+    fault_of_reason,
+    fault_of_response,
+    fault_of_text,
+    fault_of_wait,
+    faults_of_names,
+    faults_of_tools,
+    refuse,
+)
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
 from agentrail.runtime.models import facts_of, find_provider, fresh_name_of
@@ -110,11 +123,13 @@ class Session:
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why.
             ReplyTimeout: The time was up. The cycle goes on.
+            OptionError: Your move: a time that cannot be.
             CallingSelf: Your move: a tool of this session asked it.
             PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Only the reply is lost; the cycle goes on.
         """
+        refuse(fault_of_wait(timeout_seconds))
         self._cell.slots.refuse_self("ask")
         signal = self._prompt(decide_blocks(content), reply="text")
         return cast("str", await self._ask_within(signal, timeout_seconds))
@@ -131,11 +146,13 @@ class Session:
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why.
             ReplyTimeout: The time was up. The cycle goes on.
+            OptionError: Your move: a time that cannot be.
             CallingSelf: Your move: a tool of this session asked it.
             SessionDown: The session has ended.
 
         Cancellation: Only the reply is lost; the cycle goes on.
         """
+        refuse(fault_of_wait(timeout_seconds))
         self._cell.slots.refuse_self("collect_reply")
         signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
         return cast("str", await self._ask_within(signal, timeout_seconds))
@@ -160,13 +177,18 @@ class Session:
             What was stopped, what would not stop, what runs on. `settled` is false when `wait` was.
 
         Raises:
-            OptionError: Your move: `kill_tools` is none of the three.
+            OptionError: Your move: `kill_tools` is none of the three, or an argument is of a wrong type.
             SessionDown: The session has ended.
 
         Cancellation: Only the receipt is lost; the abort goes on.
         """
-        if kill_tools not in ("killable", "all", "none"):
-            raise OptionError([f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'"])
+        is_known = kill_tools in ("killable", "all", "none")
+        refuse(
+            fault_of_reason(reason),
+            None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
+            fault_of_flag("clear_queue", clear_queue),
+            fault_of_flag("wait", wait),
+        )
         signal = Abort(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
@@ -266,10 +288,12 @@ class Session:
 
         Raises:
             UnknownCall: Your move: no call of this id is open.
+            OptionError: Your move: an argument of a wrong type.
             SessionDown: The session has ended.
 
         Cancellation: The call is stopped all the same. Returns when it is answered; its task ends behind that, bounded.
         """
+        refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
         signal = AbortTool(
             at_ms=now_ms(), signal_id=self._cell.slots.mint(), call_id=CallId(call_id), reason=reason
         )
@@ -295,13 +319,17 @@ class Session:
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
             InvalidArguments: Your move: the tool does not take these; the call still waits.
-            OptionError: Your move: `kind` is neither of the two.
+            OptionError: Your move: `kind` is neither of the two, or an argument is of a wrong type.
             SessionDown: The session has ended.
 
         Cancellation: The decision stands.
         """
-        if kind not in ("once", "always"):
-            raise OptionError([f"kind is {kind!r}: expected 'once' or 'always'"])
+        refuse(
+            fault_of_text("approval_id", approval_id),
+            None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
+            fault_of_edit(arguments),
+            fault_of_flag("auto_resume", auto_resume),
+        )
         signal = Approve(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
@@ -322,10 +350,16 @@ class Session:
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
+            OptionError: Your move: an argument of a wrong type.
             SessionDown: The session has ended.
 
         Cancellation: The decision stands.
         """
+        refuse(
+            fault_of_text("approval_id", approval_id),
+            fault_of_reason(reason),
+            fault_of_flag("auto_resume", auto_resume),
+        )
         signal = Reject(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
@@ -345,10 +379,12 @@ class Session:
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
             InvalidResponse: Your move: empty, or an option that is none.
+            OptionError: Your move: an argument of a wrong type.
             SessionDown: The session has ended.
 
         Cancellation: The answer stands.
         """
+        refuse(fault_of_text("ref", ref), fault_of_response(response))
         signal = Respond(
             at_ms=now_ms(), signal_id=self._cell.slots.mint(), ref=QuestionRef(ref), response=response
         )
@@ -369,6 +405,7 @@ class Session:
 
         Cancellation: The switch stands.
         """
+        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
         ports = self._cell.ports
         found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
         name = fresh_name_of(found, provider, ports.providers)
@@ -395,6 +432,7 @@ class Session:
             The names that are there now.
 
         Raises:
+            OptionError: Your move: something that is no tool, such as a list of tools; nothing was attached.
             ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
             SessionDown: The session has ended.
 
@@ -409,10 +447,12 @@ class Session:
             *names: Which; those that are not there are listed in the receipt, and are no error.
 
         Raises:
+            OptionError: Your move: something that is no name, such as a list of names; nothing was detached.
             SessionDown: The session has ended.
 
         Cancellation: The change stands.
         """
+        refuse(*faults_of_names(names))
         return await self._change_tools((), names, replace=False)
 
     async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
@@ -433,10 +473,12 @@ class Session:
 
         Raises:
             PluginError: Your move: there is no plugin of this name.
+            OptionError: Your move: a name that is no text.
             SessionDown: The session has ended.
 
         Cancellation: The update stands. Returns when it is noted.
         """
+        refuse(fault_of_text("plugin", plugin))
         signal = UpdatePluginOpts(
             at_ms=now_ms(), signal_id=self._cell.slots.mint(), plugin=plugin, options=options
         )
@@ -461,10 +503,12 @@ class Session:
 
         Raises:
             PluginError: Your move: there is none of this name, or a cycle waits for a person.
+            OptionError: Your move: a name that is no text.
             SessionDown: The session has ended.
 
         Cancellation: The change stands. Waits for the end of the running cycle.
         """
+        refuse(fault_of_text("name", name))
         await self._change_plugins("detach", name=name)
 
     async def reload_plugin(self, plugin: Entry) -> None:
@@ -495,10 +539,12 @@ class Session:
             reason: For people; it is in `CompactStart`.
 
         Raises:
+            OptionError: Your move: a reason that is no text.
             SessionDown: The session has ended.
 
         Cancellation: The compaction goes on; only an abort stops it. Returns when it is noted.
         """
+        refuse(fault_of_reason(reason))
         await self._ask(Compact(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason))
 
     async def snapshot(self) -> Snapshot:
@@ -519,11 +565,13 @@ class Session:
 
         Raises:
             ReplyTimeout: The time was up; it is still ending.
+            OptionError: Your move: a reason that is no text, or a time that cannot be.
             CallingSelf: Your move: a tool of this session stopped it.
             SessionDown: It had ended already.
 
         Cancellation: The session ends all the same.
         """
+        refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
         self._cell.slots.refuse_self("stop")
         signal = Stop(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds)
@@ -543,6 +591,7 @@ class Session:
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
+        refuse(*faults_of_tools(tools))
         ports = self._cell.ports
         listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
@@ -605,8 +654,6 @@ class Session:
     async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
         if timeout_seconds is None:
             return await self._ask(signal)
-        if not timeout_seconds >= 0:  # NaN is not, either
-            raise OptionError([f"timeout_seconds is {timeout_seconds!r}: expected a number from 0, or None"])
         # Before the clock runs: a call without time to wait is still made.
         await trio.lowlevel.checkpoint_if_cancelled()
         with trio.move_on_after(timeout_seconds):

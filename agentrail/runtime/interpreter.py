@@ -5,6 +5,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 import trio
@@ -49,6 +50,7 @@ from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
 from agentrail.processes import keep_account
 from agentrail.runtime.clock import Timers, jitter, now_ms
+from agentrail.runtime.crashes import Crashed, crash_edge, decide_provider_crash
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
@@ -57,7 +59,6 @@ from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
-from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
@@ -229,7 +230,7 @@ class Interpreter:
         attempt = request.attempt
         buffer = ChunkBuffer(attempt)
         try:
-            with scope:
+            with crash_edge(partial(decide_provider_crash, request.model), ProviderError), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
                     self.timers.watch(look_of(attempt), chunks)
@@ -240,10 +241,8 @@ class Interpreter:
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
             return _failed(buffer, ErrorInfo.of(error))
-        except Exception as error:  # noqa: BLE001 - the edge of a provider: its bug ends this request, not the session
-            return _failed(buffer, decide_provider_crash(request.model, error))
-        except BaseExceptionGroup as group:
-            raise decide_what_travels(group) from None
+        except Crashed as crashed:
+            return _failed(buffer, crashed.error)
         return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
 
     async def _deliver_chunks(
@@ -371,15 +370,6 @@ class Interpreter:
         del self._open[effect_id]
         if opened.ended is not None:
             opened.ended.set()
-
-
-def decide_provider_crash(model: str, error: Exception) -> ErrorInfo:
-    """Say what a provider raised that it may not raise: text only, and whose bug it is."""
-    message = (
-        f"the provider of {model} crashed ({describe_crash(error)}): "
-        "this is a bug in the provider, please report it"
-    )
-    return ErrorInfo(code="provider_crashed", message=message)
 
 
 def _completed(attempt: EffectId, chunk: Completed) -> ResponseCompleted:

@@ -186,7 +186,7 @@ def _options_of(blueprint: object) -> Mapping[str, Any]:
 def faults_of(values: Mapping[str, Any]) -> list[str]:
     """Say all that is wrong with the values of the options, a sentence each."""
     faults: list[str] = []
-    if not isinstance(values["model"], str) and not _has(values["model"], _PROVIDER_MEMBERS):
+    if not isinstance(values["model"], str) and not is_provider(values["model"]):
         faults.append(f"model is {values['model']!r}: expected a model string or a provider")
     faults += _tools(values["tools"])
     if isinstance(values["plugins"], str) or not _is_sequence(values["plugins"]):
@@ -283,8 +283,18 @@ def _tools(tools: object) -> list[str]:
     return [
         f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
         for tool in tools
-        if not _has(tool, _TOOL_MEMBERS)
+        if not is_tool(tool)
     ]
+
+
+def is_tool(value: object) -> bool:
+    """Whether this has all that a tool must have."""
+    return _has(value, _TOOL_MEMBERS)
+
+
+def is_provider(value: object) -> bool:
+    """Whether this has all that a provider must have."""
+    return _has(value, _PROVIDER_MEMBERS)
 
 
 def _has(value: object, members: tuple[str, ...]) -> bool:

@@ -15,6 +15,7 @@ from agentrail.core.projection import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId
+from agentrail.runtime.arguments import fault_of_flag
 
 _CHECKPOINT_EVERY: Final = 64
 
@@ -41,7 +42,8 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
     """Take the terms as they were given.
 
     Raises:
-        OptionError: Your move: a buffer below 1, or kinds that are no classes of events. All faults at once.
+        OptionError: Your move: a buffer below 1, kinds that are no classes of events, or `deltas` that is neither True nor
+            False. All faults at once.
     """
     wanted = _kinds_of(kinds)
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
@@ -51,9 +53,11 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
             for kind in wanted
             if kind not in KINDS
         ]
+    is_no_flag = fault_of_flag("deltas", deltas)
+    faults += [] if is_no_flag is None else [is_no_flag]
     if faults:
         raise OptionError(faults)
-    return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=bool(deltas), buffer=buffer)
+    return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=deltas, buffer=buffer)
 
 
 def fault_of_cursor(name: str, after: object) -> list[str]:

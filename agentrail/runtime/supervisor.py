@@ -40,6 +40,7 @@ from agentrail.otp.child_specs import (
 )
 from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.supervision_types import Report, Started
+from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
 from agentrail.runtime.children import ask_child, assemble_child, run_child
@@ -189,8 +190,10 @@ class SessionSupervisor:
         """Find a live session by its id.
 
         Raises:
+            OptionError: Your move: an id that is no text.
             SessionDown: There is none.
         """
+        refuse(fault_of_text("session_id", session_id))
         entry = self._live(session_id)
         if entry is None:
             raise SessionDown(session_id, self._down or "there is no live session of this id")
@@ -257,6 +260,7 @@ class SessionSupervisor:
         """Stop a session and wait until it is gone.
 
         Raises:
+            OptionError: Your move: an id or a reason that is no text.
             SessionDown: There is none of this id.
 
         Cancellation: The session ends all the same.
@@ -273,9 +277,10 @@ class SessionSupervisor:
             session: A handle, also of a session that has ended; or the id of a live one.
 
         Raises:
+            OptionError: Your move: neither a handle nor an id.
             SessionDown: There is no live session of this id.
         """
-        return (self.session(session) if isinstance(session, str) else session).monitor()
+        return (session if isinstance(session, Session) else self.session(session)).monitor()
 
     async def tree(self) -> TreeNode:
         """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.

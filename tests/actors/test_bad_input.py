@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.actors.actor import change_code, current_actor, machine, worker
+from agentrail.actors.introspection import get_state, get_status, resume, suspend
 from agentrail.actors.monitor import monitor
 from agentrail.actors.registry import Registry
 from agentrail.actors.supervisor import open_partitions
@@ -23,17 +24,18 @@ from agentrail.errors import (
     WouldDeadlock,
     WrongChildKey,
 )
-from agentrail.otp.child_specs import Backoff, ChildSpec
+from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import InitFailed, describe
 from agentrail.otp.statem import Call, Keep, Limits, Perform, Reply
 from tests.actors.rig import Tabled, on_virtual_time
 from tests.otp.rig import said
 
 
-def refused(caught, code, *words):
-    """Check the code, and that the message has all that a reader needs."""
+def refused(caught, code, *words, field=None):
+    """Check the code, the field, and that the message has all that a reader needs."""
     assert isinstance(caught.value, AgentrailError)
     assert caught.value.code == code
+    assert field is None or caught.value.field == field
     for word in words:
         assert word in str(caught.value), f"{word!r} is missing in: {caught.value}"
 
@@ -55,6 +57,10 @@ def refused(caught, code, *words):
         ),
         ({"shutdown_seconds": math.nan}, "invalid_shutdown", ("nan",)),
         ({"start_timeout_seconds": 0}, "invalid_start_timeout", ("start_timeout_seconds", "0", "'infinity'")),
+        ({"start_timeout_seconds": math.nan}, "invalid_start_timeout", ("nan",)),
+        ({"start_timeout_seconds": "5"}, "invalid_start_timeout", ("'5'",)),
+        ({"restart": ["permanent"]}, "invalid_restart", ("['permanent']",)),
+        ({"id": None}, "missing_id", ("None",)),
         ({"start": 42}, "invalid_start", ("start", "42")),
         ({"start": print}, "invalid_start", ("print",)),
         ({"restrat": "permanent"}, "unknown_field", ("'restrat'", "'restart'")),
@@ -68,7 +74,7 @@ async def test_spec(stage, change, code, words):
     with pytest.raises(InvalidSpec) as caught:
         async with stage.open(children=[spec]):
             pytest.fail("it never came up")
-    refused(caught, code, *words)
+    refused(caught, code, *words, field=next(iter(change)))
     assert stage.log == []
 
 
@@ -81,7 +87,14 @@ async def test_missing_key(stage, missing):
     async with stage.open() as supervisor:
         with pytest.raises(InvalidSpec) as caught:
             await supervisor.start_child(spec)
-        refused(caught, f"missing_{missing}", f"'{missing}'")
+        refused(caught, f"missing_{missing}", f"'{missing}'", field=missing)
+
+
+@pytest.mark.parametrize("made", [ChildSpec, SupervisorFlags])
+def test_unknown_keyword(made):
+    """Where it is no mapping Python itself refuses it."""
+    with pytest.raises(TypeError, match="restrat"):
+        made(restrat="permanent")
 
 
 @pytest.mark.scenario("S-016")
@@ -99,6 +112,7 @@ async def test_missing_key(stage, missing):
         ({"auto_shutdown": "always"}, "invalid_auto_shutdown", ("'always'", "'never'")),
         ({"backoff": 1.0}, "invalid_backoff", ("1.0", "Backoff")),
         ({"max_children": 0, "strategy": "dynamic"}, "invalid_max_children", ("max_children", "0")),
+        ({"max_children": True, "strategy": "dynamic"}, "invalid_max_children", ("True",)),
         ({"max_children": 3}, "invalid_max_children", ("'one_for_one'", "'dynamic'")),
     ],
     ids=str,
@@ -109,7 +123,7 @@ async def test_flags(stage, flags, code, words):
     with pytest.raises(InvalidSpec) as caught:
         async with stage.open(**flags):
             pytest.fail("it never came up")
-    refused(caught, code, *words)
+    refused(caught, code, *words, field=next(iter(flags)))
 
 
 @on_virtual_time
@@ -224,6 +238,53 @@ async def test_calling_oneself(stage, verb):
         assert supervisor.handle("lonely").exit_reason is None
 
 
+@pytest.mark.parametrize("verb", ["call", "stop"])
+@on_virtual_time
+async def test_machine_that_calls_itself(stage, verb):
+    """Not in its init and not in its `terminate`, the two that a machine may await in; told so it serves, and ends."""
+    refusals = []
+
+    async def turn_to_itself():
+        me = current_actor().handle
+        with pytest.raises(CallingSelf, match="'lonely'") as caught:
+            await (me.call("x") if verb == "call" else me.stop())
+        refusals.append(caught.value)
+
+    class Lonely(Tabled):
+        async def init(self):
+            await turn_to_itself()
+            return await super().init()
+
+        async def terminate(self, reason, state, data):
+            await turn_to_itself()
+
+    made = Lonely({"s1": lambda event: Keep(actions=[Reply(event.to, "here")])})
+    with trio.fail_after(60):
+        async with stage.open(children=[ChildSpec("lonely", made.start)]) as supervisor:
+            assert await supervisor.handle("lonely").call("are you there?") == "here"
+    assert len(refusals) == 2
+
+
+@on_virtual_time
+async def test_changing_call_from_the_callers_own_end(stage):
+    """From `terminate`, a call that has to wait for the stop names itself, and the child that is being stopped."""
+    refusals = []
+
+    class Clinging(Tabled):
+        async def terminate(self, reason, state, data):
+            supervisor = current_actor().supervisor
+            for call in (supervisor.restart_child, supervisor.delete_child, supervisor.terminate_child):
+                with pytest.raises(WouldDeadlock) as caught:
+                    await call("clinging")
+                refusals.append(str(caught.value))
+
+    with trio.fail_after(60):
+        async with stage.open(children=[ChildSpec("clinging", Clinging({"s1": Keep()}).start)]) as supervisor:
+            await supervisor.terminate_child("clinging")
+    for name, message in zip(("restart_child", "delete_child", "terminate_child"), refusals, strict=True):
+        assert message.startswith(f"{name} would wait for child 'clinging', which is being stopped")
+
+
 @on_virtual_time
 async def test_changing_call_from_the_callers_own_start(stage):
     """It names the call, and the child that is being started."""
@@ -306,6 +367,10 @@ async def test_timeouts(stage, seconds):
             await handle.call("x", timeout_seconds=seconds)
         with pytest.raises(ValueError, match=str(seconds)):
             await handle.stop(timeout_seconds=seconds)
+        assert handle.exit_reason is None
+        for look in (get_state, get_status, suspend, resume):
+            with pytest.raises(ValueError, match=str(seconds)):
+                await look(handle, timeout_seconds=seconds)
         assert handle.exit_reason is None
     async with stage.open() as supervisor:
         with pytest.raises(ValueError, match=str(seconds)):

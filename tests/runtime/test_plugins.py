@@ -1,6 +1,7 @@
 """Plugins in a session that runs: the stack is asked, its answers are carried out, and it can be changed between cycles."""
 
 import time
+from typing import cast
 
 import attrs
 import pytest
@@ -80,6 +81,8 @@ class Reader(p.Plugin[str]):
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         """Tell."""
+        if isinstance(event.result, p.RequestFailed):
+            return p.Emit("read", f"{event.result.error.code}: {event.result.error.message}", state)
         assert isinstance(event.result, p.FileText)
         text = event.result.text or "nothing"
         return p.Emit("read", text, text)
@@ -182,6 +185,32 @@ async def test_a_plugin_gets_the_file_that_it_asked_for(supervisor):
         async with session.subscribe(kinds=[PluginEvent]) as events:
             await session.ask("one")
             assert (await anext(events)).payload == "buy milk"
+
+
+class Torn(MemorySandbox):
+    """A sandbox with a bug: it raises where it may only answer."""
+
+    async def read(self, path, *, offset=1, limit=None):
+        """Break."""
+        message = "torn"
+        raise OSError(message)
+
+
+async def test_a_sandbox_that_crashes_is_an_answer_to_the_plugin(supervisor):
+    """Its bug ends the errand, not the session: RequestFailed with `sandbox_crashed` (5.6, 6.12)."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=Torn()
+    )
+    with trio.fail_after(5):
+        async with session.subscribe(kinds=[PluginEvent]) as events:
+            assert await session.ask("one") == "a"
+            heard = (await anext(events)).payload
+    assert heard == (
+        "sandbox_crashed: the sandbox crashed over 'notes.txt' (OSError: torn): "
+        "this is a bug in the sandbox, please report it"
+    )
+    assert await session.ask("two") == "b"
+    assert (await session.status()).restarts == 0
 
 
 async def test_a_plugin_that_fails_open_changes_nothing(supervisor):
@@ -300,6 +329,11 @@ def answering(errand: Turn) -> FunctionModel:
     return FunctionModel(lambda request: errand if request.attempt.startswith("e") else says("done"))
 
 
+def crashes(error: Exception, *, after: str = "") -> Turn:
+    """A turn that ends with what no provider may raise."""
+    return fails(cast("ProviderError", error), after=after)
+
+
 @pytest.mark.parametrize(
     ("budget_tokens", "errand", "told", "spent"),
     [
@@ -307,6 +341,8 @@ def answering(errand: Turn) -> FunctionModel:
         (500, says("never asked"), "budget_exceeded", 15),
         (5000, fails(ProviderError("busy")), "provider_error", 15),
         (5000, fails(ProviderError("cut"), after="ye"), "provider_error", 1003 + 15),
+        (5000, crashes(KeyError("choices")), "provider_crashed", 15),
+        (5000, crashes(ExceptionGroup("many", [OSError("gone")]), after="ye"), "provider_crashed", 1003 + 15),
     ],
 )  # fmt: skip
 async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
@@ -327,6 +363,33 @@ async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
     assert heard.payload == told
     assert len(model.requests) == (1 if told == "budget_exceeded" else 2)
     assert (await session.status()).budget_left.tokens == budget_tokens - spent
+
+
+class AsksAnother(AsksAModel):
+    """Asks a model of another provider."""
+
+    @p.on(p.BeforePrompt)
+    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
+        """Ask."""
+        return p.Request(p.CallModel(prompt="Is it fine?", model="judge:one"), "judge", state)
+
+
+async def test_a_model_that_cannot_even_be_found_is_an_answer():
+    """Whoever makes providers has bugs too: the plugin hears of it, and its session goes on."""
+
+    def resolve(name, opts):
+        if name == "judge:one":
+            message = "no such table"
+            raise RuntimeError(message)
+        return ScriptedModel([says("done")])
+
+    async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
+        session = await supervisor.start_session(model="a:one", plugins=[AsksAnother])
+        with trio.fail_after(10):
+            async with session.subscribe(kinds=[PluginEvent]) as events:
+                assert await session.ask("go") == "done"
+                assert (await anext(events)).payload == "provider_crashed"
+        assert (await session.status()).restarts == 0
 
 
 def test_what_a_broken_request_used_is_what_was_reported_last():

@@ -597,6 +597,26 @@ async def test_a_session_of_a_tool_that_fails_or_is_aborted_raises(supervisor):
     assert caught == [CycleFailed, CycleAborted]
 
 
+async def test_what_the_sessions_of_a_stopped_call_used_is_counted(supervisor):
+    """Also when the call is aborted: the receipt comes when they are gone, and their parent knows by then (3.2)."""
+    hanging = HangingTool(name="hang")
+    session = await supervisor.start_session(
+        model=answering(lambda _: calls(("hang", {}))), tools=[asking("left", "right"), hanging]
+    )
+    with trio.fail_after(PATIENCE_SECONDS):
+        await session.prompt("go")
+        await hanging.started.wait()
+        below = [one for one in supervisor.sessions() if one.session_id != session.session_id]
+        used = [await one.status() for one in (session, *below)]
+        while not all(one.usage.total for one in used):
+            await trio.sleep(0.01)
+            used = [await one.status() for one in (session, *below)]
+        await session.abort()
+    total = sum(one.usage.total for one in used)
+    assert len(below) == 2
+    assert (await session.status()).usage.total == total
+
+
 @pytest.mark.at(14)
 async def test_an_abort_takes_the_sessions_of_a_tool_along(supervisor):
     """The receipt comes when they are gone."""

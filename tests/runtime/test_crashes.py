@@ -1,0 +1,57 @@
+"""The edge of ports that await."""
+
+import pytest
+import trio
+
+from agentrail.errors import ErrorInfo
+from agentrail.runtime.crashes import Crashed, crash_edge
+
+
+def as_data(error: Exception) -> ErrorInfo:
+    """Make data of an error."""
+    return ErrorInfo(code="crashed", message=repr(error))
+
+
+def test_what_may_be_raised_passes():
+    """The very error, not a crash."""
+    error = KeyError("x")
+    with pytest.raises(KeyError) as caught, crash_edge(as_data, LookupError):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), StopIteration(), ExceptionGroup("", [ValueError("x")])])
+def test_what_may_not_be_raised_is_a_crash(error):
+    """Alone or in a group."""
+    with pytest.raises(Crashed) as caught, crash_edge(as_data, LookupError):
+        raise error
+    assert caught.value.error == as_data(error)
+
+
+def test_an_interrupt_is_nobodys_bug():
+    """It leaves as it is, and out of a group without the crashes beside it."""
+    with pytest.raises(KeyboardInterrupt), crash_edge(as_data):
+        raise KeyboardInterrupt
+    group = BaseExceptionGroup("", [KeyboardInterrupt(), ValueError("x")])
+    with pytest.raises(BaseExceptionGroup) as caught, crash_edge(as_data):
+        raise group
+    assert [type(leaf) for leaf in caught.value.exceptions] == [KeyboardInterrupt]
+
+
+async def test_a_crash_while_it_is_cancelled_has_nobody_left_to_tell():
+    """The cancellation is all that leaves."""
+
+    async def fails_to_clean_up(task_status):
+        try:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            message = "x"
+            raise ValueError(message)
+
+    with trio.CancelScope() as scope, crash_edge(as_data):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(fails_to_clean_up)
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught

@@ -1,0 +1,225 @@
+"""Arguments of a wrong type: each call of a handle says so at the caller, and nothing of it reaches the session."""
+
+import inspect
+import math
+
+import pytest
+import trio
+
+from agentrail.errors import OptionError, PluginError, PromptError, SessionDown
+from agentrail.runtime.handle import Session
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import open_bare, saying
+
+# What is wrong with each, as a reader is told.
+WRONG = {
+    "ask": [
+        (lambda s: s.ask("Hi", timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
+        (lambda s: s.ask("Hi", timeout_seconds=True), "timeout_seconds is True: expected a number from 0, or None"),
+        (lambda s: s.ask("Hi", timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
+        (lambda s: s.ask("Hi", timeout_seconds=-1), "timeout_seconds is -1: expected a number from 0, or None"),
+    ],
+    "prompt": [
+        (lambda s: s.prompt("Hi", client_id=5), "client_id is 5: expected a text of 1 to 256 characters"),
+    ],
+    "steer": [
+        (lambda s: s.steer("Hi", client_id=""), "client_id is '': expected a text of 1 to 256 characters"),
+    ],
+    "collect_reply": [
+        (lambda s: s.collect_reply(timeout_seconds=[1]), "timeout_seconds is [1]: expected a number from 0, or None"),
+    ],
+    "abort": [
+        (lambda s: s.abort(5), "reason is 5: expected a text"),
+        (lambda s: s.abort(kill_tools=["all"]), "kill_tools is ['all']: expected 'killable', 'all' or 'none'"),
+        (lambda s: s.abort(clear_queue="no"), "clear_queue is 'no': expected True or False"),
+        (lambda s: s.abort(wait=5.0), "wait is 5.0: expected True or False"),
+    ],
+    "abort_tool": [
+        (lambda s: s.abort_tool(5), "call_id is 5: expected a text"),
+        (lambda s: s.abort_tool("c1", 5), "reason is 5: expected a text"),
+    ],
+    "approve": [
+        (lambda s: s.approve(None), "approval_id is None: expected a text"),
+        (lambda s: s.approve("a1", kind=["once"]), "kind is ['once']: expected 'once' or 'always'"),
+        (lambda s: s.approve("a1", arguments=[1]), "arguments is [1]: expected a dict, or None for those of the call"),
+        (lambda s: s.approve("a1", arguments={"a": [math.nan]}), "arguments.a[0] is nan, which JSON cannot say"),
+        (lambda s: s.approve("a1", arguments={"a": b"x"}), "arguments.a is a bytes, which is no JSON"),
+        (lambda s: s.approve("a1", auto_resume="no"), "auto_resume is 'no': expected True or False"),
+    ],
+    "reject": [
+        (lambda s: s.reject(["a1"]), "approval_id is ['a1']: expected a text"),
+        (lambda s: s.reject("a1", 5), "reason is 5: expected a text"),
+        (lambda s: s.reject("a1", auto_resume=1), "auto_resume is 1: expected True or False"),
+    ],
+    "respond": [
+        (lambda s: s.respond(5, "yes"), "ref is 5: expected a text"),
+        (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, or which of the options, from 0"),
+        (lambda s: s.respond("a1", response=True), "response is True: expected a text, or which of the options, from 0"),
+    ],
+    "switch_model": [
+        (lambda s: s.switch_model(None), "model is None: expected a model string or a provider"),
+        (lambda s: s.switch_model(ScriptedModel), f"model is {ScriptedModel!r}: expected a model string or a provider"),
+        (
+            lambda s: s.switch_model(saying("x"), "sk-a-key"),
+            "provider_opts is of type str: expected a mapping, such as {'api_key': …}, or None",
+        ),
+    ],
+    "attach_tools": [
+        (lambda s: s.attach_tools(["read"]), "['read'] is no tool: expected tools one by one, such as functions under @tool"),
+        (lambda s: s.attach_tools(print), f"{print!r} is no tool: expected tools one by one, such as functions under @tool"),
+    ],
+    "replace_tools": [
+        (lambda s: s.replace_tools(RecordingTool), f"{RecordingTool!r} is no tool: expected tools one by one, such as functions under @tool"),
+    ],
+    "detach_tools": [
+        (
+            lambda s: s.detach_tools(["record"]),
+            "['record'] is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')",
+        ),
+        (lambda s: s.detach_tools("record", None), "None is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')"),
+    ],
+    "update_plugin_opts": [(lambda s: s.update_plugin_opts(5), "plugin is 5: expected a text")],
+    "detach_plugin": [(lambda s: s.detach_plugin({}), "name is {}: expected a text")],
+    "compact": [(lambda s: s.compact(5), "reason is 5: expected a text")],
+    "stop": [
+        (lambda s: s.stop(None), "reason is None: expected a text"),
+        (lambda s: s.stop(timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
+    ],
+    "subscribe": [
+        (lambda s: s.subscribe(deltas="no"), "deltas is 'no': expected True or False"),
+        (lambda s: s.subscribe(kinds=5), "kinds is 5: expected classes of events"),
+        (lambda s: s.subscribe(after="1"), "after is '1': expected a whole number from 0"),
+        (lambda s: s.subscribe(buffer=True), "buffer is True: expected a whole number from 1"),
+    ],
+}  # fmt: skip
+
+ROWS = [(call, words) for rows in WRONG.values() for call, words in rows]
+
+TAKES_PLUGINS = {"attach_plugin": Session.attach_plugin, "reload_plugin": Session.reload_plugin}
+"""They refuse with what a start does: `PluginError`."""
+
+
+def calls_of_a_handle():
+    """Give the names of all public calls, with their parameters."""
+    methods = {name: value for name, value in vars(Session).items() if inspect.isfunction(value)}
+    return {name: inspect.signature(value).parameters for name, value in methods.items() if name[0] != "_"}
+
+
+def test_no_call_is_forgotten():
+    """Every call of the handle that takes arguments has a row here."""
+    takes = {name for name, parameters in calls_of_a_handle().items() if len(parameters) > 1}
+    assert takes == {*WRONG, *TAKES_PLUGINS}
+
+
+@pytest.mark.parametrize(("call", "words"), ROWS, ids=[words for _, words in ROWS])
+async def test_an_argument_of_a_wrong_type_is_named(supervisor, call, words):
+    """`OptionError` with what it got and what it takes; nothing is published, and the session is as it was."""
+    session = await supervisor.start_session(model=saying("fine"), tools=[RecordingTool()])
+    with trio.fail_after(5), pytest.raises(OptionError) as caught:
+        await call(session)
+    assert str(caught.value).startswith(words.removesuffix("@tool"))
+    assert "sk-a-key" not in str(caught.value)
+    assert (await session.status()).last_seq == 1
+    assert await session.ask("Are you all right?") == "fine"
+
+
+@pytest.mark.parametrize("call", TAKES_PLUGINS.values(), ids=TAKES_PLUGINS)
+@pytest.mark.parametrize("wrong", [None, 5, "planning", ["planning"], dict], ids=repr)
+async def test_what_is_no_plugin_is_a_plugin_error(supervisor, call, wrong):
+    """With what a plugin is, as at a start."""
+    session = await supervisor.start_session(model=saying("fine"))
+    with trio.fail_after(5), pytest.raises(PluginError, match="plugin"):
+        await call(session, wrong)
+    assert await session.ask("Are you all right?") == "fine"
+
+
+@pytest.mark.parametrize("content", [None, 5, b"bytes", {"text": "Hi"}], ids=repr)
+async def test_a_prompt_that_is_none_is_a_prompt_error(supervisor, content):
+    """What is said is refused with what may be said, whichever way it comes."""
+    session = await supervisor.start_session(model=saying())
+    for call in (session.prompt, session.ask):
+        with pytest.raises(PromptError, match="expected text"):
+            await call(content)
+    if content is not None:
+        with pytest.raises(PromptError, match="expected text"):
+            await session.steer(content)
+    assert (await session.status()).last_seq == 1
+
+
+async def test_all_faults_of_a_call_are_named_at_once(supervisor):
+    """As those of options are."""
+    session = await supervisor.start_session(model=saying())
+    with pytest.raises(OptionError) as caught:
+        await session.abort(5, kill_tools="foo", wait=None)
+    assert [fault.split()[0] for fault in caught.value.faults] == ["reason", "kill_tools", "wait"]
+
+
+async def test_tools_in_a_list_change_nothing(supervisor):
+    """Good ones beside the slip are not attached or detached either."""
+    model = ScriptedModel([calls(("record", {})), says("done")])
+    session = await supervisor.start_session(model=model, tools=[RecordingTool()])
+    with pytest.raises(OptionError):
+        await session.attach_tools(RecordingTool(name="good"), [RecordingTool(name="other")])
+    with pytest.raises(OptionError):
+        await session.detach_tools("record", ["other"])
+    await session.ask("Hi")
+    assert model.requests[0].tools.names == ("record",)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["s-1"]], ids=repr)
+async def test_an_id_is_text(supervisor, wrong):
+    """The calls of the supervisor that take one say so."""
+    words = "session_id is .*: expected a text"
+    with pytest.raises(OptionError, match=words):
+        supervisor.session(wrong)
+    with pytest.raises(OptionError, match=words):
+        supervisor.monitor(wrong)
+    with pytest.raises(OptionError, match=words):
+        await supervisor.stop_session(wrong)
+
+
+# --- after the end
+
+AFTER = {
+    "prompt": lambda s: s.prompt("Hi"),
+    "ask": lambda s: s.ask("Hi"),
+    "collect_reply": lambda s: s.collect_reply(),
+    "abort": lambda s: s.abort(),
+    "status": lambda s: s.status(),
+    "messages": lambda s: s.messages(),
+    "steer": lambda s: s.steer("Hi"),
+    "abort_tool": lambda s: s.abort_tool("c1"),
+    "approve": lambda s: s.approve("a1"),
+    "reject": lambda s: s.reject("a1"),
+    "respond": lambda s: s.respond("a1", "yes"),
+    "switch_model": lambda s: s.switch_model(saying("x")),
+    "attach_tools": lambda s: s.attach_tools(RecordingTool(name="more")),
+    "detach_tools": lambda s: s.detach_tools("record"),
+    "replace_tools": lambda s: s.replace_tools(),
+    "update_plugin_opts": lambda s: s.update_plugin_opts("planning"),
+    "attach_plugin": lambda s: s.attach_plugin(object),
+    "detach_plugin": lambda s: s.detach_plugin("planning"),
+    "reload_plugin": lambda s: s.reload_plugin(object),
+    "compact": lambda s: s.compact(),
+    "snapshot": lambda s: s.snapshot(),
+    "stop": lambda s: s.stop(),
+    "subscribe": lambda s: s.subscribe().__aenter__(),
+}
+
+
+async def test_after_the_supervisor_closed_every_call_is_down():
+    """`SessionDown` with the reason, from each call of a handle that somebody kept, and at once (3.14)."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying(), session_id="s-1", tools=[RecordingTool()])
+        watched = session.monitor()
+    assert {*AFTER, "monitor"} == set(calls_of_a_handle())
+    for call in AFTER.values():
+        with trio.fail_after(5), pytest.raises(SessionDown, match="'s-1' is down: the supervisor was closed"):
+            await call(session)
+    with trio.fail_after(5):
+        assert (await watched.wait()).reason == "the supervisor was closed"
+    with pytest.raises(SessionDown):
+        await supervisor.stop_session("s-1")
+    with pytest.raises(SessionDown):
+        supervisor.monitor("s-1")
