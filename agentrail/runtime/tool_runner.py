@@ -5,7 +5,10 @@ What an outcome says is decided by plain functions; `run_tool` awaits and asks t
 
 import hashlib
 import json
+import logging
 import re
+import traceback
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +22,7 @@ from agentrail.abc import (
     Error,
     NotDone,
     Ok,
+    Secret,
     Tool,
     ToolContext,
     ToolOutcome,
@@ -30,6 +34,8 @@ from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.edges import contain
 from agentrail.otp.exits import leaves
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
 
 MAX_CRASH_CHARACTERS: Final = 1000
 CHANGED: Final = "Not run: the arguments changed after they were approved."
@@ -97,7 +103,8 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
             if not late:
                 return ended
     except Exception as error:  # noqa: BLE001 - the edge of a tool: its crash is a result, and no sibling notices
-        return decide_crash(attempt.tool, error)
+        log_crash(attempt, error)
+        return decide_crash(attempt.tool, error, attempt.context.user_data)
     except BaseExceptionGroup as group:
         raise decide_what_travels(group) from None
     return decide_timeout(attempt, late=late)
@@ -174,10 +181,50 @@ def _plain(tool: Tool, details: object) -> JsonValue:
     return plain
 
 
-def decide_crash(tool: Tool, error: Exception) -> Ended:
-    """Say what was raised: type and message for the model, no traceback."""
-    text = f'Tool "{tool.name}" crashed: {describe_crash(error)}'[:MAX_CRASH_CHARACTERS]
-    return Ended(text=clean_text(text), is_error=True, crashed=not isinstance(error, ToolContractError))
+def decide_crash(tool: Tool, error: Exception, user_data: Mapping[str, object]) -> Ended:
+    """Say what was raised: type and message for the model, no traceback and no secret of the application."""
+    text = without_secrets(f'Tool "{tool.name}" crashed: {describe_crash(error)}', user_data)
+    return Ended(
+        text=clean_text(text[:MAX_CRASH_CHARACTERS]),
+        is_error=True,
+        crashed=not isinstance(error, ToolContractError),
+    )
+
+
+def log_crash(attempt: Attempt, error: Exception) -> None:
+    """Give the log the traceback, which no model reads."""
+    context = attempt.context
+    lines = contain(lambda _: ["<no traceback>"], traceback.format_exception, error)
+    LOGGER.error(
+        "tool %r crashed in call %s of session %s, attempt %d\n%s",
+        attempt.tool.name,
+        context.call_id,
+        context.session_id,
+        context.attempt,
+        clean_text(without_secrets("".join(lines), context.user_data)),  # a log is a terminal as well
+    )
+
+
+def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
+    """Show the secrets that a tool was given as they show themselves, however they came into a text."""
+    values = {secret.reveal() for secret in _secrets_in(user_data)} - {""}
+    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
+        text = text.replace(value, repr(Secret(value)))
+    return text
+
+
+def _secrets_in(value: object) -> Iterator[Secret]:
+    match value:
+        case Secret():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from _secrets_in(item)
+        case list() | tuple():
+            for item in value:
+                yield from _secrets_in(item)
+        case _:
+            pass
 
 
 def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:

@@ -384,6 +384,9 @@ WRONG_ANSWERS = {
     "context that is no text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
     "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
     "a changed event": lambda e, s, c: e.arguments.update(command="rm"),
+    "a changed state": lambda e, s, c: setattr(s, "real", 7),
+    "changed data of the application": lambda e, s, c: c.user_data.update(tenant="other"),
+    "a changed context": lambda e, s, c: setattr(c, "session_id", "other"),
     "a changed event, deep inside": lambda e, s, c: e.arguments.setdefault("x", 1),
 }
 

@@ -1,11 +1,12 @@
 """One call, whatever its tool does: exactly one result, and no sibling, session or conversation is harmed."""
 
+import re
 import threading
 
 import pytest
 import trio
 
-from agentrail.abc import MAX_RESULT_BYTES, Error, Ok
+from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, Secret, ToolContext
 from agentrail.core.effects import RunTool
 from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
 from agentrail.runtime.tool_runner import clean_text, decide_arguments
@@ -13,6 +14,7 @@ from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
+from agentrail.tools.function import tool
 from tests.runtime.rig import calling, on_virtual_time, until, wants
 
 
@@ -56,6 +58,25 @@ async def test_a_tool_that_raises(supervisor, error, text):
     """Its crash is the result: type and message, no traceback, groups flattened."""
     result = await result_of(supervisor, CrashingTool(error=error))
     assert (result.text, result.is_error) == (text, True)
+
+
+async def test_a_traceback_goes_to_the_log_and_secrets_go_nowhere(supervisor, caplog):
+    """The model reads type and message alone; what the application keeps secret is in neither (6.8)."""
+    keys = {"key": Secret("sk-123"), "older": [{"key": Secret("sk-123456")}], "none": Secret("")}
+
+    @tool
+    async def leak(*, ctx: ToolContext) -> str:
+        """Say more than it should."""
+        message = "refused: sk-123456, sk-123"
+        raise ValueError(message)
+
+    with caplog.at_level("ERROR", "agentrail.runtime"):
+        result = await result_of(supervisor, leak, user_data=keys)
+    assert result.text == 'Tool "leak" crashed: ValueError: refused: Secret(…), Secret(…)'
+    (told,) = caplog.messages
+    assert re.match(r"tool 'leak' crashed in call \S+ of session \S+, attempt 1\nTraceback", told)
+    assert "in leak" in told
+    assert "sk-123" not in told
 
 
 @pytest.mark.parametrize(
