@@ -23,6 +23,7 @@ from agentrail.messages import (
 )
 from agentrail.providers.anthropic_stream import MessagesStream
 from agentrail.providers.failures import Vendor
+from agentrail.providers.grouping import Grouping, Placed, between
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
@@ -46,6 +47,7 @@ _VERSION: Final = "2023-06-01"
 _KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
 _DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
 _MAX_CACHE_POINTS: Final = 4  # a request with more of them is refused
+_OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("assistant", "user")}
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -74,6 +76,7 @@ class AnthropicMessages:
             headers={"anthropic-version": _VERSION},
         )
         self._memo = memo_name(NAME, options)
+        self._grouping = Grouping(_role_of)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -96,7 +99,7 @@ class AnthropicMessages:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
         options = self._options
         max_tokens, thinking = _bounds(output_bound(request, options), options.reasoning)
-        members = {
+        members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
             "max_tokens": encode_json(max_tokens),
             "stream": b"true",
@@ -130,30 +133,25 @@ class AnthropicMessages:
             members["stop_sequences"] = encode_json(options.stop)
         return joined_object(members, options.extra_body)
 
-    def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> bytes:
+    def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> list[bytes]:
         """Join the blocks of all messages; neighbours of one role become one message, results before words.
 
-        What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A message of
-        which nothing can be said here is left out, and then its neighbours are neighbours of each other. A mark is put on
+        What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A mark is put on
         what is kept, and is not kept with it: the next request has it elsewhere.
         """
-        groups: list[tuple[bytes, list[bytes]]] = []
-        last = b""
-        for position, message in enumerate(messages):
-            blocks = encoded(message, self._memo, self._encode)
-            if not blocks:
-                continue
-            if position in marked:
-                blocks = _cached(blocks)
-            role = b"assistant" if isinstance(message, AssistantMessage) else b"user"
-            if role == last:
-                groups[-1][1].append(blocks)
-            else:
-                groups.append((role, [blocks]))
-                last = role
-        return b"[%b]" % b",".join(
-            b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks)) for role, blocks in groups
-        )
+
+        def wrap(group: Sequence[Placed]) -> Sequence[bytes]:
+            blocks = (
+                _cached(self._blocks(message)) if place in marked else self._blocks(message)
+                for place, message in group
+            )
+            return [_OPENINGS[_role_of(group[0][1])], *between(b",", blocks), b"]}"]
+
+        steady = min(marked, default=None)
+        return self._grouping.pieces_of(messages, says=self._blocks, wrap=wrap, steady=steady)
+
+    def _blocks(self, message: Message) -> bytes:
+        return encoded(message, self._memo, self._encode)
 
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1
@@ -166,6 +164,10 @@ class AnthropicMessages:
             case ToolMessage():
                 blocks = [_result(result) for result in message.results]
         return encode_json([block for block in blocks if block is not None])[1:-1]
+
+
+def _role_of(message: Message) -> str:
+    return "assistant" if isinstance(message, AssistantMessage) else "user"
 
 
 def _marked(request: ModelRequest) -> frozenset[int]:
@@ -267,10 +269,11 @@ def _stand_ins(messages: Sequence[Message]) -> bytes:
 
     The API refuses a conversation with calls and without a list of tools. No model can call these: the choice is `none`.
     """
+    # Where there are calls there are results. To look for these is quick, and most of who has no tools never had any.
+    if ToolMessage not in map(type, messages[:]):
+        return b""
     called = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
     names = {wire_name(call.name) for call in called}
-    if not names:
-        return b""
     return encode_json(
         [
             {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}

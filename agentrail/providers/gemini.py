@@ -27,6 +27,7 @@ from agentrail.messages import (
 )
 from agentrail.providers.failures import Vendor
 from agentrail.providers.gemini_stream import NAME, SIGNATURE, GeminiStream
+from agentrail.providers.grouping import Grouping, Placed, between
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions, Reasoning
@@ -47,6 +48,7 @@ from agentrail.providers.wire import (
 _VENDOR_URL: Final = "https://generativelanguage.googleapis.com"
 _KEY_HELP: Final = "set GEMINI_API_KEY or the option 'api_key', or try demo: which needs none"
 _TOOL_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_OPENINGS: Final = {role: b'{"role":"%b","parts":[' % role.encode() for role in ("model", "user")}
 _FOREIGN: Final = f"{NAME}:foreign"
 PLACEHOLDER: Final = "skip_thought_signature_validator"
 """What the vendor documents for a call that its own model did not make, and that therefore has no signature."""
@@ -74,6 +76,7 @@ class Gemini:
             key_missing=f"google needs a key: {_KEY_HELP}",
         )
         self._memo = memo_name(NAME, options)
+        self._grouping = Grouping(_role_of)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -99,7 +102,7 @@ class Gemini:
         The model stands in the address, not here.
         """
         options = self._options
-        members = {"contents": self._contents(request)}
+        members: dict[str, bytes | list[bytes]] = {"contents": self._contents(request)}
         if request.system:
             members["systemInstruction"] = encode_json({"parts": [{"text": request.system}]})
         if len(request.tools):
@@ -110,27 +113,20 @@ class Gemini:
             members["generationConfig"] = encode_json(generation)
         return joined_object(members, options.extra_body)
 
-    def _contents(self, request: ModelRequest) -> bytes:
+    def _contents(self, request: ModelRequest) -> list[bytes]:
         """Join the parts of all messages; neighbours of one role become one content, results before words.
 
-        What is kept of a message is its parts without brackets: they can be joined to a neighbour's. A message of which
-        nothing can be said here is left out, and then its neighbours are neighbours of each other.
+        What is kept of a message is its parts without brackets: they can be joined to a neighbour's.
         """
-        groups: list[tuple[bytes, list[bytes]]] = []
-        last = b""
-        for message in request.messages:
-            parts = self._parts(message, request.model)
-            if not parts:
-                continue
-            role = b"model" if isinstance(message, AssistantMessage) else b"user"
-            if role == last:
-                groups[-1][1].append(parts)
-            else:
-                groups.append((role, [parts]))
-                last = role
-        return b"[%b]" % b",".join(
-            b'{"role":"%b","parts":[%b]}' % (role, b",".join(parts)) for role, parts in groups
-        )
+
+        def says(message: Message) -> bytes:
+            return self._parts(message, request.model)
+
+        def wrap(group: Sequence[Placed]) -> Sequence[bytes]:
+            parts = (says(message) for _, message in group)
+            return [_OPENINGS[_role_of(group[0][1])], *between(b",", parts), b"]}"]
+
+        return self._grouping.pieces_of(request.messages, says=says, wrap=wrap, key=request.model)
 
     def _parts(self, message: Message, model: str) -> bytes:
         """Return the parts of a message. What another model said is encoded apart: its calls need the placeholder.
@@ -155,6 +151,10 @@ class Gemini:
             case ToolMessage():
                 parts = [_function_response(result) for result in message.results]
         return encode_json(parts)[1:-1]
+
+
+def _role_of(message: Message) -> str:
+    return "model" if isinstance(message, AssistantMessage) else "user"
 
 
 def _user_part(block: UserBlock) -> dict[str, object] | None:

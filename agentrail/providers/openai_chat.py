@@ -24,6 +24,7 @@ from agentrail.messages import (
     encoded,
 )
 from agentrail.providers.failures import Vendor
+from agentrail.providers.grouping import Grouping, Placed, between
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_chat_stream import ChatStream
@@ -79,6 +80,7 @@ class OpenAIChat:
             if self._is_vendor
             else None,
         )
+        self._grouping = Grouping(_role_of)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -99,7 +101,7 @@ class OpenAIChat:
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
         options = self._options
-        members = {
+        members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
             "messages": self._messages(request),
             "stream": b"true",
@@ -125,27 +127,14 @@ class OpenAIChat:
             members["response_format"] = encode_json({"type": "json_schema", "json_schema": schema})
         return joined_object(members, options.extra_body)
 
-    def _messages(self, request: ModelRequest) -> bytes:
-        parts: list[bytes] = []
-        if request.system:
-            parts.append(b'{"role":"system","content":%b}' % encode_json(request.system))
-        parts += [self._joined(group) for group in self._groups(request.messages)]
-        return b"[" + b",".join(parts) + b"]"
-
-    def _groups(self, messages: Sequence[Message]) -> list[list[Message]]:
-        """Put neighbours of one role together; a message of which nothing can be said here is no neighbour."""
-        groups: list[list[Message]] = []
-        last: type[Message] | None = None
-        for message in messages:
-            if not self._unit(message):
-                continue
-            kind = type(message)
-            if kind is last and kind is not ToolMessage:
-                groups[-1].append(message)
-            else:
-                groups.append([message])
-                last = kind
-        return groups
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        """Join all messages behind the system prompt; neighbours of one role become one message."""
+        said = self._grouping.pieces_of(request.messages, says=self._unit, wrap=self._wrap)
+        if not request.system:
+            return said
+        begin, *items, end = said
+        system = b'{"role":"system","content":%b}' % encode_json(request.system)
+        return [begin, system, *([b","] if items else []), *items, end]
 
     def _unit(self, message: Message) -> bytes:
         """Return what is kept of a message: of a user's the inside of its content, of others the whole."""
@@ -156,24 +145,26 @@ class OpenAIChat:
             return encoded(message, f"{NAME}:parts", self._encode_parts)
         return encoded(message, f"{NAME}:text", self._encode_text)
 
-    def _joined(self, group: list[Message]) -> bytes:
+    def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
         """Make one message of neighbours of one role."""
-        first = group[0]
+        messages = [message for _, message in group]
+        first = messages[0]
         if isinstance(first, UserMessage):
-            if not any(map(self._shows, group)):
-                return b'{"role":"user","content":"%b"}' % _PARAGRAPH.join(map(self._unit, group))
-            parts = [encoded(message, f"{NAME}:parts", self._encode_parts) for message in group]
-            return b'{"role":"user","content":[%b]}' % b",".join(parts)
-        if isinstance(first, AssistantMessage) and len(group) > 1:
+            if not any(map(self._shows, messages)):
+                texts = map(self._unit, messages)
+                return [b'{"role":"user","content":"', *between(_PARAGRAPH, texts), b'"}']
+            parts = (encoded(message, f"{NAME}:parts", self._encode_parts) for message in messages)
+            return [b'{"role":"user","content":[', *between(b",", parts), b"]}"]
+        if isinstance(first, AssistantMessage) and len(messages) > 1:
             # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
             blocks = [
                 block
-                for message in group
+                for message in messages
                 if isinstance(message, AssistantMessage)
                 for block in message.content
             ]
-            return self._encode(AssistantMessage(content=tuple(blocks), model=first.model))
-        return self._unit(first)
+            return [self._encode(AssistantMessage(content=tuple(blocks), model=first.model))]
+        return [self._unit(first)]
 
     def _shows(self, message: Message) -> bool:
         return isinstance(message, UserMessage) and any(
@@ -214,6 +205,12 @@ class OpenAIChat:
             elif text.strip():
                 parts.append({"type": "text", "text": text})
         return encode_json(parts)[1:-1]
+
+
+def _role_of(message: Message) -> str | None:
+    if isinstance(message, ToolMessage):
+        return None
+    return "user" if isinstance(message, UserMessage) else "assistant"
 
 
 def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:

@@ -27,6 +27,7 @@ from agentrail.messages import (
     encoded,
 )
 from agentrail.providers.failures import Vendor
+from agentrail.providers.grouping import Grouping, Placed, between
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.openai_responses_stream import ResponsesStream
@@ -88,6 +89,7 @@ class OpenAIResponses:
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, path_help="" if self._is_vendor else _PATH_HELP),
             key_missing=f"openai needs a key for {self._base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
+        self._grouping = Grouping(_role_of)
         self.encodings = 0
         """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
@@ -108,7 +110,7 @@ class OpenAIResponses:
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
         options = self._options
-        members = {
+        members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
             "input": self._input(request.messages),
             "stream": b"true",
@@ -134,35 +136,24 @@ class OpenAIResponses:
             members["text"] = encode_json({"format": schema})
         return joined_object(members, options.extra_body)
 
-    def _input(self, messages: Sequence[Message]) -> bytes:
+    def _input(self, messages: Sequence[Message]) -> list[bytes]:
         """Join the items of all messages; neighbours that are the user's become one item."""
-        parts: list[bytes] = []
-        users: list[bytes] = []  # contents without brackets, which can be joined to a neighbour's
-        answers: list[AssistantMessage] = []
-        for message in messages:
-            unit = encoded(message, self._memo, self._encode)
-            if not unit:
-                continue  # nothing of it can be said here, and then its neighbours are neighbours of each other
-            if users and not isinstance(message, UserMessage):
-                parts.append(_user_item(users))
-                users = []
-            if answers and not isinstance(message, AssistantMessage):
-                parts.append(self._joined(answers))
-                answers = []
-            match message:
-                case UserMessage():
-                    users.append(unit)
-                case AssistantMessage():
-                    answers.append(message)
-                case ToolMessage():
-                    parts.append(unit)
-        parts += [self._joined(answers)] if answers else []
-        parts += [_user_item(users)] if users else []
-        return b"[" + b",".join(parts) + b"]"
+        return self._grouping.pieces_of(messages, says=self._unit, wrap=self._wrap)
+
+    def _unit(self, message: Message) -> bytes:
+        """Return what is kept of a message: of a user's the inside of its content, of others their items."""
+        return encoded(message, self._memo, self._encode)
+
+    def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
+        if isinstance(group[0][1], UserMessage):
+            contents = (self._unit(message) for _, message in group)
+            return [b'{"role":"user","content":[', *between(b",", contents), b"]}"]
+        answers = [message for _, message in group if isinstance(message, AssistantMessage)]
+        return [self._joined(answers) if answers else self._unit(group[0][1])]
 
     def _joined(self, answers: list[AssistantMessage]) -> bytes:
         if len(answers) == 1:
-            return encoded(answers[0], self._memo, self._encode)
+            return self._unit(answers[0])
         # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
         blocks = tuple(block for message in answers for block in message.content)
         return self._encode(AssistantMessage(content=blocks, model=answers[0].model))
@@ -180,8 +171,10 @@ class OpenAIResponses:
         return encode_json([item for item in items if item is not None])[1:-1]
 
 
-def _user_item(contents: list[bytes]) -> bytes:
-    return b'{"role":"user","content":[%b]}' % b",".join(contents)
+def _role_of(message: Message) -> str | None:
+    if isinstance(message, ToolMessage):
+        return None
+    return "user" if isinstance(message, UserMessage) else "assistant"
 
 
 def _user_part(block: UserBlock) -> dict[str, object] | None:

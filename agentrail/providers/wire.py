@@ -6,7 +6,7 @@ Pure. What only one format does stands in its own file.
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agentrail.abc import Secret
@@ -62,10 +62,14 @@ def memo_name(wire: str, options: ProviderOptions) -> str:
     return wire if options.images else f"{wire}:words"
 
 
-def joined_object(members: Mapping[str, bytes], extra: Mapping[str, object]) -> bytes:
-    """Join encoded members into a body; those of `extra_body` come last and win."""
+def joined_object(members: Mapping[str, bytes | Sequence[bytes]], extra: Mapping[str, object]) -> bytes:
+    """Join encoded members into a body; those of `extra_body` come last and win. One that is long comes in pieces."""
     every = {**members, **{name: encode_json(value) for name, value in extra.items()}} if extra else members
-    return b"{" + b",".join(b'"%b":%b' % (_quoted(name), value) for name, value in every.items()) + b"}"
+    pieces = [b"{"]
+    for name, value in every.items():
+        pieces.append(b'%b"%b":' % (b"," if len(pieces) > 1 else b"", _quoted(name)))
+        pieces += [value] if isinstance(value, bytes) else value
+    return b"".join([*pieces, b"}"])
 
 
 def _quoted(name: str) -> bytes:

@@ -243,11 +243,7 @@ class CompositeSandbox:
         Raises:
             ProcessRefused: As of the default; or it opens none.
         """
-
-        async def itself(place: _Place) -> _Place:
-            return place
-
-        found = await self._at(options.workdir, itself, only_default=True)
+        found = self._place_of(options.workdir, only_default=True)
         if isinstance(found, Refusal):
             raise ProcessRefused(found.message, code=found.code)
         if not isinstance(found.sandbox, ProcessSandbox):
@@ -269,16 +265,21 @@ class CompositeSandbox:
     async def _at(
         self, path: str, work: Callable[[_Place], Awaitable[T]], *, only_default: bool = False
     ) -> T | Refusal:
+        place = self._place_of(path, only_default=only_default)
+        if isinstance(place, Refusal):
+            await trio.lowlevel.checkpoint()
+            return place
+        return await work(place)
+
+    def _place_of(self, path: str, *, only_default: bool = False) -> _Place | Refusal:
         names = decide_names(path, _ROOTS)  # `..` is refused here, so nothing climbs from one into another
         if isinstance(names, Refusal):
-            await trio.lowlevel.checkpoint()
             return names
         place = self._route(names)
         if only_default and place.prefix:
-            await trio.lowlevel.checkpoint()
             message = f'Commands do not run below "/{"/".join(place.prefix)}/": choose another workdir.'
             return Refusal(code="unsupported", message=message)
-        return await work(place)
+        return place
 
     def _route(self, names: Names) -> _Place:
         for depth in range(len(names), 0, -1):

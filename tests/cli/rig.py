@@ -133,7 +133,7 @@ async def sleeping_below(process: trio.Process, count: int = 2) -> list[psutil.P
 
     def are_there() -> bool:
         below[:] = parent.children(recursive=True)
-        return len([child for child in below if child.name() == "sleep"]) >= count
+        return [_name_of(child) for child in below].count("sleep") >= count
 
     await wait_until(are_there)
     return below
@@ -141,7 +141,21 @@ async def sleeping_below(process: trio.Process, count: int = 2) -> list[psutil.P
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that still run; one that is dead and not reaped by its new parent counts as gone."""
-    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return [one for one in processes if _is_alive(one)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # between the two questions
+        return False
+
+
+def _name_of(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:  # a shell's own short-lived children come and go while we look
+        return ""
 
 
 @define

@@ -1,0 +1,135 @@
+"""What a provider keeps of the last conversation never shows: each body is the one that a new provider would make."""
+
+import json
+from typing import Final
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.request import EffectId, ModelRequest
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.gemini import Gemini
+from agentrail.providers.grouping import Grouping, Placed
+from agentrail.providers.http import HttpClients
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.options import ProviderOptions
+
+FORMATS: Final = (AnthropicMessages, OpenAIChat, OpenAIResponses, Gemini)
+POOL: Final[tuple[Message, ...]] = (
+    UserMessage(content=(Text(text="one"),)),
+    UserMessage(content=(Text(text="two"),)),
+    UserMessage(content=(Text(text=" "),)),  # of which nothing can be said
+    AssistantMessage(content=(Text(text="yes"),), model="stub:a"),
+    AssistantMessage(content=(Text(text="no"),), model="stub:b"),
+    AssistantMessage(content=(Thinking(text="hm", provider="stub"),), model="stub:a"),
+    # Equal in Python, and written otherwise.
+    AssistantMessage(
+        content=(ToolCall(call_id=CallId("c"), name="t", arguments={"a": True}),), model="stub:a"
+    ),
+    AssistantMessage(content=(ToolCall(call_id=CallId("c"), name="t", arguments={"a": 1}),), model="stub:a"),
+    ToolMessage(results=(ToolResult(call_id=CallId("c"), name="t", text="done"),)),
+)
+
+conversations = st.lists(st.sampled_from(POOL), max_size=8)
+# Mostly the same conversation that grows, as it does in a session; at times one that was cut, or another one.
+turns = st.lists(
+    st.tuples(
+        st.sampled_from(("grow", "grow", "grow", "cut", "other")),
+        conversations,
+        st.lists(st.integers(0, 12), max_size=2),
+        st.sampled_from(("stub:a", "stub:b")),
+        st.sampled_from(("", "Be kind.")),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(turns=turns, kind=st.sampled_from(FORMATS))
+def test_a_body_is_the_one_that_a_new_provider_makes(turns, kind):
+    """Whatever the provider was asked before."""
+    asked = kind(ProviderOptions(), HttpClients())
+    messages: list[Message] = []
+    for change, more, points, model, system in turns:
+        messages = {"grow": messages + more, "cut": messages[: len(more)], "other": more}[change]
+        request = ModelRequest(
+            attempt=EffectId("r1"),
+            model=model,
+            system=system,
+            messages=tuple(messages),
+            tools=Toolbox(),
+            cache_points=tuple(points),
+        )
+        body = asked.encode(request)
+        assert body == kind(ProviderOptions(), HttpClients()).encode(request)
+        json.loads(body)
+
+
+def test_another_model_is_told_of_calls_in_its_own_way():
+    """Gemini wants a placeholder on calls that it did not make, so what was joined for one model is not for another."""
+    messages = (POOL[0], POOL[6], POOL[8], POOL[0])
+    asked = Gemini(ProviderOptions(), HttpClients())
+    bodies = []
+    for model in ("stub:a", "stub:b", "stub:a"):
+        request = ModelRequest(
+            attempt=EffectId("r1"), model=model, system="", messages=messages, tools=Toolbox()
+        )
+        bodies.append(asked.encode(request))
+        assert bodies[-1] == Gemini(ProviderOptions(), HttpClients()).encode(request)
+    assert bodies[0] == bodies[2] != bodies[1]
+
+
+def test_what_is_settled_is_wrapped_once():
+    """A conversation that grows by a message wraps that and what it follows; a mark keeps what is behind it fresh."""
+    wrapped: list[int] = []
+
+    def wrap(group: list[Placed]) -> list[bytes]:
+        wrapped.extend(place for place, _ in group)
+        return [b"%d" % group[0][0]]
+
+    def join(length: int, steady: int | None = None) -> bytes:
+        wrapped.clear()
+        pieces = grouping.pieces_of(messages[:length], says=lambda _: b"x", wrap=wrap, steady=steady)
+        return b"".join(pieces)
+
+    grouping = Grouping(lambda message: type(message).__name__)
+    messages = [POOL[0], POOL[3]] * 10
+    assert join(10) == b"[0,1,2,3,4,5,6,7,8,9]"
+    assert (join(11), wrapped) == (b"[0,1,2,3,4,5,6,7,8,9,10]", [9, 10])
+    whole = b"[%b]" % b",".join(b"%d" % place for place in range(20))
+    assert (join(20, steady=14), wrapped) == (whole, [*range(10, 20)])
+    assert (join(20, steady=14), wrapped) == (whole, [*range(14, 20)])
+    assert (join(20, steady=3), wrapped) == (whole, [*range(20)])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_text_is_kept_twice(kind):
+    """The pieces are those that the messages keep, so a long conversation costs pointers."""
+    provider = kind(ProviderOptions(), HttpClients())
+    text = "x" * 10_000
+    messages = tuple(
+        UserMessage(content=(Text(text=text),))
+        if place % 2 == 0
+        else AssistantMessage(content=(Text(text=text),), model="stub:a")
+        for place in range(20)
+    )
+    provider.encode(
+        ModelRequest(attempt=EffectId("r1"), model="stub:a", system="", messages=messages, tools=Toolbox())
+    )
+    kept = {id(piece) for message in messages for piece in (message._encoded or {}).values()}  # noqa: SLF001
+    long = [piece for piece in provider._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
+    assert len(long) == 19
+    assert all(id(piece) in kept for piece in long)
