@@ -1,11 +1,15 @@
 """What tools say of themselves, checked once for as long as they say the same."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, NoReturn, get_args
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
+from agentrail.otp.edges import contain
+from agentrail.runtime.tool_runner import describe_crash
 
 
 class ToolSpecs:
@@ -45,10 +49,12 @@ class ToolSpecs:
         try:
             kept = self._kept.get(tool)
         except TypeError:  # a tool that cannot be a key is checked for each session
+            _check_types(spec)
             spec.check()
             _check_traits(tool)
             return spec
         if kept is None or kept != spec:  # a tool may say something else by now, or to somebody else
+            _check_types(spec)
             spec.check()
             _check_traits(tool)
             kept = self._kept[tool] = spec
@@ -57,9 +63,11 @@ class ToolSpecs:
 
 def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
     described = tool.description
+    if callable(described):
+        described = contain(partial(_refuse_description, tool), described, listing)
     return ToolSpec(
         name=tool.name,
-        description=described if isinstance(described, str) else described(listing),
+        description=described,
         parameters=tool.parameters,
         killable=tool.killable,
         effect_class=tool.effect_class,
@@ -70,7 +78,36 @@ def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
     )
 
 
+def _refuse_description(tool: Tool, error: Exception) -> NoReturn:
+    message = (
+        f"the description of tool {tool.name!r} raised {describe_crash(error)}: "
+        "expected a function of a ToolListing that gives a text"
+    )
+    raise ToolDefinitionError(message) from None
+
+
+def _check_types(spec: Any) -> None:
+    """Refuse what a type checker would have refused: a tool may be anybody's object."""
+    if not isinstance(spec.name, str):
+        message = f"a tool is named {spec.name!r}: expected a text"
+        raise ToolDefinitionError(message)
+    if not isinstance(spec.description, str):
+        message = (
+            f"the description of tool {spec.name!r} is {spec.description!r}: "
+            "expected a text, or a function of a ToolListing that gives one"
+        )
+        raise ToolDefinitionError(message)
+    if not isinstance(spec.parameters, Mapping):
+        kind = type(spec.parameters).__name__
+        message = f"the schema of tool {spec.name!r} is of type {kind}: expected a JSON Schema as a dict"
+        raise ToolDefinitionError(message)
+
+
 def _check_traits(tool: Tool) -> None:
+    if tool.effect_class not in get_args(EffectClass):
+        known = ", ".join(repr(one) for one in get_args(EffectClass))
+        message = f"tool {tool.name!r} has effect_class {tool.effect_class!r}: expected one of {known}"
+        raise ToolDefinitionError(message)
     if tool.effect_class == "reconcilable" and getattr(tool, "reconcile", None) is None:
         message = (
             f"tool {tool.name!r} is 'reconcilable' and has no `reconcile(operation_id, ctx)`: "

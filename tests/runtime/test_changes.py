@@ -1,6 +1,7 @@
 """What changes while a session runs: its model and its tools; what is sent again by itself; and how it all is shown."""
 
 import json
+from typing import Any
 
 import pytest
 import trio
@@ -355,6 +356,11 @@ async def test_on_a_session_that_has_ended_these_calls_raise_too(supervisor, cal
         await call(session)
 
 
+def wrong(value: Any) -> Any:
+    """A value that a type checker would refuse."""
+    return value
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -372,8 +378,20 @@ async def test_on_a_session_that_has_ended_these_calls_raise_too(supervisor, cal
             "nothing is fetched",
         ),
         (RecordingTool(effect_class="reconcilable"), "reconcile"),
+        (RecordingTool(name=wrong(7)), "a tool is named 7"),
+        (RecordingTool(description=wrong(7)), "the description of tool 'record' is 7: expected a text"),
+        (RecordingTool(description=wrong(lambda _: None)), "is None: expected a text, or a function"),
+        (
+            RecordingTool(description=wrong(lambda _: 1 / 0)),
+            "the description of tool 'record' raised ZeroDivisionError: division by zero: expected a function",
+        ),
+        (RecordingTool(parameters=wrong([])), "is of type list: expected a JSON Schema as a dict"),
+        (RecordingTool(effect_class=wrong("safe")), "has effect_class 'safe': expected one of 'pure'"),
     ],
-    ids=["name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"],
+    ids=[
+        *("name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"),
+        *("name-type", "description-type", "described-type", "describing", "schema-type", "effect-class"),
+    ],
 )
 async def test_a_tool_that_cannot_be_is_refused_with_those_beside_it(supervisor, bad, words):
     """`ToolDefinitionError` says what is wrong, and nothing is attached (6.18)."""

@@ -67,6 +67,7 @@ async def test_a_traceback_goes_to_the_log_and_secrets_go_nowhere(supervisor, ca
     @tool
     async def leak(*, ctx: ToolContext) -> str:
         """Say more than it should."""
+        await trio.lowlevel.checkpoint()
         message = "refused: sk-123456, sk-123"
         raise ValueError(message)
 
