@@ -13,7 +13,7 @@ import msgspec
 
 from agentrail.core.actions import Abort, CallModel
 from agentrail.core.effects import RunErrand, SetProviderOpts
-from agentrail.core.frozen import thawed
+from agentrail.core.frozen import frozen_json, thawed
 from agentrail.core.hooks import (
     BeforeTool,
     Hook,
@@ -194,7 +194,10 @@ def context_of(work: Work) -> Context:
         repairs=data.repairs,
         total_tokens=data.usage.total,
         cost_usd=data.usage.cost_usd,
-        todos=tuple({"id": todo.id, "content": todo.content, "status": todo.status} for todo in data.todos)
+        todos=tuple(
+            frozen_json({"id": todo.id, "content": todo.content, "status": todo.status})
+            for todo in data.todos
+        )
         if data.todos
         else (),
         tools=data.tools.names,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.core.frozen import thawed
+from agentrail.core.frozen import not_json, thawed
 from agentrail.events import Event, PluginEvent
 from agentrail.messages import JsonObject
 
@@ -31,5 +31,16 @@ def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
     """
     plain = thawed(payload)
     if isinstance(payload, Mapping) and plain.pop(NO_USER_DATA, plain) is plain and "user_data" not in plain:
-        plain["user_data"] = thawed(user_data)
+        plain["user_data"] = _sayable(user_data)
     return PluginEvent(name=name, payload=plain)
+
+
+def _sayable(value: Any) -> Any:
+    """Copy application data for an event. What is no JSON, such as a secret, is there in the words that it has for itself."""
+    match value:
+        case Mapping():
+            return {str(name): _sayable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_sayable(item) for item in value]
+        case _:
+            return value if not_json(value) is None else str(value)

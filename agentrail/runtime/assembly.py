@@ -10,6 +10,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentrail.abc import Provider, ResolveProvider, ToolListing
+from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import SessionStarted
 from agentrail.core.machine import new_session, step
 from agentrail.core.signals import Started
@@ -153,6 +154,6 @@ def _config_of(
         response_format=None if wanted is None else ResponseFormat(dict(wanted)),
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,
-        user_data=dict(options.user_data),
+        user_data=frozen_json(options.user_data),
         group_id=options.group_id,
     )

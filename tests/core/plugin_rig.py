@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentrail import plugins as p
+from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import HOOKS, Hook
 from agentrail.core.outcome import Outcome
 from agentrail.core.pipeline import run
@@ -11,7 +12,7 @@ from agentrail.core.stack import Entry, load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult
 
-CTX: Final = p.Context(session_id=SessionId("s"), user_data={"tenant": "acme"})
+CTX: Final = p.Context(session_id=SessionId("s"), user_data=frozen_json({"tenant": "acme"}))
 RESULT: Final = ToolResult(call_id=CallId("c1"), name="shell", text="done")
 ERROR: Final = ErrorInfo(code="tool_crashed", message="it broke")
 

@@ -1,14 +1,17 @@
 """One answer out of many: the matrix, the merge rules, short circuits, rewrites judged again, failures, waiting."""
 
+import math
 from typing import Any
 
 import pytest
 
 from agentrail import plugins as p
+from agentrail.abc import Secret
 from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Cell
 from agentrail.core.hooks import HOOKS
 from agentrail.core.outcome import Decision, Injected, Switch, Unfit
 from agentrail.core.pipeline import REFUSALS, deliver, end, explain, judge_again, resume, run
+from agentrail.core.plugin_events import plugin_event
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
@@ -177,6 +180,16 @@ def test_user_data_is_merged_into_payloads():
         {"n": 3},
         [4],
     ]
+
+
+def test_application_data_that_is_no_json_is_said_in_its_own_words():
+    """A secret hides itself, an infinite number is no number of JSON; the event can be stored and sent."""
+    data = {"key": Secret("sk-1"), "deep": [{"rate": math.inf}, (1, "a")], 3: None}
+    event = plugin_event("a", {"n": 1}, data)
+    assert event.payload == {
+        "n": 1,
+        "user_data": {"key": "Secret(…)", "deep": [{"rate": "inf"}, [1, "a"]], "3": None},
+    }
 
 
 def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():

@@ -103,6 +103,37 @@ async def test_a_plugin_refuses_a_prompt(supervisor):
     assert await session.ask("one two") == "never said"
 
 
+async def test_no_plugin_changes_the_data_of_the_application(supervisor):
+    """It may look at it; a state that somebody else can write to would not replay."""
+
+    class Meddler(p.Plugin[None]):
+        """Puts something else into it, all the way down."""
+
+        def init(self) -> None:
+            """Begin."""
+
+        @p.on(p.BeforePrompt)
+        def meddle(self, event: p.BeforePrompt, state: None, ctx: p.Context) -> p.Action[None]:
+            """Change it."""
+            cast("dict[str, str]", ctx.user_data["tenant"])["name"] = "other"
+            return p.Continue(state)
+
+        @p.on(p.AfterTurn)
+        def tell(self, event: p.AfterTurn, state: None, ctx: p.Context) -> p.Action[None]:
+            """Say what it is."""
+            return p.Emit([("seen", {})], state)
+
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("yes")]), plugins=[Meddler], user_data={"tenant": {"name": "acme"}}
+    )
+    async with session.subscribe(kinds=[PluginFailed, PluginEvent]) as events:
+        assert await session.ask("Hi") == "yes"
+        await session.stop()
+        failed, said = [event async for event in events]
+    assert "cannot be changed" in failed.error.message
+    assert said.payload == {"user_data": {"tenant": {"name": "acme"}}}
+
+
 async def test_options_of_a_plugin_change_in_idle(supervisor):
     """The next prompt is judged by the new ones, and everybody hears of the change."""
     session = await supervisor.start_session(model=ScriptedModel([says("yes")]), plugins=[Short])
