@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.history import History
 from agentrail.core.listening import visible_in, visible_so_far, visible_text
 from agentrail.core.projection import snapshot_of
-from agentrail.core.request import TextDelta
+from agentrail.core.request import ArgumentsDelta, TextDelta, ToolCallStarted
 from agentrail.core.signals import ChunksArrived, Prompt, SignalId, StreamStarted
 from agentrail.events import MessageDelta
 from agentrail.messages import AssistantMessage, PromptRef, Text, Thinking
@@ -34,6 +34,20 @@ def test_deltas_snapshot_and_reply_agree(pieces, inline_tags):
     said = seen.after.data.history.messages[1].text
     assert said == ("".join(pieces) or "nothing was streamed")
     assert seen.after.data.last.text == (deltas if pieces else said)
+
+
+def test_half_of_a_call_is_of_no_use_to_anybody():
+    """Calls come whole, with the message; text beside their pieces is heard."""
+    pieces = (ToolCallStarted(0, "c1", "add"), ArgumentsDelta(0, '{"a":'), TextDelta("Wait."))
+    script = [
+        Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
+        StreamStarted(at_ms=1, effect_id="r1"),
+        ChunksArrived(at_ms=2, effect_id="r1", chunks=pieces),
+    ]
+    *_, seen = walk(script, new_session())
+    (delta,) = seen.events
+    assert isinstance(delta, MessageDelta)
+    assert delta.delta == "Wait."
 
 
 def test_each_message_is_read_by_itself():

@@ -68,6 +68,28 @@ def test_what_models_usually_write_is_plainly_fine(value):
 
 
 @pytest.mark.parametrize(
+    ("kind", "fine"),
+    [
+        ("string", ["", "x"]),
+        ("integer", [0, -3]),
+        ("number", [0, -3, 0.5]),
+        ("boolean", [True, False]),
+        ("object", [{}, {"a": 1}]),
+        ("array", [[], [1]]),
+        ("null", [None]),
+    ],
+)
+def test_a_type_takes_its_own_values_and_no_others(kind, fine):
+    """`True` is no number, though it is one in Python."""
+    check = quick_check({"type": kind})
+    assert check is not None
+    taken = [
+        value for value in ("", "x", 0, -3, 0.5, True, False, {}, {"a": 1}, [], [1], None) if check(value)
+    ]
+    assert list(map(repr, taken)) == list(map(repr, fine))
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         False,
