@@ -32,8 +32,14 @@ SCHEMA: Final[Mapping[str, Any]] = {
 _VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
 ARGUMENTS: Final = '{"a": 2, "b": 3}'
+"""Of the first call of a response."""
 ANSWER: Final = "The sum is 5."
 ABORTED: Final = "aborted"
+
+
+def arguments_of(call: int) -> str:
+    """Say what a call of a response is called with: a model that says the same twenty times goes in circles, and is stopped."""
+    return ARGUMENTS if call == 0 else json.dumps({"a": 2, "b": 3 + call})
 
 
 class BareSession:
@@ -148,9 +154,9 @@ class StubModel:
             {
                 "id": f"call_{next(self._ids)}",
                 "type": "function",
-                "function": {"name": self._tool, "arguments": ARGUMENTS},
+                "function": {"name": self._tool, "arguments": arguments_of(call)},
             }
-            for _ in range(self._calls)
+            for call in range(self._calls)
         ]
         return {"role": "assistant", "content": None, "tool_calls": calls}
 

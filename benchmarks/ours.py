@@ -20,7 +20,7 @@ from agentrail.core.request import (
 from agentrail.core.toolbox import read_call
 from agentrail.events import Event
 from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolMessage
-from benchmarks.bare import ANSWER, ARGUMENTS
+from benchmarks.bare import ANSWER, arguments_of
 from benchmarks.measure import Watch
 
 _USAGE: Final = TokenUsage(input=10, output=5)
@@ -32,7 +32,7 @@ class StubModel:
     name = "stub"
 
     def __init__(
-        self, *, tool: str = "add", calls: int = 1, delay_seconds: float = 0.0, arguments: str = ARGUMENTS
+        self, *, tool: str = "add", calls: int = 1, delay_seconds: float = 0.0, arguments: str | None = None
     ) -> None:
         self._tool = tool
         self._calls = calls
@@ -67,8 +67,9 @@ class StubModel:
         made = []
         for index in range(self._calls):
             call_id = f"call_{next(self._ids)}"
-            chunks += (ToolCallStarted(index, call_id, self._tool), ArgumentsDelta(index, self._arguments))
-            made.append(read_call(call_id, self._tool, self._arguments))
+            arguments = self._arguments or arguments_of(index)
+            chunks += (ToolCallStarted(index, call_id, self._tool), ArgumentsDelta(index, arguments))
+            made.append(read_call(call_id, self._tool, arguments))
         message = AssistantMessage(content=tuple(made), model=model, stop_reason="tool_use")
         return [*chunks, Completed("tool_use", message, _USAGE)]
 
