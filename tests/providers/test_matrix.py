@@ -8,6 +8,7 @@ import pytest
 import structlog
 import trio
 
+import agentrail
 from agentrail.core.request import Chunk, Completed, TextDelta
 from agentrail.errors import (
     Authentication,
@@ -19,6 +20,7 @@ from agentrail.errors import (
     RateLimited,
     Transport,
 )
+from agentrail.events import StreamStalled
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
@@ -151,6 +153,32 @@ async def test_a_slow_trickle(kind, autojump_clock):
     seen: list[Chunk] = []
     await ask(seen, kind, Reply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5)
     assert seen == whole
+
+
+@EVERY
+async def test_a_server_that_falls_silent(kind, autojump_clock):
+    """The session ends the request, typed, after the silence that its option allows; what came before was heard."""
+    events = transcript(kind)
+    said = events[:-2] or events[:1]
+    async with (
+        open_server(stream(*said, stays=True)) as server,
+        agentrail.open_supervisor(environ={}) as supervisor,
+    ):
+        session = await supervisor.start_session(
+            model=f"{kind.name}:some-model",
+            provider_opts={"base_url": server.url, "api_key": KEY, "stall_seconds": 20},
+            max_retries=0,
+        )
+        async with session.subscribe(kinds=[agentrail.MessageDelta, StreamStalled]) as published:
+            began_at = trio.current_time()
+            with pytest.raises(agentrail.CycleFailed) as caught:
+                await session.ask("Hi")
+            assert caught.value.error.code == "stream_stalled"
+            assert trio.current_time() - began_at == pytest.approx(20, abs=0.5)
+            await session.stop()
+            heard = [type(event) async for event in published]
+    assert heard[0] is agentrail.MessageDelta
+    assert heard[-1] is StreamStalled
 
 
 @EVERY
