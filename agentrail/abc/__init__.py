@@ -1,0 +1,64 @@
+"""The ports: what a session needs from the world, and what an adapter has to be. No adapter enters this file.
+
+A provider turns a request into a stream of chunks. A tool turns arguments into a result. A sandbox is where file tools
+read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
+"""
+
+from agentrail.abc.process import (
+    ProcessOptions as ProcessOptions,
+    ProcessSandbox as ProcessSandbox,
+    ToolProcess as ToolProcess,
+)
+from agentrail.abc.provider import (
+    Capabilities as Capabilities,
+    Profile as Profile,
+    Provider as Provider,
+    ProviderProfiles as ProviderProfiles,
+    ResolveProfile as ResolveProfile,
+    ResolveProvider as ResolveProvider,
+    model_policy_of as model_policy_of,
+)
+from agentrail.abc.sandbox import (
+    DirectoryEntry as DirectoryEntry,
+    EditResult as EditResult,
+    ExecuteOptions as ExecuteOptions,
+    ExecuteResult as ExecuteResult,
+    FileBytes as FileBytes,
+    GlobResult as GlobResult,
+    GrepLine as GrepLine,
+    GrepOptions as GrepOptions,
+    GrepResult as GrepResult,
+    ListResult as ListResult,
+    ReadResult as ReadResult,
+    Refusal as Refusal,
+    Sandbox as Sandbox,
+    SnapshotSandbox as SnapshotSandbox,
+    Transfer as Transfer,
+    WriteResult as WriteResult,
+)
+from agentrail.abc.secret import (
+    Secret as Secret,
+)
+from agentrail.abc.tool import (
+    MAX_RESULT_BYTES as MAX_RESULT_BYTES,
+    Done as Done,
+    Effect as Effect,
+    Error as Error,
+    NotDone as NotDone,
+    Ok as Ok,
+    Reconciled as Reconciled,
+    Tool as Tool,
+    ToolListing as ToolListing,
+    ToolOutcome as ToolOutcome,
+    Unknown as Unknown,
+)
+from agentrail.abc.tool_context import (
+    MAX_CLEANUP_SECONDS as MAX_CLEANUP_SECONDS,
+    MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES,
+    AskUser as AskUser,
+    ChildRequest as ChildRequest,
+    OpenProcess as OpenProcess,
+    RunInThread as RunInThread,
+    RunSession as RunSession,
+    ToolContext as ToolContext,
+)

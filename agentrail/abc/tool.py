@@ -1,0 +1,176 @@
+"""The port of a tool: arguments in, an outcome out. What it may do meanwhile stands in `tool_context`."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias, get_args, runtime_checkable
+
+from attrs import frozen
+
+from agentrail.abc.tool_context import ToolContext
+from agentrail.core.changes import Change
+from agentrail.core.toolbox import EffectClass
+from agentrail.errors import ToolContractError
+from agentrail.messages import JsonObject, JsonValue, SessionId
+
+
+@frozen(kw_only=True)
+class Ok:
+    """A result.
+
+    Attributes:
+        text: What the model reads.
+        details: JSON for events and user interfaces, never for the model.
+    """
+
+    text: str
+    details: JsonValue = None
+
+
+@frozen(kw_only=True)
+class Error:
+    """A failure that the model may correct: it says what went wrong and what to do next.
+
+    Attributes:
+        text: What the model reads.
+        details: JSON for events and user interfaces, never for the model.
+    """
+
+    text: str
+    details: JsonValue = None
+
+
+@frozen(init=False)
+class Effect:
+    """A result that changes something in the session: `Effect(UpdateTodos(todos=…), text="Three left.")`.
+
+    The session applies the changes in the very step that records the result, and not at all when the call was stopped.
+
+    Attributes:
+        changes: At least one of `agentrail.core.changes`, in the order in which they are applied.
+        text: What the model reads.
+        details: JSON for events and user interfaces, never for the model.
+    """
+
+    changes: tuple[Change, ...]
+    text: str
+    details: JsonValue
+
+    def __init__(self, *changes: Change, text: str = "[effect applied]", details: JsonValue = None) -> None:
+        """Take the changes.
+
+        Raises:
+            ToolContractError: Your move: there is none, or one that is none.
+        """
+        known = get_args(Change)
+        wrong = next((change for change in changes if not isinstance(change, known)), None)
+        if not changes or wrong is not None:
+            names = ", ".join(one.__name__ for one in known)
+            came = "none" if not changes else f"a value of type {type(wrong).__name__}"
+            message = (
+                f"Effect takes changes, one or more of {names}; got {came}: return Ok where nothing changes"
+            )
+            raise ToolContractError(message)
+        self.__attrs_init__(changes=changes, text=text, details=details)
+
+
+ToolOutcome: TypeAlias = Ok | Error | Effect
+
+
+MAX_RESULT_BYTES: Final = 1 << 20
+
+
+@frozen
+class Done:
+    """What `reconcile` found: the operation took effect.
+
+    Attributes:
+        result: What the call is answered with.
+    """
+
+    result: ToolOutcome
+
+
+@frozen
+class NotDone:
+    """What `reconcile` found: nothing of the operation took effect, so it may be run again."""
+
+
+@frozen
+class Unknown:
+    """What `reconcile` found: nothing that would tell."""
+
+
+Reconciled: TypeAlias = Done | NotDone | Unknown
+
+
+@frozen(kw_only=True)
+class ToolListing:
+    """To whom a tool describes itself, where its description is a function.
+
+    Attributes:
+        session_id: The session whose list of tools is made.
+        model: The model string that it begins with.
+        working_dir: The root of the file tools.
+        user_data: The application's own data.
+        is_unconfined: Whether it is known that its commands run with the user's rights.
+    """
+
+    session_id: SessionId
+    model: str
+    working_dir: str
+    user_data: Mapping[str, JsonValue]
+    is_unconfined: bool = False
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A function that the model may call. `@agentrail.tool` makes one; a class with these members is one.
+
+    Members that it may have besides, each with what holds without it:
+
+    - `max_retries: int | None` (None): how often a call that raised is made again; None for what its effect class and the
+      session say. For a `once` tool a number says that raising means that nothing happened.
+    - `reconcile(operation_id, ctx)`, `async`: required of `reconcilable`; says `Done(result)`, `NotDone()` or `Unknown()`.
+    - `polling: bool` (False): repeats are its nature, so nobody looks for loops.
+    - `max_result_bytes: int` (1 MiB): of a longer text the middle is left out.
+    - `label(arguments)` (the name): short text for people.
+    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions; it is never executed.
+    - `threaded: bool` (False): whether it works in a thread; none begins where too many are left behind.
+    """
+
+    @property
+    def name(self) -> str:
+        """`[A-Za-z0-9_-]{1,64}`, unique in a session."""
+        ...
+
+    @property
+    def description(self) -> str | Callable[[ToolListing], str]:
+        """What the model reads; or a function that writes it, called when the tool is given to a session."""
+        ...
+
+    @property
+    def parameters(self) -> JsonObject:
+        """JSON Schema, draft 2020-12, outermost `"type": "object"`."""
+        ...
+
+    @property
+    def killable(self) -> bool:
+        """Whether a steer or a default abort may stop it."""
+        ...
+
+    @property
+    def effect_class(self) -> EffectClass:
+        """What it promises about being run twice."""
+        ...
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """Per attempt; None for the session's own."""
+        ...
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Run one call whose arguments are as the schema says.
+
+        Raising is a crash of the tool, which is contained; being cancelled is being stopped, and clean-up in `finally`
+        has two seconds.
+        """
+        ...

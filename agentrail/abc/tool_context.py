@@ -1,0 +1,332 @@
+"""What a tool is given for one call: whom it works for, and all that it may ask of its session. No tool enters this file."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final, Literal, Protocol, TypeVar
+
+import trio
+from attrs import frozen
+
+from agentrail.abc.process import ProcessOptions, ToolProcess
+from agentrail.abc.sandbox import Sandbox
+from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
+from agentrail.events import Todo
+from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
+
+T = TypeVar("T")
+
+MAX_PAYLOAD_BYTES: Final = 64 << 10
+MAX_CLEANUP_SECONDS: Final = 2.0
+"""How long a tool that was stopped may clean up."""
+
+
+def _nobody_hears(name: str, payload: JsonValue) -> None:
+    """Take an event for nobody, in a context that was made by hand."""
+
+
+class RunInThread(Protocol):
+    """Runs a plain function in a worker thread."""
+
+    async def __call__(self, function: Callable[[], T], *, abandonable: bool) -> T:
+        """Run it, and give what it returns; a cancellation leaves an abandonable one behind."""
+        ...
+
+
+@frozen(kw_only=True)
+class ChildRequest:
+    """What a tool wants from a session of its own.
+
+    Attributes:
+        prompt: What it is to do.
+        system_prompt: Instead of that of the session above; None for the same.
+        tools: The names of those tools of the session above that it has; None for all.
+        max_turns: How many turns it has; None for as many as the session above.
+    """
+
+    prompt: str
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+
+
+class OpenProcess(Protocol):
+    """Opens a process that ends with the call."""
+
+    async def __call__(self, argv: tuple[str, ...], options: ProcessOptions, /) -> ToolProcess:
+        """Open it."""
+        ...
+
+
+class AskUser(Protocol):
+    """Puts a question before the user."""
+
+    async def __call__(
+        self, question: str, options: tuple[str, ...], timeout_seconds: float | None, /
+    ) -> str | None:
+        """Wait for the answer; None when none came in time."""
+        ...
+
+
+class RunSession(Protocol):
+    """Lets a session of its own work for the call."""
+
+    async def __call__(self, request: ChildRequest, /) -> str:
+        """Give its last text."""
+        ...
+
+
+async def _open_nothing(argv: tuple[str, ...], _options: ProcessOptions) -> ToolProcess:
+    await trio.lowlevel.checkpoint()
+    message = (
+        f"{argv[0]} was not started: this context was made by hand, and no call of a session owns the process"
+    )
+    raise ProcessRefused(message, code="unsupported")
+
+
+async def _ask_nobody(
+    _question: str, _options: tuple[str, ...], _timeout_seconds: float | None
+) -> str | None:
+    await trio.lowlevel.checkpoint()
+    return None
+
+
+async def _run_nothing(_request: ChildRequest) -> str:
+    await trio.lowlevel.checkpoint()
+    message = "there is no session to be above another one: this context was made by hand"
+    raise ChildRefused(message)
+
+
+async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) -> T:
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=abandonable)
+
+
+@frozen(kw_only=True)
+class ToolContext:
+    """Who asks, and where: values as they were when the call started.
+
+    Attributes:
+        session_id: The session that the call belongs to.
+        group_id: The group of the session, or None.
+        path: The chain of sessions from the root to this one.
+        call_id: The call.
+        operation_id: The idempotency key: the same for all attempts at one call.
+        attempt: 1 for the first.
+        arguments: What the call was made with; for `reconcile`, which is given nothing but the id.
+        working_dir: The root of the file tools.
+        open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
+        model: The model string of the request.
+        turn: Which turn of the cycle, from 1.
+        total_tokens: What the session used so far.
+        cost_usd: What that cost; None when a price is unknown.
+        todos: The list that the model keeps of its work.
+        memory: What the tools of the session keep between their calls, set by `UpdateContext(key="memory", …)`.
+        user_data: The application's own data.
+        deadline: When the timeout strikes, on Trio's clock; infinite without one.
+        progress: Where `report_progress` goes; publishes `ToolProgress`.
+        event: Where `emit` goes; publishes `PluginEvent`.
+        run_in_thread: Runs a plain function in one of the threads for tools.
+        process: Where `open_process` goes.
+        question: Where `ask_user` goes; in a context that was made by hand nobody answers.
+        child: Where `run_session` goes.
+    """
+
+    session_id: SessionId
+    group_id: str | None = None
+    path: tuple[SessionId, ...] = ()
+    call_id: CallId
+    operation_id: str
+    attempt: int = 1
+    arguments: JsonObject = MappingProxyType({})
+    working_dir: str
+    open_sandbox: "Callable[[], Sandbox]"
+    model: str
+    turn: int
+    total_tokens: int = 0
+    cost_usd: float | None = None
+    todos: tuple[Todo, ...] = ()
+    memory: JsonValue = None
+    user_data: Mapping[str, JsonValue]
+    deadline: float
+    progress: Callable[[str], None]
+    event: Callable[[str, JsonValue], None] = _nobody_hears
+    run_in_thread: RunInThread = _run_in_any_thread
+    process: OpenProcess = _open_nothing
+    question: AskUser = _ask_nobody
+    child: RunSession = _run_nothing
+
+    @property
+    def depth(self) -> int:
+        """How many sessions stand above this one; 0 for one that nobody else started."""
+        return max(len(self.path) - 1, 0)
+
+    @property
+    def sandbox(self) -> "Sandbox":
+        """Where files are read and commands run. Opened when the first tool of a session asks for it.
+
+        Raises:
+            SandboxError: The working directory cannot be opened any more.
+        """
+        return self.open_sandbox()
+
+    def report_progress(self, text: str) -> None:
+        """Tell subscribers how far the call is; after the call ended it does nothing. Callable from a worker thread."""
+        self.progress(text)
+
+    def emit(self, name: str, payload: JsonValue = None) -> None:
+        """Publish a `PluginEvent`; after the call ended it does nothing. Callable from a worker thread.
+
+        Args:
+            name: Your own name for it.
+            payload: JSON, of at most 64 KiB.
+
+        Raises:
+            ToolContractError: Your move: it is no JSON, or too much of it.
+        """
+        try:
+            text = json.dumps(payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            message = f"the payload of {name!r} is not JSON: {error}"
+            raise ToolContractError(message) from None
+        if len(text.encode()) > MAX_PAYLOAD_BYTES:
+            message = f"the payload of {name!r} has {len(text.encode()):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are taken"
+            raise ToolContractError(message)
+        self.event(name, json.loads(text))
+
+    async def open_process(
+        self,
+        argv: Sequence[str],
+        *,
+        workdir: str = ".",
+        env: Mapping[str, str] | None = None,
+        errors: Literal["merged", "dropped"] = "merged",
+    ) -> ToolProcess:
+        """Open a process in the sandbox, confined as its commands are. It ends with the call, whatever ends that.
+
+        Then, or when the call is stopped, it and all that it started get `SIGTERM`, two seconds later `SIGKILL`, and are
+        reaped; also when the tool itself does not hear that it is stopped.
+
+        Args:
+            argv: The program and its arguments; no shell reads them.
+            workdir: Where it begins, below the root.
+            env: Variables that it sees besides those that every command sees.
+            errors: Where its standard error goes: `merged` into its output, or `dropped`.
+
+        Raises:
+            ToolContractError: Your move: no program, or an argument with a NUL.
+            ProcessRefused: The sandbox runs no processes, or could not start this one; `code` is as of `Refusal`.
+
+        Cancellation: What has been started by then is stopped.
+        """
+        words = tuple(argv)
+        if not words or not words[0] or any("\0" in word for word in words):
+            message = f"open_process takes a program and its arguments, without a NUL; got {words!r}"
+            raise ToolContractError(message)
+        left = self.seconds_left()
+        options = ProcessOptions(
+            workdir=workdir,
+            env=dict(env or {}),
+            errors=errors,
+            timeout_seconds=ProcessOptions().timeout_seconds if math.isinf(left) else left,
+        )
+        return await self.process(words, options)
+
+    async def run_session(
+        self,
+        prompt: str,
+        *,
+        system_prompt: str | None = None,
+        tools: Iterable[str] | None = None,
+        max_turns: int | None = None,
+    ) -> str:
+        """Let a session below this one work, and give its last text. It ends with the call.
+
+        It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data; not the
+        conversation. What it publishes appears on this session as `SubagentEvent`.
+
+        Args:
+            prompt: What it is to do; it knows nothing else.
+            system_prompt: Instead of that of this session.
+            tools: Names, of the tools that this session has; None for all of them.
+            max_turns: How many turns it has; None for as many as this session.
+
+        Raises:
+            ChildRefused: Your move: the session has a budget, of which no share can be reserved for a child; or sessions
+                stand too deep above one another already.
+            OptionError: Your move: a tool that this session has not, or a number of turns that is none.
+            CycleFailed, CycleAborted: How it ended, without an answer.
+            PromptError: Your move: an empty prompt, or one that is too long.
+
+        Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
+        """
+        names = None if tools is None else tuple(tools)
+        return await self.child(
+            ChildRequest(prompt=prompt, system_prompt=system_prompt, tools=names, max_turns=max_turns)
+        )
+
+    async def ask_user(
+        self, question: str, options: Iterable[str] = (), *, timeout_seconds: float | None = 300.0
+    ) -> str | None:
+        """Ask the user, and wait for the answer in this process. Where it must outlive a restart, use the tool `ask_user`.
+
+        Publishes `AskUser`, and is answered with `session.respond`.
+
+        Args:
+            question: What you need to know.
+            options: What can be chosen; the answer may be another text all the same.
+            timeout_seconds: How long to wait; None: as long as the call may take.
+
+        Returns:
+            The answer; None when nobody gave one in time.
+
+        Raises:
+            ToolContractError: Your move: an empty question, or a time that is none.
+            CycleAborted: The cycle was aborted, or this call stopped: nobody will answer.
+
+        Cancellation: The question is withdrawn when the call ends.
+        """
+        if not question.strip():
+            message = "ask_user takes a question; got an empty one"
+            raise ToolContractError(message)
+        if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
+            message = f"ask_user waits for a time above 0 s, or None; got {timeout_seconds!r}"
+            raise ToolContractError(message)
+        return await self.question(question, tuple(options), timeout_seconds)
+
+    @contextmanager
+    def cleanup_scope(self, seconds: float = MAX_CLEANUP_SECONDS) -> Iterator[trio.CancelScope]:
+        """Shield the clean-up of a tool that was stopped, in `finally`: what is awaited inside is not cut, for two seconds.
+
+        Args:
+            seconds: How long it may take; two at most, because after that a call that was stopped counts as stuck.
+
+        Raises:
+            ToolContractError: Your move: a time that is longer, or none.
+
+        Cancellation: It ends after `seconds`, and by nothing else.
+        """
+        if not 0 < seconds <= MAX_CLEANUP_SECONDS:
+            message = (
+                f"cleanup_scope takes a time above 0 and up to {MAX_CLEANUP_SECONDS:g} s; got {seconds!r}"
+            )
+            raise ToolContractError(message)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds) as scope:
+            yield scope
+
+    def seconds_left(self) -> float:
+        """Say how long the call may still take; 0 when its time is up, infinite without a timeout."""
+        if trio.lowlevel.in_trio_run():
+            now = trio.current_time()
+        else:  # a tool in a worker thread
+            now = trio.from_thread.run_sync(trio.current_time)
+        return max(self.deadline - now, 0.0)
+
+    def check_cancelled(self) -> None:
+        """Raise when the call was stopped: for functions in worker threads, which nobody can stop from outside.
+
+        Raises:
+            trio.Cancelled: It was. Let it travel.
+        """
+        trio.from_thread.check_cancelled()
