@@ -18,7 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parent.parent
 COPIED: Final = ("agentrail", "tests", "property_tests", "conftest.py", "pyproject.toml")

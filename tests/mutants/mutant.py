@@ -1,0 +1,29 @@
+"""What a mutant is: a small deliberate bug, the guarantee that it breaks, and the test that has to notice."""
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Mutant:
+    """One bug.
+
+    Attributes:
+        name: What is wrong, in a word or two.
+        breaks: The guarantee: a promise of docs/explanation, or a row of the acceptance list.
+        file: Where, below the package.
+        old: What stands there.
+        new: What stands there instead.
+        killed_by: The test that fails then, as pytest names it.
+    """
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    killed_by: str
+
+
+def scenario(name: str) -> str:
+    """Give the test that runs a scenario file, as pytest names it."""
+    return f"tests/core/test_scenarios.py::test_scenario[{name}]"
