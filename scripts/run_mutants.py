@@ -45,7 +45,7 @@ def main(wanted: Sequence[str]) -> int:
             trees.put(_copy(Path(directory) / str(number)))
         tree = trees.get()
         everything = sorted({one.killed_by for one in chosen})
-        if _run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS) != 0:
+        if _run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS, show=True) != 0:
             print("the tests fail without any mutant: mend that first")
             return 1
         trees.put(tree)
@@ -113,14 +113,20 @@ def _copy(to: Path) -> Path:
     return to
 
 
-def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS) -> int:
+def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
     # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours
-            command, cwd=tree, env=environment, capture_output=True, check=False, timeout=within_seconds
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=None if show else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=within_seconds,
         )
     except subprocess.TimeoutExpired:  # a bug that makes everybody wait for ever is noticed too
         return FAILED
