@@ -160,6 +160,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
         cache_points: Where plugins want the prompt cache of this turn's request to end.
+        handed: What plugins handed on for this turn's request, in place of the conversation; None: nothing. Empty: they have
+            to be asked once more, because the conversation that they had seen was compacted since.
     """
 
     ref: PromptRef
@@ -174,6 +176,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     loops: LoopWatch = LoopWatch()
     resume: bool = True
     cache_points: tuple[CachePoint, ...] = ()
+    handed: tuple[Message, ...] | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):

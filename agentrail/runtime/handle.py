@@ -533,7 +533,8 @@ class Session:
         """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
 
         The model writes it, the full text goes into a file of the workspace, and `CompactEnd` says what became of it. The
-        last messages stay as they are. Nothing happens where there is nothing to cut.
+        last messages stay as they are; where there are no others, `CompactSkipped` says so. Asked for while one goes on,
+        that one serves.
 
         Args:
             reason: For people; it is in `CompactStart`.
