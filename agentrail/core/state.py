@@ -80,6 +80,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         immune_tools: Names that a steer or a default abort does not stop.
         tool_max_retries: How often a call that raised is made again, where its tool promises that this does no harm.
         approval_timeout_ms: How long an approval waits; None for ever.
+        question_timeout_ms: How long a question waits whose tool names no time of its own; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
         on_max_turns: Whether the last turn asks for an answer without tools, or the cycle is aborted when it wants one more.
@@ -105,6 +106,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     immune_tools: frozenset[str] = frozenset()
     tool_max_retries: int = 2
     approval_timeout_ms: int | None = 120_000
+    question_timeout_ms: int | None = None
     fallbacks: tuple[ModelFacts, ...] = ()
     max_retries: int = 3
     on_max_turns: Literal["answer", "abort"] = "answer"

@@ -1,7 +1,7 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
@@ -22,6 +22,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
+from agentrail.runtime.models import Choice, is_object
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.subscription import TakenSnapshot
@@ -92,14 +93,14 @@ class SessionCell:
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
-    def add_tools(self, tools: Iterable[Tool]) -> int:
-        """Keep new tools, beside older ones of the same names that calls may be running with.
+    def add_tools(self, tools: Mapping[str, Tool]) -> int:
+        """Keep new tools by their names, beside older ones of the same names that calls may be running with.
 
         Returns:
             The change that they came with; the core is told of it, and names them by it.
         """
         self._tool_changes += 1
-        self.ports.tools.update({(tool.name, self._tool_changes): tool for tool in tools})
+        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
 
     def forget_tools(self) -> None:
@@ -112,6 +113,25 @@ class SessionCell:
                 key not in used and key[1] <= data.tools.generation
             ):  # newer ones are on their way in the mailbox
                 del self.ports.tools[key]
+
+    def add_model(self, choice: Choice) -> None:
+        """Keep a provider that the next request may ask, as the newest."""
+        providers, opts = self.ports.providers, self.ports.provider_opts
+        for known in (providers, opts):
+            known.pop(choice.name, None)
+        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+
+    def forget_models(self, newest: str) -> None:
+        """Let go of provider objects that came before this one and that nobody asks any more; strings can be found again."""
+        data = self.state.data
+        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
+        used |= {data.stream.model} if data.stream is not None else set()
+        for name in list(self.ports.providers):
+            if name == newest:  # those behind it are on their way in the mailbox
+                return
+            if name not in used and is_object(name):
+                del self.ports.providers[name]
+                self.ports.provider_opts.pop(name, None)
 
     async def run(self, crew: Crew) -> None:
         """Be the actor of one incarnation, until the session has ended.

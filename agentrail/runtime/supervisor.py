@@ -15,7 +15,7 @@ from typing import Any, Final
 import trio
 from attrs import define, frozen
 
-from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome
+from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome, timeout_seconds_of
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.running import cleanup_scope
@@ -47,7 +47,8 @@ from agentrail.runtime.children import ask_child, assemble_child, run_child
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
-from agentrail.runtime.handle import Session, SessionMonitor
+from agentrail.runtime.handle import Session
+from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.session import SessionCell
@@ -363,7 +364,7 @@ class SessionSupervisor:
         self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
-        seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds
+        seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
         return await run_child(effect, partial(self._open_child, parent, tab), deliver, seconds)
 
     async def _ask_child(

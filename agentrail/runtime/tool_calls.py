@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ToolContext
+from agentrail.abc import ChildRequest, ToolContext, is_threaded, timeout_seconds_of
 from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
 from agentrail.core.request import EffectId
@@ -138,9 +138,9 @@ class ToolCalls:
     ) -> Ended:
         ports = self._ports
         tool = ports.tools[effect.name, effect.generation]
-        if getattr(tool, "threaded", False) and ports.threads.is_full:
+        if is_threaded(tool) and ports.threads.is_full:
             return Ended(text=TOO_MANY, is_error=True)
-        timeout_seconds = tool.timeout_seconds or ports.tool_timeout_seconds
+        timeout_seconds = timeout_seconds_of(tool) or ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
         context = ToolContext(
             session_id=ports.session_id,

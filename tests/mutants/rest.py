@@ -41,4 +41,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="del by",
         killed_by="property_tests/core/test_pipeline.py::test_a_skip_never_brings_back_what_a_guard_took_out",
     ),
+    Mutant(
+        name="a question without a time waits for ever",
+        breaks=_OUTCOME,
+        file="core/batch.py",
+        old="if seconds is not None else default_ms)",
+        new="if seconds is not None else None)",
+        killed_by=scenario("question_default_deadline"),
+    ),
+    Mutant(
+        name="all provider objects are kept",
+        breaks="a session holds no more than it can use",
+        file="runtime/session.py",
+        old="            if name not in used and is_object(name):\n",
+        new="            if name is None:\n",
+        killed_by="tests/runtime/test_changes.py::test_a_session_keeps_one_object_that_it_was_switched_to",
+    ),
+    Mutant(
+        name="a schema is its author's to change",
+        breaks="what ran is what was checked and shown",
+        file="runtime/tool_specs.py",
+        old="            spec = attrs.evolve(spec, parameters=frozen_json(spec.parameters))\n",
+        new="",
+        killed_by="tests/runtime/test_tool_specs.py::test_a_schema_that_its_author_changes_is_checked_again",
+    ),
 )
