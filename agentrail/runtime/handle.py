@@ -202,13 +202,14 @@ class Session:
         return cast("AbortReceipt", await self._ask(signal))
 
     async def status(self) -> Status:
-        """Say how the session stands.
+        """Say how the session stands, and those that work for its calls: what waits there for people is in `children`.
 
         Raises:
             SessionDown: The session has ended.
         """
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
         status = cast("Status", await self._ask(query))
+        status = self._cell.with_children(status)
         return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
@@ -558,7 +559,8 @@ class Session:
             SessionDown: The session has ended.
         """
         signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
-        return cast("Snapshot", await self._ask(signal))
+        snapshot = cast("Snapshot", await self._ask(signal))
+        return evolve(snapshot, status=self._cell.with_children(snapshot.status))
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
         """Abort what runs, survivors of earlier aborts too, and end the session.

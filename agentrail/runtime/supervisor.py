@@ -27,7 +27,7 @@ from agentrail.core.budget import spent_of
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Signal, Stop
 from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
-from agentrail.events import Event
+from agentrail.events import AbortReceipt, AbortSettled, Event
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
@@ -76,6 +76,9 @@ CLOSE_WITHIN_SECONDS: Final = 2.0
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
 """How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
+
+CHILD_STOP_STEP_SECONDS: Final = 0.25
+"""How much less for each level further down."""
 
 SESSIONS: Final = SupervisorFlags(
     "dynamic",
@@ -385,9 +388,10 @@ class SessionSupervisor:
         try:
             yield child
         finally:
-            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
-                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
-                await child.stop("its parent's call is over")
+            with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
+                await _stop_child(child, tab)
+            if grace.cancelled_caught and cell.interpreter is not None:
+                tab.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
             tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
@@ -562,6 +566,27 @@ async def _stop_quietly(cell: SessionCell, reason: str) -> None:
         stop = Stop(at_ms=now_ms(), signal_id=cell.slots.mint(), reason=reason)
         await cell.slots.ask(stop, cell.mailbox.put_notice)
         await cell.wait_down()
+
+
+def _child_stop_seconds(cell: SessionCell) -> float:
+    """Say how long to wait for the end of a child: the deeper the shorter, so that who waits above hears what would not end."""
+    depth = len(cell.state.data.config.path) - 1
+    return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
+
+
+async def _stop_child(child: Session, tab: Tab) -> None:
+    """Stop the session that works for a call with all that it has at work, and count that."""
+    with suppress(SessionDown):
+        async with child.subscribe(kinds=[AbortSettled]) as settled:
+            try:
+                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
+                await child.stop("its parent's call is over")
+            finally:
+                with suppress(trio.WouldBlock, trio.EndOfChannel):
+                    while True:
+                        event = settled.next_nowait()
+                        assert isinstance(event, AbortSettled)  # noqa: S101 - no other was asked for
+                        tab.add(event.receipt)
 
 
 def _look_at(entry: _Entry) -> Look:

@@ -98,17 +98,19 @@ class ToolCalls:
         self._deliver = deliver
         self._children = itertools.count(1)
 
-    async def run(self, effect: RunTool, scope: trio.CancelScope, processes: Processes) -> ToolFinished:
+    async def run(
+        self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
+    ) -> ToolFinished:
         """Run one attempt at a call, and give the outcome that the effect owes.
 
         Args:
             effect: The call.
             scope: Of this call alone; who cancels it stops the call.
             processes: Those that the call opens; gone when this returns, or listed as stuck.
+            tabs: Gets one for each session that the call lets work.
         """
         started_at_ms = now_ms()
         voice = Voice(effect.effect_id, self._crew, self._deliver)
-        tabs: list[Tab] = []
         try:
             ended = await self._run(effect, scope, voice, processes, tabs)
         finally:

@@ -65,4 +65,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="",
         killed_by="tests/runtime/test_tool_specs.py::test_a_schema_that_its_author_changes_is_checked_again",
     ),
+    Mutant(
+        name="the receipt forgets the children",
+        breaks="after an abort nothing is left, and its receipt is true",
+        file="runtime/interpreter.py",
+        old="            below.add(tab.receipt)\n",
+        new="            pass\n",
+        killed_by="tests/runtime/test_children.py::test_the_receipt_counts_what_children_had_at_work",
+    ),
+    Mutant(
+        name="what would not end below is lost",
+        breaks="after an abort nothing is left, and its receipt is true",
+        file="runtime/supervisor.py",
+        old="                tab.add(AbortReceipt(stuck=cell.interpreter.left_behind()))\n",
+        new="                pass\n",
+        killed_by="tests/runtime/test_children.py::test_what_would_not_end_below_is_in_the_receipt",
+    ),
+    Mutant(
+        name="a snapshot knows nothing of children",
+        breaks="a late client sees all that waits for people",
+        file="runtime/session.py",
+        old="statuses = {child_id: drawn().status for child_id, drawn in below.items()}",
+        new="statuses: dict[SessionId, Status] = {}",
+        killed_by="tests/runtime/test_children.py::test_a_late_client_sees_what_children_wait_for[subscription-child]",
+    ),
 )
