@@ -389,5 +389,5 @@ class Registry:
             raise RegistryClosed(message)
 
 
-def _log_listener(error: Exception) -> None:
+def _log_listener(error: BaseException) -> None:
     LOGGER.error("a listener of a registry raised; the others have heard it all the same", exc_info=error)

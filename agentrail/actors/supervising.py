@@ -141,7 +141,7 @@ class Tree:
         else:
             log_report(report)
 
-    def _drop_observer(self, error: Exception) -> None:
+    def _drop_observer(self, error: BaseException) -> None:
         self.observer = None
         LOGGER.error(
             "the observer of reports raised and is dropped; reports go to this log now", exc_info=error

@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 
 from msgspec import structs
 
-from agentrail.otp.exits import ExitReason, Redact, keep
+from agentrail.otp.edges import show
+from agentrail.otp.exits import ExitReason, Redact, check_reason, keep
 from agentrail.otp.statem_types import (
     KEEP,
     Action,
@@ -57,7 +58,7 @@ from agentrail.otp.statem_types import (
     UpdateTimer,
 )
 from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind, Timers
-from agentrail.otp.turns import Run, show
+from agentrail.otp.turns import Run
 
 __all__ = [
     "EVENT_TIMER",
@@ -198,7 +199,11 @@ def stop(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[
 
     Returns:
         The engine as it ended, which still shows what it had postponed and which timers ran, and `Terminate`.
+
+    Raises:
+        TypeError: Your move: that is no exit reason.
     """
+    check_reason(reason)
     if engine.stopped is not None:
         return engine, ()
     return structs.replace(engine, stopped=reason), (Terminate(reason),)

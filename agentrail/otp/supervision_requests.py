@@ -13,6 +13,7 @@ from msgspec import structs
 from agentrail import errors
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorError
 from agentrail.otp.child_specs import Arguments, ChildSpec, check_child_specs
+from agentrail.otp.edges import show
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Phase, count_children, is_to_restart, which_children
 from agentrail.otp.supervision_stops import begin_ending, stop_child, stopping
@@ -35,7 +36,6 @@ from agentrail.otp.supervision_types import (
     TerminateChildCall,
     WhichChildrenCall,
 )
-from agentrail.otp.turns import show
 
 
 def serve(ledger: Ledger, request: Request) -> None:

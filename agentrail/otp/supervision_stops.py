@@ -5,13 +5,13 @@ from typing import Final, assert_never
 from msgspec import structs
 
 from agentrail import errors
+from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck, describe
 from agentrail.otp.restarts import is_expected_stop
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Ending, Phase, Sweep
 from agentrail.otp.supervision_types import End, RequestId, StopSummary
 from agentrail.otp.tables import Table
-from agentrail.otp.turns import show
 
 _CANCELLED: Final = InitFailed("cancelled")
 

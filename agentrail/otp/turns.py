@@ -8,10 +8,10 @@ session takes such a step per signal.
 import math
 from collections import deque
 from collections.abc import Sequence
-from reprlib import Repr
 from typing import Final, Generic, NoReturn, cast
 
-from agentrail.otp.exits import Crashed, ExitReason, Redact
+from agentrail.otp.edges import show, travels
+from agentrail.otp.exits import Crashed, ExitReason, Redact, is_reason
 from agentrail.otp.statem_types import (
     KEEP,
     Action,
@@ -55,14 +55,6 @@ from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, Time
 
 _EVENTS: Final = (Call, Cast, Info, TimedOut, Internal)
 _NAMELESS: Final[dict[str, TimerKey]] = {"event": EVENT_TIMER, "state": STATE_TIMER}
-
-_short = Repr()  # bounded, and it survives a `__repr__` that raises
-_short.maxother = _short.maxstring = 200
-
-
-def show(value: object) -> str:
-    """Return a `repr` for a message: at most about 200 characters, and never an exception."""
-    return _short.repr(value)
 
 
 class _Halt(Exception):
@@ -152,7 +144,9 @@ class Run(Generic[S, D]):
             self._stopped = halt.reason
         except _BrokenRule as broken:
             self._stopped = Crashed.of_rule(broken.name, broken.text, redact=self.redact)
-        except Exception as error:  # noqa: BLE001 - an actor's edge: what its machine raises becomes its exit reason
+        except BaseException as error:  # an actor's edge: what its machine raises becomes its exit reason
+            if travels(error):
+                raise
             self._stopped = Crashed.from_exception(error, redact=self.redact)
 
     def result(self) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
@@ -252,7 +246,7 @@ class Run(Generic[S, D]):
                     _fault("BadAction", f"StopAndReply takes Reply and nothing else, got {show(reply)}")
         if transition.data is not KEEP:
             self._data = transition.data
-        if isinstance(transition.reason, ExitReason):
+        if is_reason(transition.reason):
             raise _Halt(transition.reason)
         _fault("BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: Shutdown(why)")
 

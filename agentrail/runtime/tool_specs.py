@@ -78,7 +78,7 @@ def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
     )
 
 
-def _refuse_description(tool: Tool, error: Exception) -> NoReturn:
+def _refuse_description(tool: Tool, error: BaseException) -> NoReturn:
     message = (
         f"the description of tool {tool.name!r} raised {describe_crash(error)}: "
         "expected a function of a ToolListing that gives a text"
