@@ -12,7 +12,7 @@ from agentrail.actors.dead_letters import bury
 from agentrail.actors.handle import Cell, check_timeout, mailbox_of, refuse_self
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.traced import Addressed, AddressedCall, AddressedCast
-from agentrail.errors import CallTimeout, MailboxFull
+from agentrail.errors import CallTimeout, MailboxFull, NoMailbox
 from agentrail.otp.statem_types import check_bound
 
 Look: TypeAlias = Callable[[], None]
@@ -153,17 +153,27 @@ class Address:
         self.look()
 
     def _flush(self, cell: Cell) -> None:
-        mailbox = mailbox_of(cell)
+        mailbox = cell.mailbox
+        if (
+            mailbox is None
+        ):  # whoever sent to a worker that was restarting cannot be told any more, but a caller can
+            while self._held:
+                self._refuse(self._held.popleft(), cell.refuse_messages())
+            return
         while self._held:
             event = self._held.popleft()
             try:
                 _move(event, cell)
                 mailbox.put_nowait(event)
             except MailboxFull as full:
-                if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
-                    event.to.fail(full.with_traceback(None))
-                else:
-                    bury(event, "the mailbox was full")
+                self._refuse(event, full.with_traceback(None))
+
+    @staticmethod
+    def _refuse(event: Addressed, why: MailboxFull | NoMailbox) -> None:
+        if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
+            event.to.fail(why)
+        else:
+            bury(event, "the mailbox was full" if isinstance(why, MailboxFull) else "it reads no messages")
 
     def _bury(self, event: Addressed) -> None:
         if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):

@@ -19,7 +19,7 @@ from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status,
 from agentrail.actors.traced import PASSIVATED, hand_back
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import contain, travels
 from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, is_clean
 from agentrail.otp.statem import (
     ArmTimer,
@@ -299,7 +299,9 @@ class MachineLoop:
             result = await self.behaviour.perform(effect, ActorContext(self.cell))
         except ActorExit as leaving:
             self._mailbox.put_control(StopOrder(leaving.reason))
-        except Exception as error:  # noqa: BLE001 - the actor's edge: what its effect raises is its exit reason
+        except BaseException as error:  # the actor's edge: what its effect raises is its exit reason
+            if travels(error):
+                raise
             self._mailbox.put_control(StopOrder(Crashed.from_exception(error, redact=self._redact)))
         else:
             if result is not None:
@@ -358,16 +360,22 @@ class MachineLoop:
         """
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + limit) as shield:
-            cell.add_shield(shield)
-            if cell.killed:
-                shield.deadline = -math.inf
-            try:
-                await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
-            except Exception as error:  # noqa: BLE001 - the actor's edge: the error is the exit reason
-                reason = Crashed.from_exception(error, redact=self._redact)
-            finally:
-                cell.drop_shield(shield)
+        shield = trio.CancelScope(shield=True, deadline=trio.current_time() + limit)
+        try:
+            with shield:
+                cell.add_shield(shield)
+                if cell.killed:
+                    shield.deadline = -math.inf
+                try:
+                    await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
+                finally:
+                    cell.drop_shield(shield)
+        except (
+            BaseException
+        ) as error:  # the actor's edge: the error is the exit reason, also beside a cancellation
+            if travels(error):
+                raise
+            return Crashed.from_exception(error, redact=self._redact)
         return Killed() if shield.cancelled_caught else reason
 
     def report_crash(self, reason: ExitReason) -> None:

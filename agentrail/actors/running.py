@@ -184,7 +184,7 @@ def _cancelled_reason(cell: Cell) -> ExitReason:
 
 def _reason_of(error: BaseException, cell: Cell, redact: Redact) -> ExitReason:
     parts = leaves(error)
-    if any(isinstance(part, trio.Cancelled) for part in parts):
+    if _is_cancelled(parts):
         return _cancelled_reason(cell)
     first = parts[0]
     if isinstance(first, ActorExit) and all(isinstance(part, ActorExit) for part in parts):
@@ -193,12 +193,23 @@ def _reason_of(error: BaseException, cell: Cell, redact: Redact) -> ExitReason:
 
 
 def _goes_on(error: BaseException, watcher: Watcher) -> bool:
-    """Say whether the error may not end here: a cancellation that is not the child's own."""
+    """Say whether the error may not end here: a cancellation that is not the child's own.
+
+    A `KeyboardInterrupt` or `SystemExit` leaves by way of the root. Whatever else is no `Exception` is a crash.
+    """
     parts = leaves(error)
     for part in parts:
-        if not isinstance(part, Exception | trio.Cancelled):
+        if isinstance(part, KeyboardInterrupt | SystemExit):
             watcher.interrupted(part)
-    return any(isinstance(part, trio.Cancelled) for part in parts)
+    return _is_cancelled(parts)
+
+
+def _is_cancelled(parts: tuple[BaseException, ...]) -> bool:
+    """Say whether a cancellation from outside ended the child; one that it had kept from another day is a bug of its own."""
+    return (
+        any(isinstance(part, trio.Cancelled) for part in parts)
+        and trio.current_effective_deadline() == -math.inf
+    )
 
 
 def _take_name(run: ChildRun) -> None:

@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from types import FunctionType, MethodType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -13,7 +13,8 @@ from agentrail.actors.handle import ActorContext, ActorHandle, Cell
 from agentrail.actors.mailbox import Overflow, check_mailbox
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
-from agentrail.otp.exits import ExitReason, Normal
+from agentrail.otp.edges import show
+from agentrail.otp.exits import ExitReason, Normal, check_reason
 from agentrail.otp.statem import Event, Init, Limits, Transition
 
 _NORMAL: Final = Normal()
@@ -39,7 +40,7 @@ class InitStop:
         reason: The cause that the starter is told.
     """
 
-    reason: ExitReason = _NORMAL
+    reason: ExitReason = field(default=_NORMAL, validator=lambda _, __, reason: check_reason(reason))
 
 
 @frozen(kw_only=True)
@@ -209,10 +210,31 @@ class Start(StartRecipe):
             trap_exits: Exit signals come as notices, `Info(ExitSignal(…))`.
 
         Raises:
-            InvalidSpec: Your move: `invalid_mailbox`.
+            InvalidSpec: Your move: `invalid_mailbox`; or `invalid_start`, an option that means nothing here: a worker
+                and a supervisor take a name and nothing else.
         """
         check_mailbox(capacity, overflow)
+        if not isinstance(limits, Limits):
+            _refuse_option("limits", limits, "Limits(…)")
+        if not isinstance(trap_exits, bool):
+            _refuse_option("trap_exits", trap_exits, "True or False")
+        if name is not None and not callable(getattr(name, "register", None)):
+            _refuse_option("name", name, "what registry.name(key) returns, or None")
+        if self.form != "machine":
+            given = {"capacity": capacity, "overflow": overflow, "limits": limits, "trap_exits": trap_exits}
+            default = Options()
+            for option, value in given.items():
+                if value != getattr(default, option):
+                    what = "a worker, which reads no messages" if self.form == "worker" else "a supervisor"
+                    _refuse_option(
+                        option, value, f"nothing, since this is {what}: it is an option of machine()"
+                    )
         return evolve(self, options=Options(name, capacity, overflow, limits, trap_exits))
+
+
+def _refuse_option(name: str, value: object, allowed: str) -> NoReturn:
+    message = f"{name} is {show(value)}, allowed is {allowed}"
+    raise InvalidSpec(message, code="invalid_start", field=name)
 
 
 def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwargs: object) -> Start:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, get_args
 from attrs import Attribute, field, frozen, validators
 
 from agentrail.otp.edges import contain, leaves, show
-from agentrail.otp.tracebacks import message_of, print_exception
+from agentrail.otp.tracebacks import message_of, place_of, print_exception
 
 __all__ = [
     "CAUSES_LIMIT",
@@ -115,12 +115,15 @@ class Crashed:
         traceback: As Python prints it, without local variables, at most `TRACEBACK_LIMIT` characters; empty if
             nothing was raised.
         parts: Of an exception group its leaves, from left to right, however deep they were; at most `PARTS_LIMIT`.
+        place: File and line where it was raised; empty if nothing was. It says no more than the traceback does, so two
+            crashes that differ in nothing else are equal.
     """
 
     type: str = field(validator=_is(str))
     text: str = field(validator=_is(str))
     traceback: str = field(default="", validator=_is(str))
     parts: tuple["Crashed", ...] = field(default=(), validator=_are_parts)
+    place: str = field(default="", validator=_is(str), eq=False)
 
     @classmethod
     def from_exception(cls, error: BaseException, *, redact: Redact = keep) -> "Crashed":
@@ -151,6 +154,7 @@ class Crashed:
             text=_cut(_redacted(message_of(error), redact), TEXT_LIMIT),
             traceback=_cut(_redacted(print_exception(error), redact), TRACEBACK_LIMIT),
             parts=parts,
+            place=_redacted(place_of(error), redact),
         )
 
 
@@ -257,9 +261,11 @@ def describe(reason: ExitReason) -> str:
             return "shutdown"
         case Killed():
             return "killed"
-        case Crashed(type=name, text=text, parts=parts):
+        case Crashed(type=name, text=text, parts=parts, place=place):
             said = f"crashed: {name}: {_one_line(text)}" if text else f"crashed: {name}"
-            return f"{said} [{'; '.join(describe(part) for part in parts)}]" if parts else said
+            if parts:
+                return f"{said} [{'; '.join(describe(part) for part in parts)}]"
+            return f"{said} ({_one_line(place)})" if place else said
         case InitFailed(why=why, cause=cause, child_id=child_id):
             said = (
                 f"init failed: child {_one_line(show(child_id))}" if why == "child" else f"init failed: {why}"

@@ -25,6 +25,7 @@ _WIDTH: Final = 15  # as far as Python itself prints a group
 _DEPTH: Final = 10
 # As they are, and not what a class says in their place.
 _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
+_TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
 _CONTEXT: Final = BaseException.__dict__["__context__"].__get__
 _UNPRINTABLE: Final = "<exception str() failed>"  # in the words of Python
 
@@ -44,6 +45,17 @@ def print_exception(error: BaseException) -> str:
 def message_of(error: BaseException) -> str:
     """Return what an exception says; of one whose `__str__` raises that it does."""
     return contain(lambda _: _UNPRINTABLE, str, error)
+
+
+def place_of(error: BaseException) -> str:
+    """Return `file:line` of the innermost frame, the file without its folders; empty of what was never raised."""
+    frame = _TRACEBACK(error)
+    if frame is None:
+        return ""
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    name = frame.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{frame.tb_lineno}"
 
 
 def _printable(error: BaseException) -> traceback.TracebackException:
