@@ -12,6 +12,7 @@ from msgspec import structs
 from agentrail.actors.dead_letters import bury
 from agentrail.actors.deadlines import Deadlines, Due, take_next
 from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
+from agentrail.actors.judging import judge
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
 from agentrail.actors.replies import ReplyTo, down
@@ -19,8 +20,8 @@ from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status,
 from agentrail.actors.traced import PASSIVATED, hand_back
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
-from agentrail.otp.edges import contain, travels
-from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, is_clean
+from agentrail.otp.edges import contain, leaves, travels
+from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, chosen_reason, is_clean
 from agentrail.otp.statem import (
     ArmTimer,
     Call,
@@ -298,7 +299,7 @@ class MachineLoop:
         try:
             result = await self.behaviour.perform(effect, ActorContext(self.cell))
         except ActorExit as leaving:
-            self._mailbox.put_control(StopOrder(leaving.reason))
+            self._mailbox.put_control(StopOrder(chosen_reason(leaving)))
         except BaseException as error:  # the actor's edge: what its effect raises is its exit reason
             if travels(error):
                 raise
@@ -360,23 +361,26 @@ class MachineLoop:
         """
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
-        shield = trio.CancelScope(shield=True, deadline=trio.current_time() + limit)
-        try:
-            with shield:
-                cell.add_shield(shield)
-                if cell.killed:
-                    shield.deadline = -math.inf
+        fault: ExitReason | None = None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + limit) as shield:
+            cell.add_shield(shield)
+            if cell.killed:
+                shield.deadline = -math.inf
+            cancelled: trio.Cancelled | None = None
+            try:
+                await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
+            except BaseException as error:  # noqa: ASYNC103 - the actor's edge: the error is the exit reason
+                if any(isinstance(part, KeyboardInterrupt | SystemExit) for part in leaves(error)):
+                    raise
+                fault, cancelled = judge(error, self._redact, _leave_alone)
+            finally:
+                cell.drop_shield(shield)
+            if cancelled is not None:
                 try:
-                    await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
+                    raise cancelled
                 finally:
-                    cell.drop_shield(shield)
-        except (
-            BaseException
-        ) as error:  # the actor's edge: the error is the exit reason, also beside a cancellation
-            if travels(error):
-                raise
-            return Crashed.from_exception(error, redact=self._redact)
-        return Killed() if shield.cancelled_caught else reason
+                    del cancelled
+        return fault or (Killed() if shield.cancelled_caught else reason)
 
     def report_crash(self, reason: ExitReason) -> None:
         """Report an abnormal end, with what the machine was at."""
@@ -396,6 +400,10 @@ class MachineLoop:
                 status=status,
             )
         )
+
+
+def _leave_alone(_: BaseException) -> None:
+    """What is meant for the process was raised already."""
 
 
 def _performs(behaviour: Behaviour[Any, Any]) -> bool:

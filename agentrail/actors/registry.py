@@ -14,7 +14,7 @@ from agentrail.actors.handle import ActorHandle, Cell, cell_of, current_cell
 from agentrail.actors.supervising import Core
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
 from agentrail.otp.edges import contain
-from agentrail.otp.exits import ExitReason, Normal
+from agentrail.otp.exits import ExitReason, Normal, check_reason
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
 
@@ -259,7 +259,12 @@ class Registry:
         return Name(self, key)
 
     def close(self, reason: ExitReason = Normal()) -> None:  # noqa: B008 - frozen
-        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once."""
+        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once.
+
+        Raises:
+            TypeError: Your move: that is no exit reason.
+        """
+        check_reason(reason)
         if self._closed:
             return
         holders = [handle for handle in self._keys if handle.exit_reason is None]

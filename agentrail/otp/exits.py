@@ -29,6 +29,7 @@ __all__ = [
     "Shutdown",
     "Stuck",
     "check_reason",
+    "chosen_reason",
     "crash_of",
     "describe",
     "is_clean",
@@ -236,6 +237,15 @@ def check_reason(value: object) -> None:
             f"agentrail.otp.exits, got {show(value)}: Shutdown(why) says it in words"
         )
         raise TypeError(message)
+
+
+def chosen_reason(leaving: ActorExit) -> ExitReason:
+    """Return the reason that an actor left with; what was put in its place later, and is none, is a crash."""
+    if is_reason(leaving.reason):
+        return leaving.reason
+    return Crashed.of_rule(
+        "BadReason", f"ActorExit takes an exit reason, got {show(leaving.reason)}: Shutdown(why)"
+    )
 
 
 def crash_of(reason: ExitReason | None) -> Crashed | None:

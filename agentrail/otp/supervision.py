@@ -23,7 +23,7 @@ from collections.abc import Hashable, Iterable
 from msgspec import structs
 
 from agentrail import errors
-from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs
+from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs, check_flags
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_ledger import Ledger
@@ -83,6 +83,7 @@ def begin(
 
     Source: OTP, supervisor:init/1.
     """
+    check_flags(flags)
     checked = check_child_specs(specs, flags=flags)
     ledger = Ledger(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
     if ledger.is_dynamic:

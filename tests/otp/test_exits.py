@@ -21,6 +21,7 @@ from agentrail.otp.exits import (
     Shutdown,
     Stuck,
     check_reason,
+    chosen_reason,
     crash_of,
     describe,
     is_clean,
@@ -307,3 +308,12 @@ def test_crash_of_finds_the_crash_of_an_actor_itself():
     assert crash_of(InitFailed("raised", crashed)) is crashed
     for other in (None, Normal(), InitFailed("child", crashed, "db"), InitFailed("timeout")):
         assert crash_of(other) is None
+
+
+def test_a_reason_that_was_changed_later_is_a_crash():
+    """An `ActorExit` is an object like any other; what somebody wrote into it is looked at again."""
+    leaving = ActorExit(Shutdown("x"))
+    assert chosen_reason(leaving) == Shutdown("x")
+    leaving.reason = "done"
+    reason = chosen_reason(leaving)
+    assert (reason.type, "'done'" in reason.text) == ("BadReason", True)
