@@ -498,3 +498,47 @@ async def test_a_name_of_a_start_that_failed_is_told_to_its_own_caller(stage):
                 cell_of(supervisor).mailbox.hold()
             assert set(errors) == {AlreadyStarted, ChildStartFailed}
             supervisor.handle("m").cast(Cast("still there"))
+
+
+@on_virtual_time
+async def test_whoever_is_told_of_an_end_finds_the_name_free(stage):
+    """At the instant at which it is told, and not some time later."""
+    found = []
+    with Registry() as registry:
+        start = Tabled({}).start.with_options(name=registry.name("n"))
+        async with stage.open(children=[ChildSpec("m", start, "temporary")]) as supervisor:
+            handle = supervisor.handle("m")
+            cell_of(handle).watch("told", lambda _: found.append(registry.lookup("n")))
+            await handle.stop()
+    assert found == [None]
+
+
+@on_virtual_time
+async def test_a_start_that_is_cancelled_before_its_first_step_runs_nothing(stage):
+    """Trio would let it run until its first checkpoint."""
+    async with stage.open() as supervisor:
+        async with held(supervisor):
+            with trio.move_on_after(1):
+                await supervisor.start_child(stage.W("x"))
+        await settled()
+    assert stage.log == []
+
+
+@pytest.mark.parametrize(("shutdown", "cut_after"), [("infinity", 5.0), (2.0, 2.0), (50.0, 5.0)])
+@on_virtual_time
+async def test_a_terminate_that_nobody_asked_for_has_five_seconds(stage, shutdown, cut_after):
+    """Nobody's ladder has an end there: its shutdown time, and never longer than that."""
+
+    class Slow(Tabled):
+        async def terminate(self, reason, state, data):
+            await trio.sleep(60)
+
+    async with stage.open() as supervisor:
+        start = Slow({"s1": lambda _: Stop()}).start
+        handle = (
+            await supervisor.start_child(ChildSpec("m", start, "temporary", shutdown_seconds=shutdown))
+        ).handle
+        began = trio.current_time()
+        handle.cast("go")
+        assert await handle.wait() == Killed()
+        assert trio.current_time() - began == cut_after

@@ -240,6 +240,16 @@ def test_kill_overtakes_a_stop(strategy):
     assert errors == (3 if strategy == "dynamic" else 1)
 
 
+def test_a_kill_hurries_a_start_that_takes_its_time_to_end():
+    """It was cancelled, with all the time that its spec gives; a kill leaves it none."""
+    rig = Rig(specs=[W("a")], starts={"x": ["hang"]}, stops={"x": WAITS})
+    rig.cancel(rig.ask(StartChildCall(W("x", shutdown_seconds=50.0))))
+    rig.stop()
+    rig.stop(Killed())
+    hows = [effect.how for effect in rig.effects if isinstance(effect, CancelStart)]
+    assert hows == [50.0, "brutal_kill"]
+
+
 @pytest.mark.scenario("S-113")
 def test_kill_during_a_group_restart_takes_what_waits_for_judgement():
     """A child that had crashed meanwhile is not asked, and nothing is waited for that is not there."""
