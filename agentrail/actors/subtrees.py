@@ -63,9 +63,8 @@ async def _run_subtree(
     specs: Iterable[Spec] = children
     if not isinstance(flags, SupervisorFlags):
         init = await flags()
-        await (
-            trio.lowlevel.checkpoint_if_cancelled()
-        )  # it may have swallowed that; then nothing of it is started
+        # It may have swallowed its cancellation; then nothing of what it answers is started.
+        await trio.lowlevel.checkpoint_if_cancelled()
         if isinstance(init, Ignore):
             task_status.started(init)
             return Normal()
