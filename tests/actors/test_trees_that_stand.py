@@ -208,7 +208,7 @@ class Hostile:
         raise ValueError
 
 
-class Seldom(dict):
+class Seldom(dict[str, object]):
     """A mapping that is looked into once."""
 
     def __iter__(self):

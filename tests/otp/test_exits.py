@@ -270,24 +270,24 @@ def test_a_reason_is_one(reason):
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("kind", "fields"),
     [
-        lambda: Shutdown(["unhashable"]),
-        lambda: Shutdown(3),
-        lambda: Crashed(3, "x"),
-        lambda: Crashed("E", None),
-        lambda: Crashed("E", "x", b"bytes"),
-        lambda: Crashed("E", "x", "", [Crashed("E", "x")]),
-        lambda: Crashed("E", "x", "", (Crashed("E", "x", "", (Crashed("E", "x"),)),)),
-        lambda: Crashed("E", "x", "", ("text",)),
-        lambda: InitFailed("child", None, ["unhashable"]),
-        lambda: Stuck("long"),
+        (Shutdown, [["unhashable"]]),
+        (Shutdown, [3]),
+        (Crashed, [3, "x"]),
+        (Crashed, ["E", None]),
+        (Crashed, ["E", "x", b"bytes"]),
+        (Crashed, ["E", "x", "", [Crashed("E", "x")]]),
+        (Crashed, ["E", "x", "", (Crashed("G", "x", "", (Crashed("E", "x"),)),)]),
+        (Crashed, ["E", "x", "", ("text",)]),
+        (InitFailed, ["child", None, ["unhashable"]]),
+        (Stuck, ["long"]),
     ],
 )
-def test_a_reason_holds_what_can_be_compared_counted_and_printed(make):
+def test_a_reason_holds_what_can_be_compared_counted_and_printed(kind, fields):
     """A supervisor does all three with it, and may not fall over what an actor put there."""
     with pytest.raises(TypeError):
-        make()
+        kind(*fields)
 
 
 def test_causes_are_bounded():
