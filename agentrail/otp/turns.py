@@ -19,6 +19,7 @@ from agentrail.otp.statem_types import (
     Call,
     CancelTimer,
     Cast,
+    Clock,
     D,
     DeadLetter,
     DisarmTimer,
@@ -86,7 +87,8 @@ class Run(Generic[S, D]):
     Attributes:
         before: The engine as it was.
         machine: The functions that decide.
-        now: The time of this step.
+        now: The time of this step: when its event came, or when the last handler that set a timer had ended.
+        clock: Reads the time, as handlers take some; without one it stands still.
         redact: Takes secrets out of the texts of a `Crashed`.
         timers: Those that run. Set by the caller when one has just fired.
     """
@@ -108,16 +110,20 @@ class Run(Generic[S, D]):
         "_stopped",
         "_wanted",
         "before",
+        "clock",
         "machine",
         "now",
         "redact",
         "timers",
     )
 
-    def __init__(self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact) -> None:
+    def __init__(
+        self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact, clock: Clock | None
+    ) -> None:
         self.machine = machine
         self.before = before
         self.now = now
+        self.clock = clock
         self.redact = redact
         self.timers = before.timers
         self._state = before.state
@@ -348,6 +354,8 @@ class Run(Generic[S, D]):
         return _timed_out(key, self._due.pop(key))
 
     def _due_seconds(self, timeout: StateTimeout | EventTimeout | NamedTimeout) -> float:
+        if self.clock is not None:  # the handler that asks has ended: its time counts from here
+            self.now = self.clock()
         due_seconds = timeout.at_seconds
         if (
             due_seconds is None
