@@ -2,7 +2,8 @@
 
     python -m scripts.run_mutants [PART OF A NAME, OR OF A GUARANTEE ...]
 
-Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing.
+Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing. A run of all says too
+which rows of the acceptance list no killed mutant breaks, and ends with 1 when there is one.
 """
 
 import os
@@ -18,11 +19,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from scripts.scenario_coverage import FOLDERS, as_ranges, covered_numbers, rows_in_force
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parent.parent
-COPIED: Final = ("agentrail", "tests", "property_tests", "conftest.py", "pyproject.toml")
+COPIED: Final = ("agentrail", "tests", "property_tests", "scripts", "docs", "conftest.py", "pyproject.toml")
 WITHIN_SECONDS: Final = 120
 FAILED: Final = (
     1  # what pytest ends with when tests ran, and one of them failed; all others above 0 are mistakes of ours
@@ -53,7 +55,18 @@ def main(wanted: Sequence[str]) -> int:
         print(f"{verdict:9} {mutant.name}  ({mutant.breaks})")
     seconds = time.monotonic() - begun_at
     print(f"{len(chosen) - wrong} of {len(chosen)} mutants killed in {seconds:.0f} s")
+    if not wanted:
+        killed = [one for one, verdict in zip(chosen, verdicts, strict=True) if verdict == "killed"]
+        without = rows_without(killed)
+        print(f"rows of the acceptance list in force without a mutant: {as_ranges(without)}")
+        wrong += len(without)
     return int(bool(wrong))
+
+
+def rows_without(mutants: Sequence[Mutant]) -> frozenset[int]:
+    """The rows in force that none of these breaks."""
+    in_force = rows_in_force(covered_numbers(tuple(ROOT / name for name in FOLDERS)))
+    return in_force - {row for one in mutants for row in one.rows}
 
 
 def _try(mutant: Mutant, trees: "SimpleQueue[Path]") -> str:
