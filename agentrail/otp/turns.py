@@ -87,7 +87,7 @@ class Run(Generic[S, D]):
     Attributes:
         before: The engine as it was.
         machine: The functions that decide.
-        now: The time of this step: when its event came, or when the last handler that set a timer had ended.
+        now: The time of this step. What is set to a time up to then is due at once.
         clock: Reads the time, as handlers take some; without one it stands still.
         redact: Takes secrets out of the texts of a `Crashed`.
         timers: Those that run. Set by the caller when one has just fired.
@@ -354,8 +354,6 @@ class Run(Generic[S, D]):
         return _timed_out(key, self._due.pop(key))
 
     def _due_seconds(self, timeout: StateTimeout | EventTimeout | NamedTimeout) -> float:
-        if self.clock is not None:  # the handler that asks has ended: its time counts from here
-            self.now = self.clock()
         due_seconds = timeout.at_seconds
         if (
             due_seconds is None
@@ -363,7 +361,12 @@ class Run(Generic[S, D]):
             and _is_number(timeout.seconds)
             and timeout.seconds >= 0
         ):
-            due_seconds = self.now + timeout.seconds
+            # The handler that asks has ended: its seconds count from here. An absolute time is held against `now` all the
+            # same: a plan that the machine is behind with would else never be over within the step.
+            since = self.now if self.clock is None else self.clock()
+            due_seconds = since + timeout.seconds
+            if due_seconds <= since:
+                due_seconds = self.now
         if due_seconds is None or not _is_number(due_seconds):
             _fault(
                 "BadAction",
