@@ -110,7 +110,7 @@ class Address:
         finally:
             if to.is_open:
                 to.abandon()
-                self._withdraw(event)
+            self._withdraw(event)
 
     async def _wait_for_room(self) -> None:
         while not self._held and isinstance(found := self._find(), Cell) and mailbox_of(found).must_wait:
