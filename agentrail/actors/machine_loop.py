@@ -457,7 +457,8 @@ def _split(error: BaseException) -> tuple[BaseException | None, BaseException | 
         return (error, None) if passing else (None, error)
     # Flat, and not by `split`, which goes down as deep as the group does.
     ours = [part for part in parts if not isinstance(part, _PASSING)]
-    return BaseExceptionGroup("not to be caught", passing), BaseExceptionGroup("in an effect", ours)
+    bug = ours[0] if len(ours) == 1 else BaseExceptionGroup("in an effect", ours)
+    return BaseExceptionGroup("not to be caught", passing), bug
 
 
 def _performs(behaviour: Behaviour[Any, Any]) -> bool:
