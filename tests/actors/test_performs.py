@@ -168,7 +168,6 @@ async def test_a_perform_says_that_it_is_done(stage):
 @on_virtual_time
 async def test_an_interrupt_beside_an_error_leaves(stage):
     """`KeyboardInterrupt` among the errors of a perform stops the tree in order, and leaves its block."""
-
     both = BaseExceptionGroup("g", [ValueError("x"), KeyboardInterrupt()])
 
     async def interrupted():
