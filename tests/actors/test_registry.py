@@ -453,3 +453,16 @@ async def test_who_comes_back_is_remembered_among_many(stage, registry):
         await trio.sleep(20)
         assert returning.log[-1] == ("s1", "held")
         assert registry.lookup("key") is supervisor.handle("r")
+
+
+@on_virtual_time
+async def test_a_name_is_free_when_its_down_is_told(stage, registry):
+    """First it is unregistered, then whoever watches is told: nothing of the dead one acts any more."""
+    order = []
+    async with crowd(stage) as (one, _):
+        registry.register("key", one)
+        registry.add_listener(lambda event: order.append(type(event).__name__))
+        cell_of(one).watch("watcher", lambda _: order.append("told"))
+        stage.end("a")
+        await settled()
+    assert order == ["Unregistered", "told"]
