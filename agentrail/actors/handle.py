@@ -269,12 +269,11 @@ class Cell:
 
     def on_release(self, key: object, release: Callable[[], None] | None) -> None:
         """Call `release` at the end, before anybody is told; `None` takes that back."""
-        if self._releases is None:
-            self._releases = {}
-        if release is None:
-            self._releases.pop(key, None)
-        else:
+        if release is not None:
+            self._releases = self._releases or {}
             self._releases[key] = release
+        elif self._releases is not None:
+            self._releases.pop(key, None)
 
     def link(self, other: "Cell") -> None:
         """Let either end with the other."""

@@ -19,6 +19,7 @@ from agentrail.otp.statem_types import (
     Call,
     CancelTimer,
     Cast,
+    Clock,
     D,
     DeadLetter,
     DisarmTimer,
@@ -78,7 +79,8 @@ class Run(Generic[S, D]):
     Attributes:
         before: The engine as it was.
         machine: The functions that decide.
-        now: The time of this step.
+        now: The time of this step. What is set to a time up to then is due at once.
+        clock: Reads the time, as handlers take some; without one it stands still.
         redact: Takes secrets out of the texts of a `Crashed`.
         timers: Those that run. Set by the caller when one has just fired.
     """
@@ -100,16 +102,20 @@ class Run(Generic[S, D]):
         "_stopped",
         "_wanted",
         "before",
+        "clock",
         "machine",
         "now",
         "redact",
         "timers",
     )
 
-    def __init__(self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact) -> None:
+    def __init__(
+        self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact, clock: Clock | None
+    ) -> None:
         self.machine = machine
         self.before = before
         self.now = now
+        self.clock = clock
         self.redact = redact
         self.timers = before.timers
         self._state = before.state
@@ -349,7 +355,12 @@ class Run(Generic[S, D]):
             and _is_number(timeout.seconds)
             and timeout.seconds >= 0
         ):
-            due_seconds = self.now + timeout.seconds
+            # The handler that asks has ended: its seconds count from here. An absolute time is held against `now` all the
+            # same: a plan that the machine is behind with would else never be over within the step.
+            since = self.now if self.clock is None else self.clock()
+            due_seconds = since + timeout.seconds
+            if due_seconds <= since:
+                due_seconds = self.now
         if due_seconds is None or not _is_number(due_seconds):
             _fault(
                 "BadAction",

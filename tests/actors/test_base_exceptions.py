@@ -29,7 +29,7 @@ MAKES = {
 PLACES = ["init", "handle", "enter", "perform", "terminate"]
 
 
-class Breaks(Behaviour):
+class Breaks(Behaviour[str, None]):
     """Raises in one of its functions; "go" leads to all of them."""
 
     state_enter = True

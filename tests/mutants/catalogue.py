@@ -7,7 +7,12 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import rows, session, supervisors
+from tests.mutants import actors, rows, session, supervisors
 from tests.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*session.MUTANTS, *rows.MUTANTS, *supervisors.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *actors.MUTANTS,
+    *supervisors.MUTANTS,
+    *session.MUTANTS,
+    *rows.MUTANTS,
+)

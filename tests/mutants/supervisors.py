@@ -69,7 +69,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="actors/supervising.py",
         old="if to is None or not to.is_open:",
         new="if to is None:",
-        killed_by=f"{_CANCELLED}::test_a_caller_that_goes_when_its_time_is_over_and_the_child_is_up",
+        killed_by=f"{_CANCELLED}::test_start_child",
     ),
     Mutant(
         name="the spec of an undone start stays",
@@ -143,24 +143,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        await trio.lowlevel.checkpoint_if_cancelled()\n",
         new="",
         killed_by=f"{_TREES}::test_a_subtree_whose_init_swallows_its_stop_starts_nothing",
-    ),
-    Mutant(
-        name="a name is free after the Down",
-        breaks=_TOLD,
-        file="actors/handle.py",
-        old="""        for release in (releases or {}).values():
-            contain(log_bug, release)
-        watchers, self._watchers = self._watchers, None
-        for tell in (watchers or {}).values():
-            contain(log_bug, tell, reason)
-""",
-        new="""        watchers, self._watchers = self._watchers, None
-        for tell in (watchers or {}).values():
-            contain(log_bug, tell, reason)
-        for release in (releases or {}).values():
-            contain(log_bug, release)
-""",
-        killed_by=f"{_TREES}::test_whoever_is_told_of_an_end_finds_the_name_free",
     ),
     # --- what an actor raises
     Mutant(
