@@ -329,7 +329,7 @@ class MachineLoop:
             if passing is error:
                 raise
             if passing is not None:
-                raise passing from None
+                raise passing from None  # noqa: ASYNC104 - all of the group that may go on
         else:
             if isinstance(result, Info):
                 self._mailbox.put_notice(result)

@@ -150,7 +150,7 @@ class Run(Generic[S, D]):
             self._stopped = halt.reason
         except _BrokenRule as broken:
             self._stopped = Crashed.of_rule(broken.name, broken.text, redact=self.redact)
-        except BaseException as error:  # an actor's edge: what its machine raises becomes its exit reason
+        except BaseException as error:  # noqa: ASYNC103 - an actor's edge: its machine's error is its exit reason
             if travels(error):
                 raise
             self._stopped = Crashed.from_exception(error, redact=self.redact)

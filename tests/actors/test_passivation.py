@@ -1,5 +1,7 @@
 """Passivation: what an actor had accepted through an address and not handled reaches its next life, once and in order."""
 
+from typing import Any
+
 import pytest
 import trio
 

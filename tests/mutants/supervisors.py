@@ -136,14 +136,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="        if not isinstance(run.cell, SupervisorCell):\n            due",
         killed_by=f"{_TREES}::test_a_subtree_that_does_not_obey_in_its_init_is_stuck",
     ),
-    Mutant(
-        name="a subtree starts what it was told not to",
-        breaks=_STOP,
-        file="actors/subtrees.py",
-        old="        await trio.lowlevel.checkpoint_if_cancelled()\n",
-        new="",
-        killed_by=f"{_TREES}::test_a_subtree_whose_init_swallows_its_stop_starts_nothing",
-    ),
     # --- what an actor raises
     Mutant(
         name="an exit hides the error beside it",
