@@ -113,9 +113,14 @@ class Behaviour(Generic[S, D]):
         raise NotImplementedError(message)
 
     async def perform(self, effect: object, context: ActorContext) -> object:
-        """Carry out an effect; what it returns, unless `None`, comes back as `Info`. What it raises ends the actor.
+        """Carry out an effect. What it returns comes back as `Info(value)`, in the order of the mailbox.
 
-        Cancellation: The end of the actor cancels it.
+        `None` is what a function returns that has nothing to say, and sends nothing. A machine that waits for the end of
+        such a one needs a word for it: an `Info` comes back as it is, so `return Info(None)` says "done", and
+        `return Info((effect, None))` which. What it raises, of any class, ends the actor with that reason.
+
+        Cancellation: The end of the actor cancels it. What fails in its clean-up then is logged, and neither changes the
+            reason nor keeps `terminate` from running.
         """
         message = f"{type(self).__name__} has no perform, and was to carry out a {type(effect).__name__}"
         raise NotImplementedError(message)
