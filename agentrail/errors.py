@@ -60,7 +60,7 @@
 What is published or journaled holds no exception object: there an error is an `ErrorInfo`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -584,12 +584,19 @@ class SupervisorGaveUp(AgentrailError):
 
     Attributes:
         reason: The `ExitReason` it ended with.
+        child_id: The child that was to be restarted once too often; `None` if it was killed.
+        cause: The `ExitReason` with which that child ended the last time; if it is a supervisor that gave up too, the
+            one of the child below it that this began with. `None` if it was killed.
     """
 
-    def __init__(self, message: str, *, reason: object) -> None:
-        """Keep the reason."""
+    def __init__(
+        self, message: str, *, reason: object, child_id: Hashable | None = None, cause: object = None
+    ) -> None:
+        """Keep the reasons."""
         super().__init__(message)
         self.reason = reason
+        self.child_id = child_id
+        self.cause = cause
 
 
 # --- ours

@@ -11,8 +11,8 @@ from attrs import frozen
 from agentrail.actors.dead_letters import bury
 from agentrail.actors.handle import Cell, check_timeout, mailbox_of, refuse_self
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.traced import Addressed, AddressedCall, AddressedCast
 from agentrail.errors import CallTimeout, MailboxFull
+from agentrail.otp.statem import Call, Cast
 from agentrail.otp.statem_types import check_bound
 
 Look: TypeAlias = Callable[[], None]
@@ -25,13 +25,16 @@ class Wait:
     Attributes:
         subscribe: Lets a look be called whenever that may have changed; under a key, so that twice is as once.
         unsubscribe: Ends that.
+        ending: Whose end it is that is waited for, if it is one.
     """
 
     subscribe: Callable[[object, Look], None]
     unsubscribe: Callable[[object], None]
+    ending: Cell | None = None
 
 
 Found: TypeAlias = Cell | Wait | None
+Sent: TypeAlias = Cast | Call
 
 _NOBODY: Final = "nobody is there, and nobody is to come"
 
@@ -47,7 +50,8 @@ class Address:
         self._name = name
         self._find = find
         self._hold_limit = hold_limit
-        self._held: deque[Addressed] = deque()
+        # Each with whether an instance had accepted it: such a one may not be refused by the next.
+        self._held: deque[tuple[Sent, bool]] = deque()
         self._waiting: Wait | None = None
 
     def __repr__(self) -> str:
@@ -60,39 +64,45 @@ class Address:
             MailboxFull: Your move: as of `ActorHandle.cast`.
             NoMailbox: Your move: it is a worker.
         """
-        self._send(AddressedCast(message, self))
+        self._send(Cast(message))
 
     async def send(self, message: object) -> None:
         """As `cast`, but wait for room if the policy of its mailbox is `block`.
 
+        Raises:
+            MailboxFull: Your move: as of `ActorHandle.send`.
+            NoMailbox: Your move: it is a worker.
+
         Cancellation: Always a checkpoint; cancelled here nothing was sent.
         """
-        found = None if self._held else self._find()
-        if isinstance(found, Cell):
-            await mailbox_of(found).put(AddressedCast(message, self))
-        else:
-            await trio.lowlevel.checkpoint()
-            self.cast(message)
+        await trio.lowlevel.checkpoint()
+        await self._wait_for_room()
+        self._send(Cast(message))
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
-        """Ask whoever lives now, or comes next; the time runs while the call is held.
+        """Ask whoever lives now, or comes next; the time runs while the call is held, or waits for room.
 
         Raises:
             ActorDown: Nobody is there and nobody is to come, or it ended without an answer.
             CallTimeout: There was no answer in time.
             CallingSelf: Your move: it is the caller itself, from its own task.
-            MailboxFull: Your move: too many messages wait already.
+            MailboxFull: Your move: too many messages wait already, and its policy is another than `block`.
+            NoMailbox: Your move: it is a worker.
 
-        Cancellation: Always a checkpoint; cancelled here the work goes on, and its answer is dropped.
+        Cancellation: Always a checkpoint; cancelled here the work goes on, and its answer is dropped. What was held, or
+            waited for room, is not sent any more.
         """
         check_timeout(timeout_seconds)
         found = self._find()
-        if isinstance(found, Cell):
-            refuse_self(found, "call")
+        cell = found.ending if isinstance(found, Wait) else found
+        if cell is not None:
+            refuse_self(cell, "call")
         to = ReplyTo(None, self)
+        event = Call(to, request)
         try:
             with trio.fail_after(math.inf if timeout_seconds is None else timeout_seconds):
-                self._send(AddressedCall(to, request, self))
+                await self._wait_for_room()
+                self._send(event)
                 return await to.wait()
         except trio.TooSlowError:
             message = f"call of {self!r} was not answered within {timeout_seconds} s; the work goes on"
@@ -100,13 +110,25 @@ class Address:
         finally:
             if to.is_open:
                 to.abandon()
+            self._withdraw(event)
 
-    def take_back(self, events: Iterable[Addressed]) -> None:
-        """Take messages back that an instance had accepted through this address and not handled."""
+    async def _wait_for_room(self) -> None:
+        while not self._held and isinstance(found := self._find(), Cell) and mailbox_of(found).must_wait:
+            await mailbox_of(found).wait_for_room()
+
+    def _withdraw(self, event: Sent) -> None:
+        """Hold it no longer, if nobody was given it."""
+        for place, (held, is_owed) in enumerate(self._held):
+            if held is event and not is_owed:
+                del self._held[place]
+                return
+
+    def take_back(self, events: Iterable[Sent]) -> None:
+        """Take messages back that an instance had accepted through this address and not handled: they come first."""
         for event in reversed([*events]):
-            if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
+            if isinstance(event, Call) and isinstance(event.to, ReplyTo):
                 event.to.move(None, self)
-            self._held.appendleft(event)
+            self._held.appendleft((event, True))
         if self._waiting is None:
             self.look()
 
@@ -129,51 +151,57 @@ class Address:
     def give_up(self) -> None:
         """Nobody comes: casts are dead letters, calls raise `ActorDown`."""
         while self._held:
-            self._bury(self._held.popleft())
+            event, _ = self._held.popleft()
+            self._bury(event)
 
-    def _send(self, event: Addressed) -> None:
+    def _send(self, event: Sent) -> None:
         if not self._held:
             found = self._find()
             if isinstance(found, Cell):
                 mailbox = mailbox_of(found)
                 _move(event, found)
-                mailbox.put_nowait(event)
+                mailbox.put_nowait(event, via=self)
                 return
             if found is None:
                 self._bury(event)
                 return
         if len(self._held) >= self._hold_limit:
-            if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
-                message = f"{len(self._held)} messages are held for the next instance, at most that many may: try later"
-                event.to.fail(MailboxFull(message))
-            else:
-                bury(event, "as many messages as are allowed are held already")
+            message = (
+                f"{len(self._held)} messages are held for the next instance, at most that many may: try later"
+            )
+            _refuse(event, MailboxFull(message), "as many messages as are allowed are held already")
             return
-        self._held.append(event)
+        self._held.append((event, False))
         self.look()
 
     def _flush(self, cell: Cell) -> None:
-        mailbox = mailbox_of(cell)
+        mailbox = cell.mailbox
         while self._held:
-            event = self._held.popleft()
+            event, is_owed = self._held.popleft()
+            if mailbox is None:  # said by whoever told that the instance is up: nothing may be raised there
+                _refuse(event, cell.refuse_messages(), "it is a worker, and reads no messages")
+                continue
             try:
                 _move(event, cell)
-                mailbox.put_nowait(event)
+                # Whoever could wait for room was let go when this was held.
+                mailbox.put_nowait(event, via=self, bounded=not is_owed and not mailbox.lets_wait)
             except MailboxFull as full:
-                if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
-                    event.to.fail(full.with_traceback(None))
-                else:
-                    bury(event, "the mailbox was full")
+                _refuse(event, full.with_traceback(None), "the mailbox was full")
 
-    def _bury(self, event: Addressed) -> None:
-        if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
-            event.to.fail(down(self))
-        else:
-            bury(event, _NOBODY)
+    def _bury(self, event: Sent) -> None:
+        _refuse(event, down(self), _NOBODY)
 
 
-def _move(event: Addressed, cell: Cell) -> None:
-    if isinstance(event, AddressedCall) and isinstance(event.to, ReplyTo):
+def _refuse(event: Sent, error: Exception, why: str) -> None:
+    """Raise an error at whoever called; anything else is a dead letter."""
+    if isinstance(event, Call) and isinstance(event.to, ReplyTo):
+        event.to.fail(error)
+    else:
+        bury(event, why)
+
+
+def _move(event: Sent, cell: Cell) -> None:
+    if isinstance(event, Call) and isinstance(event.to, ReplyTo):
         event.to.move(cell, cell.handle)
 
 
@@ -190,4 +218,4 @@ def wait_for_end(cell: Cell) -> Wait:
     def subscribe(key: object, look: Look) -> None:
         cell.watch(key, lambda _: look())
 
-    return Wait(subscribe, cell.unwatch)
+    return Wait(subscribe, cell.unwatch, cell)

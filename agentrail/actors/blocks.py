@@ -6,7 +6,7 @@ from typing import Protocol
 
 import trio
 
-from agentrail.actors.handle import ActorHandle
+from agentrail.actors.handle import ActorHandle, cell_of
 from agentrail.actors.kept import Kept
 from agentrail.actors.supervising import Core, Observer, SupervisorCell, Tree
 from agentrail.actors.supervisor_handle import Supervisor
@@ -20,9 +20,12 @@ from agentrail.otp.child_specs import (
     Spec,
     SupervisorFlags,
     check_child_specs,
+    check_flags,
 )
+from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Redact, Shutdown, describe, keep
 from agentrail.otp.supervision_sweeps import GAVE_UP
+from agentrail.otp.supervision_types import Culprit
 
 
 class NameOfSupervisor(Protocol):
@@ -125,6 +128,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
 
     Cancellation: The stop is in order, and shielded for `stop_within_seconds`; then all that is left is killed.
     """
+    check_flags(flags)
     specs = check_child_specs(children, flags=flags)
     tree = Tree(make_handle=Supervisor, observer=observer, redact=redact)
     cell = SupervisorCell("root" if name is None else name.key, 1)
@@ -166,4 +170,22 @@ def _check_end(root: _Root) -> None:
         raise SupervisorStartFailed(message, child_id=child_id, reason=cause)
     if root.has_given_up:
         message = f"supervisor {root.cell.id!r} ended while its block was at work ({describe(reason)})"
-        raise SupervisorGaveUp(message, reason=reason)
+        path = _culprits(root.core)
+        if not path:
+            raise SupervisorGaveUp(message, reason=reason)
+        names = ", in it ".join(f"child {show(culprit.child_id)}" for culprit in path)
+        last = path[-1].reason
+        message = f"{message}: {names} ended once too often, the last time {describe(last)}"
+        raise SupervisorGaveUp(message, reason=reason, child_id=path[0].child_id, cause=last)
+
+
+def _culprits(core: Core) -> tuple[Culprit, ...]:
+    """Say over whom a supervisor gave up; if that is one that gave up itself, also over whom that one did."""
+    path: list[Culprit] = []
+    below: Core | None = core
+    while below is not None and below.culprit is not None:
+        path.append(below.culprit)
+        handle = below.culprit.handle
+        cell = cell_of(handle) if isinstance(handle, ActorHandle) else None
+        below = cell.core if isinstance(cell, SupervisorCell) and cell.exit_reason == GAVE_UP else None
+    return tuple(path)

@@ -1,4 +1,9 @@
-"""The timers of one loop: deadlines that the loop itself waits for, never tasks."""
+"""The timers of one loop: deadlines that the loop itself waits for, never tasks.
+
+A supervisor looks at its deadlines before its mailbox: they are the limits of what it waits for. The timers of a machine
+are messages of its mailbox, as in OTP. A machine that sets a timer again whenever it comes may set it sooner than it works;
+looked at first, such a timer would let nothing else through, no call and no stop.
+"""
 
 import heapq
 import math
@@ -8,6 +13,7 @@ from typing import Final, Generic, TypeVar
 import trio
 
 from agentrail.actors.mailbox import EMPTY, Mailbox
+from agentrail.otp.statem import TimerFired, TimerKey
 
 K = TypeVar("K", bound=Hashable)
 
@@ -97,3 +103,79 @@ async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspen
                 await mailbox.wait()
         else:
             await mailbox.wait(control_only=suspended)
+
+
+class MachineTimers:
+    """The timers of one machine. What comes due is put into its mailbox, behind what was there by then."""
+
+    __slots__ = ("_deadlines", "_epochs", "_mailbox", "is_suspended")
+
+    def __init__(self, mailbox: Mailbox[object]) -> None:
+        """Start empty.
+
+        Args:
+            mailbox: Of the machine. Whatever is put there lets timers be collected first.
+        """
+        self._deadlines: Deadlines[TimerKey] = Deadlines()
+        self._epochs: dict[TimerKey, int] = {}
+        self._mailbox = mailbox
+        self.is_suspended = False
+        mailbox.run_by(self)
+
+    def arm(self, key: TimerKey, epoch: int, due_seconds: float) -> None:
+        """Set what is due under this key, in place of what was."""
+        self._epochs[key] = epoch
+        self._deadlines.arm(key, due_seconds)
+
+    def disarm(self, key: TimerKey) -> None:
+        """Forget this key. What of it is in the mailbox already has an epoch that nobody waits for."""
+        self._epochs.pop(key, None)
+        self._deadlines.disarm(key)
+
+    def next_seconds(self) -> float:
+        """Say when the next one is due; infinity if none is, or the machine is suspended."""
+        return math.inf if self.is_suspended else self._deadlines.next_seconds()
+
+    def collect(self) -> None:
+        """Put what is due by now into the mailbox, the oldest deadline first."""
+        if self._deadlines and not self.is_suspended:
+            for fired in self._take_due():
+                self._mailbox.put_timer(fired)
+
+    def resume(self) -> None:
+        """Collect what came due while the machine was suspended: it comes first."""
+        self.is_suspended = False
+        self._mailbox.put_timers_first(self._take_due())
+
+    def _take_due(self) -> list[TimerFired]:
+        now = trio.current_time()
+        due: list[TimerFired] = []
+        while (key := self._deadlines.take_due(now)) is not None:
+            due.append(TimerFired(key, self._epochs.pop(key)))
+        return due
+
+
+async def take_in_turn(
+    mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
+) -> object:
+    """Take the next message of a machine; a timer that came due is one of them, `TimerFired`.
+
+    Args:
+        mailbox: Whose reader the running task is.
+        timers: Of the same machine; `None` while it never had one.
+        suspended: Only control messages are taken.
+
+    Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
+    """
+    await mailbox.give_way()
+    while True:
+        item = mailbox.take_nowait(control_only=suspended)
+        if item is not EMPTY:
+            return item
+        due_seconds = math.inf if timers is None or mailbox.is_held else timers.next_seconds()
+        if timers is None or due_seconds == math.inf:
+            await mailbox.wait(control_only=suspended)
+        else:  # also for one that is due already: nothing else waits, so others have their turn, however busy it is
+            with trio.CancelScope(deadline=due_seconds):
+                await mailbox.wait()
+            timers.collect()

@@ -4,6 +4,7 @@ An instance ends in one go, without a checkpoint: calls answered, names freed, w
 supervisor. So whoever hears of an end finds nothing of it left.
 """
 
+import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
@@ -17,9 +18,13 @@ from agentrail.actors.dead_letters import bury
 from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
-from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown
+from agentrail.otp.edges import contain
+from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
 from agentrail.otp.statem import Call, Cast, Info
 from agentrail.otp.supervision_types import Report, StopSummary, Token
+from agentrail.otp.tracebacks import print_exception
+
+LOGGER: Final = logging.getLogger("agentrail.actors")
 
 
 @frozen
@@ -264,12 +269,11 @@ class Cell:
 
     def on_release(self, key: object, release: Callable[[], None] | None) -> None:
         """Call `release` at the end, before anybody is told; `None` takes that back."""
-        if self._releases is None:
-            self._releases = {}
-        if release is None:
-            self._releases.pop(key, None)
-        else:
+        if release is not None:
+            self._releases = self._releases or {}
             self._releases[key] = release
+        elif self._releases is not None:
+            self._releases.pop(key, None)
 
     def link(self, other: "Cell") -> None:
         """Let either end with the other."""
@@ -315,11 +319,12 @@ class Cell:
         self.task = None
         self.give_up(reason)
         releases, self._releases = self._releases, None
+        # What one of them raises is no matter of the others: whoever is not told of an end waits for it for ever.
         for release in (releases or {}).values():
-            release()
+            contain(log_bug, release)
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
-            tell(reason)
+            contain(log_bug, tell, reason)
         links, self._links = self._links, None
         for other in links or ():
             other.unlink(self)
@@ -437,11 +442,13 @@ class ActorHandle:
             ActorDown: It had ended before; `reason` is `NoProcess()`.
             CallTimeout: It takes too long, and goes on with it.
             CallingSelf: Your move: from its own task.
+            TypeError: Your move: that is no exit reason.
             ValueError: Your move: a timeout that is negative or NaN.
 
         Cancellation: Always a checkpoint; cancelled here the stop goes on.
         """
         check_timeout(timeout_seconds)
+        check_reason(reason)
         refuse_self(self._cell, "stop")
         if self.exit_reason is not None:
             await trio.lowlevel.checkpoint()
@@ -457,7 +464,12 @@ class ActorHandle:
         return StopSummary(ended, int(not killed), int(killed), 0, trio.current_time() - since_seconds)
 
     def exit(self, reason: ExitReason, *, sender: "ActorHandle | None" = None) -> None:
-        """Send an exit signal, as from a linked actor: it ends the actor unless that traps exits."""
+        """Send an exit signal, as from a linked actor: it ends the actor unless that traps exits.
+
+        Raises:
+            TypeError: Your move: that is no exit reason.
+        """
+        check_reason(reason)
         self._cell.receive_exit(reason, sender)
 
     def kill(self) -> None:
@@ -495,6 +507,13 @@ class ActorHandle:
             bury(event, "the actor has ended")
         else:
             mailbox.put_nowait(event)
+
+
+def log_bug(error: BaseException) -> None:
+    """Write down what a callback raised that may not raise."""
+    LOGGER.error(
+        "a callback of an actor or its supervisor raised; please report it\n%s", print_exception(error)
+    )
 
 
 def cell_of(handle: ActorHandle) -> Cell:

@@ -78,7 +78,7 @@ async def suspend(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -
 
     Cancellation: Always a checkpoint; cancelled here it may still happen.
     """
-    await _look(handle, lambda loop: setattr(loop, "is_suspended", True), timeout_seconds)
+    await _look(handle, MachineLoop.suspend, timeout_seconds)
 
 
 async def resume(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> None:  # noqa: ASYNC109 - as of `call`
@@ -91,7 +91,7 @@ async def resume(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) ->
 
     Cancellation: Always a checkpoint; cancelled here it may still happen.
     """
-    await _look(handle, lambda loop: setattr(loop, "is_suspended", False), timeout_seconds)
+    await _look(handle, MachineLoop.resume, timeout_seconds)
 
 
 async def change_code(

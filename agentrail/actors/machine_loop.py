@@ -9,18 +9,28 @@ import trio
 from attrs import frozen
 from msgspec import structs
 
-from agentrail.actors.dead_letters import bury
-from agentrail.actors.deadlines import Deadlines, Due, take_next
+from agentrail.actors.dead_letters import LOGGER, bury
+from agentrail.actors.deadlines import MachineTimers, take_in_turn
 from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
+from agentrail.actors.judging import judge
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status, without_contents
-from agentrail.actors.traced import PASSIVATED, hand_back
+from agentrail.actors.traced import PASSIVATED, Origins
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
-from agentrail.otp.edges import contain
-from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Killed, Redact, is_clean
+from agentrail.otp.edges import contain, leaves
+from agentrail.otp.exits import (
+    ActorExit,
+    Crashed,
+    ExitReason,
+    Killed,
+    Redact,
+    chosen_reason,
+    describe,
+    is_clean,
+)
 from agentrail.otp.statem import (
     ArmTimer,
     Call,
@@ -37,12 +47,14 @@ from agentrail.otp.statem import (
     SendReply,
     Terminate,
     TimerFired,
-    TimerKey,
 )
 from agentrail.otp.supervision_types import Report, Token
 
 UNASKED_SECONDS: Final = 5.0
 """How long `terminate` may take at most if nobody asked for the stop."""
+
+
+_PASSING: Final = (trio.Cancelled, KeyboardInterrupt, SystemExit)
 
 
 class _Self(Enum):
@@ -158,7 +170,7 @@ class MachineCell(Cell):
         """
         if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
             engine = self.loop.engine
-            hand_back([*engine.queue, *engine.postponed, *self.mailbox.drain()])
+            self.loop.origins.hand_back((*engine.queue, *engine.postponed), self.mailbox.drain())
         super().finish(reason)
         self.loop = None
 
@@ -178,12 +190,12 @@ class MachineLoop:
         self.behaviour = behaviour
         self.engine: Engine[Any, Any] = Engine(init.state, init.data, options.limits)
         self.is_suspended = False
+        self.origins = Origins()
         self._init: Init[Any, Any] | None = init
         self._limits = options.limits
         self._mailbox: Mailbox[object] = cell.mailbox or Mailbox()
-        self._deadlines: Deadlines[TimerKey] = Deadlines()
-        self._epochs: dict[TimerKey, int] = {}
-        self._monitors: dict[ActorHandle, list[Monitor]] = {}
+        self._timers: MachineTimers | None = None  # made when it is needed, as most machines live without
+        self._monitors: dict[ActorHandle, dict[Monitor, None]] = {}
         self._nursery: trio.Nursery | None = None
         self._redact: Redact = cell.owner.redact if cell.owner is not None else str
 
@@ -213,16 +225,21 @@ class MachineLoop:
         """Handle events until the machine ends, or needs a nursery and has none: `None`, begin again with one."""
         init, self._init = self._init, None
         if init is not None:
-            now, limits, redact = trio.current_time(), self._limits, self._redact
-            self._take(statem.start(self.behaviour, init, now=now, limits=limits, redact=redact))
+            clock, limits, redact = trio.current_time, self._limits, self._redact
+            self._take(
+                statem.start(self.behaviour, init, now=clock(), limits=limits, redact=redact, clock=clock)
+            )
         while self.engine.stopped is None:
-            item = await take_next(self._mailbox, self._deadlines, suspended=self.is_suspended)
+            item = await take_in_turn(self._mailbox, self._timers, suspended=self.is_suspended)
             if isinstance(item, (Cast, Call, Info)):
                 self._step(item)
-            elif isinstance(item, Due):
-                self._step(TimerFired(item.key, self._epochs.pop(item.key)))
+                if self._mailbox.via is not None or self.origins.came is not None:
+                    self.origins.note(item, self._mailbox.via, self.engine)
+            elif isinstance(item, TimerFired):
+                self._step(item)
             elif isinstance(item, Notice):
                 if not item.monitor.is_cancelled:
+                    self._forget(item.monitor)
                     self._step(Info(item.down))
             elif isinstance(item, StopOrder):
                 self._take(statem.stop(self.engine, item.reason))
@@ -233,8 +250,10 @@ class MachineLoop:
         return self.engine.stopped
 
     def _step(self, event: statem.Incoming) -> None:
-        now = trio.current_time()
-        self._take(statem.step(self.behaviour, self.engine, event, now=now, redact=self._redact))
+        clock = trio.current_time
+        self._take(
+            statem.step(self.behaviour, self.engine, event, now=clock(), redact=self._redact, clock=clock)
+        )
 
     def _take(self, result: tuple[Engine[Any, Any], tuple[EngineEffect, ...]]) -> None:
         self.engine, effects = result
@@ -251,11 +270,12 @@ class MachineLoop:
             case Perform(wanted):
                 self._perform(wanted)
             case ArmTimer(key, epoch, due_seconds):
-                self._epochs[key] = epoch
-                self._deadlines.arm(key, due_seconds)
+                if self._timers is None:
+                    self._timers = MachineTimers(self._mailbox)
+                self._timers.arm(key, epoch, due_seconds)
             case DisarmTimer(key):
-                self._epochs.pop(key, None)
-                self._deadlines.disarm(key)
+                if self._timers is not None:  # it is: what is disarmed was armed
+                    self._timers.disarm(key)
             case RefuseCall(to, why):
                 if isinstance(to, ReplyTo):
                     to.fail(
@@ -279,9 +299,9 @@ class MachineLoop:
                 except MailboxFull:
                     bury(Cast(message), "the mailbox was full")
             case Watch(other):
-                self._monitors.setdefault(other, []).append(monitor(other, deliver_to=handle))
+                self._monitors.setdefault(other, {})[monitor(other, deliver_to=handle)] = None
             case Unwatch(other):
-                for each in self._monitors.pop(other, ()):
+                for each in self._monitors.pop(other, {}):
                     each.cancel()
             case Link(other):
                 link(handle, other)
@@ -294,18 +314,67 @@ class MachineLoop:
                 text = f"{name} has no perform, and was to carry out a {type(effect).__name__}"
                 self._mailbox.put_control(StopOrder(Crashed.of_rule("NoPerform", text, redact=self._redact)))
 
+    def _forget(self, fired: Monitor) -> None:
+        """Keep no monitor that has told what it had to tell."""
+        own = self._monitors.get(fired.handle, {})
+        own.pop(fired, None)
+        if not own:
+            self._monitors.pop(fired.handle, None)
+
     async def _do(self, effect: object) -> None:
         try:
             result = await self.behaviour.perform(effect, ActorContext(self.cell))
-        except ActorExit as leaving:
-            self._mailbox.put_control(StopOrder(leaving.reason))
-        except Exception as error:  # noqa: BLE001 - the actor's edge: what its effect raises is its exit reason
-            self._mailbox.put_control(StopOrder(Crashed.from_exception(error, redact=self._redact)))
+        except BaseException as error:  # noqa: ASYNC103 - the actor's edge: what its effect raises is its exit reason
+            passing = self._fall(error)
+            if passing is error:
+                raise
+            if passing is not None:
+                raise passing from None  # noqa: ASYNC104 - all of the group that may go on
         else:
-            if result is not None:
+            if isinstance(result, Info):
+                self._mailbox.put_notice(result)
+            elif result is not None:
                 self._mailbox.put_notice(Info(result))
 
+    def _fall(self, error: BaseException) -> BaseException | None:
+        """End for what an effect raised, and return what is not to be caught of it: a cancellation, an interrupt.
+
+        A nursery of the author's that is cancelled raises both in one group. The machine is not to lose its `terminate`
+        for that: were the group let through, it would end the task in which that runs.
+        """
+        passing, ours = _split(error)
+        if ours is not None:
+            parts = leaves(ours)
+            if all(isinstance(part, ActorExit) for part in parts):
+                reason = next(chosen_reason(part) for part in parts if isinstance(part, ActorExit))
+            else:
+                reason = Crashed.from_exception(ours, redact=self._redact)
+            if self._mailbox.is_closed:  # it ends already, and for the reason that it was given
+                self._tell_late(reason)
+            else:
+                self._mailbox.put_control(StopOrder(reason))
+        return passing
+
+    def _tell_late(self, reason: ExitReason) -> None:
+        if not is_clean(reason):
+            trace = reason.traceback if isinstance(reason, Crashed) else ""
+            LOGGER.error(
+                "an effect of %r failed in its clean-up: %s\n%s", self.cell.handle, describe(reason), trace
+            )
+
     # --- introspection
+
+    def suspend(self) -> None:
+        """Handle no event until `resume`."""
+        self.is_suspended = True
+        if self._timers is not None:
+            self._timers.is_suspended = True
+
+    def resume(self) -> None:
+        """Go on: with the timers that came due meanwhile, then with what waits."""
+        self.is_suspended = False
+        if self._timers is not None:
+            self._timers.resume()
 
     def _inspect(self, asked: Inspection) -> None:
         def look() -> None:
@@ -358,17 +427,26 @@ class MachineLoop:
         """
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
+        fault: ExitReason | None = None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + limit) as shield:
             cell.add_shield(shield)
             if cell.killed:
                 shield.deadline = -math.inf
+            cancelled: trio.Cancelled | None = None
             try:
                 await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
-            except Exception as error:  # noqa: BLE001 - the actor's edge: the error is the exit reason
-                reason = Crashed.from_exception(error, redact=self._redact)
+            except BaseException as error:  # noqa: ASYNC103 - the actor's edge: the error is the exit reason
+                if any(isinstance(part, KeyboardInterrupt | SystemExit) for part in leaves(error)):
+                    raise
+                fault, cancelled = judge(error, self._redact, _leave_alone)
             finally:
                 cell.drop_shield(shield)
-        return Killed() if shield.cancelled_caught else reason
+            if cancelled is not None:
+                try:
+                    raise cancelled
+                finally:
+                    del cancelled
+        return fault or (Killed() if shield.cancelled_caught else reason)
 
     def report_crash(self, reason: ExitReason) -> None:
         """Report an abnormal end, with what the machine was at."""
@@ -388,6 +466,22 @@ class MachineLoop:
                 status=status,
             )
         )
+
+
+def _leave_alone(_: BaseException) -> None:
+    """What is meant for the process was raised already."""
+
+
+def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Part what nobody but Trio and the operator may catch from what is somebody's bug."""
+    parts = leaves(error)
+    passing = [part for part in parts if isinstance(part, _PASSING)]
+    if not passing or len(passing) == len(parts):
+        return (error, None) if passing else (None, error)
+    # Flat, and not by `split`, which goes down as deep as the group does.
+    ours = [part for part in parts if not isinstance(part, _PASSING)]
+    bug = ours[0] if len(ours) == 1 else BaseExceptionGroup("in an effect", ours)
+    return BaseExceptionGroup("not to be caught", passing), bug
 
 
 def _performs(behaviour: Behaviour[Any, Any]) -> bool:

@@ -5,8 +5,9 @@ an actor that has fallen behind takes from this one at the price of a `popleft`.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import trio
 from attrs import field, frozen
@@ -42,6 +43,15 @@ class _Empty(Enum):
 
 EMPTY: Final = _Empty.EMPTY
 """What `take_nowait` answers when there is nothing to take."""
+
+_DIRECT: Final = object()
+
+
+class Clockwork(Protocol):
+    """The timers of whoever reads: one that comes due is a message, and stands before what is put after that."""
+
+    def collect(self) -> None:
+        """Put what is due by now into the mailbox, by `put_timer`."""
 
 
 @frozen(kw_only=True)
@@ -92,11 +102,16 @@ class MailboxStatistics:
 
 
 class Mailbox(Generic[M]):
-    """Messages for one actor. Those of the user lane and the notices come in one order; control overtakes both."""
+    """Messages for one actor. Those of the user lane and the notices come in one order; control overtakes both.
+
+    Attributes:
+        via: What the message was sent through that `take_nowait` gave last; `None` if through nothing.
+    """
 
     __slots__ = (
         "_accepted",
         "_capacity",
+        "_clockwork",
         "_closed",
         "_control",
         "_control_only",
@@ -110,6 +125,7 @@ class Mailbox(Generic[M]):
         "_rejected",
         "_since_yield",
         "_waiting_for_room",
+        "via",
     )
 
     def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
@@ -124,7 +140,10 @@ class Mailbox(Generic[M]):
             InvalidSpec: Your move: a capacity below 1, or another policy.
         """
         check_mailbox(capacity, overflow)
-        self._queue: deque[tuple[object, bool]] = deque()
+        # A message, and the way it came: `None` of a notice; of one from outside `_DIRECT`, or what it was sent through.
+        self._queue: deque[tuple[object, object]] = deque()
+        self._clockwork: Clockwork | None = None
+        self.via: object = None
         self._control: deque[object] | None = None  # made when it is needed: most actors live without
         self._reader: trio.lowlevel.Task | None = None
         self._waiting_for_room: trio.lowlevel.ParkingLot | None = None
@@ -142,8 +161,13 @@ class Mailbox(Generic[M]):
 
     # --- putting
 
-    def put_nowait(self, message: M) -> None:
+    def put_nowait(self, message: M, *, via: object = None, bounded: bool = True) -> None:
         """Put a message from outside at the end. Into a closed mailbox: a dead letter.
+
+        Args:
+            message: What.
+            via: What it came through, for whoever has to give it back.
+            bounded: Whether it may be refused. One that somebody was promised to have a place may not.
 
         Raises:
             MailboxFull: Your move: as many as are allowed wait already. Try again when the actor has caught up.
@@ -151,10 +175,10 @@ class Mailbox(Generic[M]):
         if self._closed is not None:
             _discard(message, "the actor has ended", NoProcess())
             return
-        if self._outside >= self._capacity and not self._make_room(message):
+        if bounded and self._outside >= self._capacity and not self._make_room(message):
             return
         self._outside += 1
-        self._put(message, from_outside=True)
+        self._put(message, _DIRECT if via is None else via)
 
     async def put(self, message: M) -> None:
         """Put a message from outside; with `block` wait for room first.
@@ -166,15 +190,37 @@ class Mailbox(Generic[M]):
         """
         await trio.lowlevel.checkpoint()
         while self.must_wait:
-            if self._waiting_for_room is None:
-                self._waiting_for_room = trio.lowlevel.ParkingLot()
-            await self._waiting_for_room.park()
+            await self.wait_for_room()
         self.put_nowait(message)
+
+    async def wait_for_room(self) -> None:
+        """Wait until there may be room, or nothing to have room for; look again then.
+
+        Cancellation: A checkpoint.
+        """
+        if self._waiting_for_room is None:
+            self._waiting_for_room = trio.lowlevel.ParkingLot()
+        await self._waiting_for_room.park()
 
     def put_notice(self, notice: object) -> None:
         """Put the outcome of something that the actor itself asked for at the end: unbounded, since it is owed."""
         if self._closed is None:
-            self._put(notice, from_outside=False)
+            self._put(notice, None)
+
+    def run_by(self, clockwork: Clockwork | None) -> None:
+        """Let timers be collected before each message that is put; `None`: there are none."""
+        self._clockwork = clockwork
+
+    def put_timer(self, fired: object) -> None:
+        """Put a timer that came due at the end, as a notice; whoever collects timers does that, and nobody else."""
+        if self._closed is None:
+            self._append(fired, None)
+
+    def put_timers_first(self, fired: Sequence[object]) -> None:
+        """Put timers that came due, in their order, before all that waits but control."""
+        self._queue.extendleft((timer, None) for timer in reversed(fired))
+        self._accepted += len(fired)
+        self._mark()
 
     def put_control(self, message: object) -> None:
         """Put a message that overtakes all others."""
@@ -190,11 +236,13 @@ class Mailbox(Generic[M]):
 
     def _make_room(self, message: M) -> bool:
         if self._overflow == "drop_oldest":
-            oldest = next(entry for entry in self._queue if entry[1])
-            self._queue.remove(oldest)
+            # Not by `remove`: it would ask messages of other people whether they are equal.
+            place = next(place for place, (_, via) in enumerate(self._queue) if via is not None)
+            oldest, _ = self._queue[place]
+            del self._queue[place]
             self._outside -= 1
             self._dropped += 1
-            _discard(oldest[0], "the mailbox was full", None)
+            _discard(oldest, "the mailbox was full", None)
             return True
         if self._overflow == "dead_letter":
             self._accepted += 1
@@ -204,8 +252,13 @@ class Mailbox(Generic[M]):
         self._rejected += 1
         raise MailboxFull(_full(self._outside, self._capacity))
 
-    def _put(self, message: object, *, from_outside: bool) -> None:
-        self._queue.append((message, from_outside))
+    def _put(self, message: object, via: object) -> None:
+        if self._clockwork is not None:
+            self._clockwork.collect()
+        self._append(message, via)
+
+    def _append(self, message: object, via: object) -> None:
+        self._queue.append((message, via))
         self._accepted += 1
         self._mark()
         if not self._held and not self._control_only:
@@ -217,6 +270,11 @@ class Mailbox(Generic[M]):
         high[1] = max(high[1], self._outside)
         high[2] = max(high[2], waiting - self._outside)
         high[3] = max(high[3], control)
+
+    @property
+    def lets_wait(self) -> bool:
+        """Whether senders that can wait do so when it is full."""
+        return self._overflow == "block"
 
     @property
     def must_wait(self) -> bool:
@@ -251,11 +309,14 @@ class Mailbox(Generic[M]):
             return self._control.popleft()
         if control_only or not self._queue:
             return EMPTY
-        message, from_outside = self._queue.popleft()
-        if from_outside:
-            self._outside -= 1
-            if self._waiting_for_room is not None:
-                self._waiting_for_room.unpark()
+        message, via = self._queue.popleft()
+        if via is None:
+            self.via = None
+            return message
+        self.via = None if via is _DIRECT else via
+        self._outside -= 1
+        if self._waiting_for_room is not None and self._outside < self._capacity:
+            self._waiting_for_room.unpark()
         return message
 
     async def give_way(self) -> None:
@@ -305,7 +366,9 @@ class Mailbox(Generic[M]):
             reason: What callers are told.
         """
         self._closed = self._closed or reason
-        for message in self.drain():
+        self._clockwork = None
+        self.via = None
+        for message, _ in self.drain():
             if isinstance(message, Call) and isinstance(message.to, ReplyTo):
                 message.to.fail_down(reason)
         if self._waiting_for_room is not None:
@@ -315,9 +378,9 @@ class Mailbox(Generic[M]):
         """Take nothing any more, and keep what waits until `close`."""
         self._closed = self._closed or reason
 
-    def drain(self) -> tuple[object, ...]:
-        """Take all that waits in the user lane and the notices, in their order; control is gone."""
-        left = tuple(message for message, _ in self._queue)
+    def drain(self) -> tuple[tuple[object, object], ...]:
+        """Take all that waits in the user lane and the notices, in their order, each with its `via`; control is gone."""
+        left = tuple((message, None if via is _DIRECT else via) for message, via in self._queue)
         self._queue.clear()
         self._control = None
         self._outside = 0

@@ -61,10 +61,19 @@ class Monitor:
     def arm(self, *, real_reason: bool) -> None:
         """Begin to watch; of an actor that has ended tell at once."""
         reason = self._cell.exit_reason
-        if reason is None:
-            self._cell.watch(self, self._fire)
-        else:
+        if reason is not None:
             self._fire(reason if real_reason else NoProcess())
+            return
+        self._cell.watch(self, self._fire)
+        if (
+            self._target is not None
+        ):  # it goes with whoever is to be told: else who lives long keeps all who ever watched
+            self._target.on_release(self, self._stop)
+
+    @property
+    def handle(self) -> ActorHandle:
+        """Whom it watches."""
+        return self._cell.handle
 
     async def wait(self) -> Down:
         """Wait for the end; a cancelled monitor waits for ever.
@@ -78,9 +87,15 @@ class Monitor:
     def cancel(self) -> None:
         """Stop watching: no `Down` comes any more, not even one that waits in a mailbox already."""
         self.is_cancelled = True
+        self._stop()
+
+    def _stop(self) -> None:
         self._cell.unwatch(self)
+        if self._target is not None:
+            self._target.on_release(self, None)
 
     def _fire(self, reason: ExitReason) -> None:
+        self._stop()
         self._down = Down(self.id, self._cell.id, self._cell.incarnation, reason)
         self._fired.set()
         if self._target is not None and self._target.mailbox is not None:
@@ -105,7 +120,8 @@ def monitor(handle: ActorHandle, *, deliver_to: ActorHandle | None = None) -> Mo
 
     Args:
         handle: Whom.
-        deliver_to: Who gets the `Down` as a notice, behind all that the dead one had sent; else `wait` tells it.
+        deliver_to: Who gets the `Down` as a notice, behind all that the dead one had sent; else `wait` tells it. The
+            monitor ends with that actor.
 
     Raises:
         NoMailbox: Your move: `deliver_to` is a worker.

@@ -1,5 +1,7 @@
 """Names for actors, and groups of them. A look-up never returns an actor that is known to be dead."""
 
+import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -10,15 +12,19 @@ from attrs import define, frozen
 
 from agentrail.actors.address import Address, Found, Look, Wait, is_open, wait_for_end
 from agentrail.actors.dead_letters import LOGGER
-from agentrail.actors.handle import ActorHandle, Cell, cell_of, current_cell
+from agentrail.actors.handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.supervising import Core
+from agentrail.actors.traced import PASSIVATED
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
 from agentrail.otp.edges import contain
-from agentrail.otp.exits import ExitReason, Normal
+from agentrail.otp.exits import ExitReason, Normal, check_reason
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
 
 Activate: TypeAlias = Callable[[], Awaitable[object]]
+
+_SLACK: Final = 32
+_MAX_CHAIN: Final = 1_000
 
 
 @frozen
@@ -90,6 +96,20 @@ class Name:
         self.registry.register(self.key, handle)
 
 
+@frozen
+class _Last:
+    """The child that held a key last: its supervisor may bring it back. Nothing of the instance is kept."""
+
+    core: "weakref.ref[Core]"
+    number: int
+
+    @property
+    def coming(self) -> Core | None:
+        """The supervisor, if there is, or will be, another instance."""
+        core = self.core()
+        return core if core is not None and core.comes_back(self.number) else None
+
+
 @define(eq=False)
 class _Lock:
     lock: trio.StrictFIFOLock
@@ -114,11 +134,17 @@ class Registry:
         self._is_unique: Final = keys == "unique"
         self._entries: dict[Hashable, dict[ActorHandle, Entry]] = {}
         self._keys: dict[ActorHandle, dict[Hashable, None]] = {}
-        self._last: dict[Hashable, Cell] = {}  # who held a key that a supervisor may bring back
+        self._last: dict[Hashable, _Last] = {}
+        self._last_bound = _SLACK
         self._listeners: list[Listener] = []
+        self._news: deque[tuple[RegistryEvent, tuple[Listener, ...], int]] = deque()
+        self._telling: int | None = (
+            None  # how long the chain of changes is that led to the one that is being told
+        )
         self._locks: dict[Hashable, _Lock] = {}
         self._waiters: dict[Hashable, dict[object, Look]] = {}
-        self._activating: set[Hashable] = set()
+        # Whether somebody came and was passivated again, before the activation was over.
+        self._activating: dict[Hashable, bool] = {}
         self._closed = False
         self._held = 0
         self._unclean: list[ActorHandle] = []
@@ -134,10 +160,14 @@ class Registry:
     async def serve(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the registry open until cancelled, as a child of a supervisor.
 
+        A restart opens it again, empty: its listeners, names and addresses go on, its keys are gone. So it stands before
+        those who hold keys, and the strategy is `rest_for_one` or `one_for_all`, which start them again behind it.
+
         Cancellation: Closes it.
         """
-        task_status.started(self)
+        self._closed = False
         with self:
+            task_status.started(self)
             await trio.sleep_forever()
 
     # --- holding keys
@@ -167,10 +197,18 @@ class Registry:
         if not own:
             cell.on_release(self, lambda: self._on_end(handle))
         own[key] = None
-        if cell.owner is not None:
-            self._last[key] = cell
+        if isinstance(cell.owner, Core) and cell.token is not None:
+            self._remember(key, cell.owner, cell.token.child)
         self._tell(Registered(key, handle, value))
         self._look(key)
+
+    def _remember(self, key: Hashable, core: Core, number: int) -> None:
+        self._last[key] = _Last(weakref.ref(core), number)
+        if len(self._last) > self._last_bound:
+            self._last = {
+                key: last for key, last in self._last.items() if key in self._entries or last.coming
+            }
+            self._last_bound = 2 * len(self._last) + _SLACK
 
     def unregister(self, key: Hashable, handle: ActorHandle) -> None:
         """Take a key from an actor; fine if it does not hold it.
@@ -249,7 +287,10 @@ class Registry:
     # --- hearing of changes
 
     def add_listener(self, listener: Listener) -> None:
-        """Call `listener` for each change, once, in order. One that raises is logged and goes on to be called."""
+        """Call `listener` for each change, once, in order. One that raises is logged and goes on to be called.
+
+        A listener may change something itself: that is told when all have heard of the change that is being told.
+        """
         self._check_open(listener)
         self._listeners.append(listener)
 
@@ -259,7 +300,12 @@ class Registry:
         return Name(self, key)
 
     def close(self, reason: ExitReason = Normal()) -> None:  # noqa: B008 - frozen
-        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once."""
+        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once.
+
+        Raises:
+            TypeError: Your move: that is no exit reason.
+        """
+        check_reason(reason)
         if self._closed:
             return
         holders = [handle for handle in self._keys if handle.exit_reason is None]
@@ -311,31 +357,43 @@ class Registry:
         )
         if key in self._activating:
             return here
-        last = self._last.get(key)
-        core = None if last is None else last.owner
-        token = None if last is None else last.token
-        if token is not None and isinstance(core, Core) and core.comes_back(token.child):
+        core = self._coming(key)
+        if core is not None:
             return core.wait_for_child()
         if activate is None:
             return None
-        self._activating.add(key)
+        self._activating[key] = False
         # A system task and no actor: a cast is no task that could wait, and what it starts has an owner of its own.
         trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {key!r}")
         return here
 
+    def _coming(self, key: Hashable) -> Core | None:
+        last = self._last.get(key)
+        return None if last is None else last.coming
+
     async def _activate(self, key: Hashable, activate: Activate, address: Address) -> None:
+        has_failed = True
         try:
             await activate()
-        except Exception:  # noqa: BLE001 - the edge of whoever starts it: senders are told, the process lives on
+            has_failed = False
+        except trio.Cancelled:  # the end of the run: nobody hears of anything any more
+            raise
+        except BaseException:  # noqa: BLE001, ASYNC103 - the edge of whoever starts it: what leaves a system task ends the run
             LOGGER.exception("starting whoever is to hold the key %r failed", key)
         finally:
-            self._activating.discard(key)
-        if self._closed or self.lookup(key) is None:
+            is_gone_again = self._activating.pop(key, False)
+        if has_failed or not (is_gone_again or self._is_held_or_coming(key)):
             address.give_up()
-        self._look(key)
+        self._look(key)  # those who came and went are asked for again, by what they handed back
+
+    def _is_held_or_coming(self, key: Hashable) -> bool:
+        return not self._closed and (self.lookup(key) is not None or self._coming(key) is not None)
 
     def _forget(self, key: Hashable, waiter: object) -> None:
-        self._waiters.get(key, {}).pop(waiter, None)
+        waiters = self._waiters.get(key, {})
+        waiters.pop(waiter, None)
+        if not waiters:
+            self._waiters.pop(key, None)
 
     def _look(self, key: Hashable) -> None:
         for look in tuple(self._waiters.pop(key, {}).values()):
@@ -354,6 +412,10 @@ class Registry:
             self._clean_up(self._unclean.pop(0))
 
     def _on_end(self, handle: ActorHandle) -> None:
+        if handle.exit_reason == PASSIVATED:
+            for key in self._keys.get(handle, {}):
+                if key in self._activating:
+                    self._activating[key] = True
         if self._held:
             self._unclean.append(handle)
         else:
@@ -379,8 +441,24 @@ class Registry:
         return True
 
     def _tell(self, event: RegistryEvent) -> None:
-        for listener in tuple(self._listeners):
-            contain(_log_listener, listener, event)
+        if not self._listeners:
+            return
+        chain = 0 if self._telling is None else self._telling + 1
+        if chain > _MAX_CHAIN:
+            LOGGER.error(
+                "listeners of a registry change something at each change, %d times in a row: not told", chain
+            )
+            return
+        self._news.append((event, tuple(self._listeners), chain))
+        if self._telling is not None:  # a listener did this: it is told behind what all of them are told now
+            return
+        try:
+            while self._news:
+                news, listeners, self._telling = self._news.popleft()
+                for listener in listeners:
+                    contain(_log_listener, listener, news)
+        finally:
+            self._telling = None
 
     def _check_open(self, *keys: Hashable) -> None:
         if self._closed:
@@ -389,5 +467,5 @@ class Registry:
             raise RegistryClosed(message)
 
 
-def _log_listener(error: Exception) -> None:
+def _log_listener(error: BaseException) -> None:
     LOGGER.error("a listener of a registry raised; the others have heard it all the same", exc_info=error)

@@ -59,7 +59,7 @@ class ReplyTo:
         else:
             self._close(outcome.Value(value))
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Raise this at the caller, unless it has its answer already."""
         self._close(outcome.Error(error))
 

@@ -12,20 +12,18 @@ from typing import Any, Final, Literal, Protocol
 import trio
 
 from agentrail.actors.handle import Cell, current_cell
+from agentrail.actors.judging import judge
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
 from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
 from agentrail.otp.child_specs import Arguments
 from agentrail.otp.exits import (
-    ActorExit,
     Crashed,
     ExitReason,
     InitFailed,
     Killed,
     Normal,
-    Redact,
     Shutdown,
-    leaves,
 )
 from agentrail.otp.supervision_types import StartChild
 
@@ -162,43 +160,38 @@ async def run_child(run: ChildRun) -> None:
     cell = run.cell
     cell.enter()
     reason: ExitReason = _NORMAL
+    fault: ExitReason | None = None
     try:
         with cell.scope:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            _take_name(run)
-            result = await _life_of(run)
-            reason = _NORMAL if isinstance(cell, WorkerCell) else result
+            cancelled: trio.Cancelled | None = None
+            try:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                _take_name(run)
+                result = await _life_of(run)
+                reason = _NORMAL if isinstance(cell, WorkerCell) else result
+            except trio.Cancelled:
+                raise
+            except BaseException as error:  # noqa: ASYNC103, BLE001 - the actor's edge
+                # Before the scope sees it, which takes groups apart by every path to every leaf.
+                fault, cancelled = judge(error, run.watcher.redact, run.watcher.interrupted)
+            if cancelled is not None:
+                try:
+                    raise cancelled
+                finally:
+                    del cancelled
         if cell.scope.cancelled_caught:
             reason = _cancelled_reason(cell)
-    except BaseException as error:  # noqa: ASYNC103 - the actor's edge: what is ours becomes data, the rest goes on
-        reason = _reason_of(error, cell, run.watcher.redact)
-        if _goes_on(error, run.watcher):
-            cell.finish(run.end_reason(reason))
+    except trio.Cancelled as passing:  # noqa: ASYNC103 - one of another day is a crash, all others go on
+        if trio.current_effective_deadline() == -math.inf:
+            cell.finish(run.end_reason(_cancelled_reason(cell)))
             raise
-    cell.finish(run.end_reason(reason))
+        # Nobody cancels anything here: somebody had kept it from another day.
+        fault = fault or Crashed.from_exception(passing, redact=run.watcher.redact)
+    cell.finish(run.end_reason(fault or reason))
 
 
 def _cancelled_reason(cell: Cell) -> ExitReason:
     return Killed() if cell.killed else cell.stop_reason or Shutdown()
-
-
-def _reason_of(error: BaseException, cell: Cell, redact: Redact) -> ExitReason:
-    parts = leaves(error)
-    if any(isinstance(part, trio.Cancelled) for part in parts):
-        return _cancelled_reason(cell)
-    first = parts[0]
-    if isinstance(first, ActorExit) and all(isinstance(part, ActorExit) for part in parts):
-        return first.reason
-    return Crashed.from_exception(error, redact=redact)
-
-
-def _goes_on(error: BaseException, watcher: Watcher) -> bool:
-    """Say whether the error may not end here: a cancellation that is not the child's own."""
-    parts = leaves(error)
-    for part in parts:
-        if not isinstance(part, Exception | trio.Cancelled):
-            watcher.interrupted(part)
-    return any(isinstance(part, trio.Cancelled) for part in parts)
 
 
 def _take_name(run: ChildRun) -> None:

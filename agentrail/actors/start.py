@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from types import FunctionType, MethodType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -13,7 +13,8 @@ from agentrail.actors.handle import ActorContext, ActorHandle, Cell
 from agentrail.actors.mailbox import Overflow, check_mailbox
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
-from agentrail.otp.exits import ExitReason, Normal
+from agentrail.otp.edges import show
+from agentrail.otp.exits import ExitReason, Normal, check_reason
 from agentrail.otp.statem import Event, Init, Limits, Transition
 
 _NORMAL: Final = Normal()
@@ -39,7 +40,7 @@ class InitStop:
         reason: The cause that the starter is told.
     """
 
-    reason: ExitReason = _NORMAL
+    reason: ExitReason = field(default=_NORMAL, validator=lambda _, __, reason: check_reason(reason))
 
 
 @frozen(kw_only=True)
@@ -112,9 +113,14 @@ class Behaviour(Generic[S, D]):
         raise NotImplementedError(message)
 
     async def perform(self, effect: object, context: ActorContext) -> object:
-        """Carry out an effect; what it returns, unless `None`, comes back as `Info`. What it raises ends the actor.
+        """Carry out an effect. What it returns comes back as `Info(value)`, in the order of the mailbox.
 
-        Cancellation: The end of the actor cancels it.
+        `None` is what a function returns that has nothing to say, and sends nothing. A machine that waits for the end of
+        such a one needs a word for it: an `Info` comes back as it is, so `return Info(None)` says "done", and
+        `return Info((effect, None))` which. What it raises, of any class, ends the actor with that reason.
+
+        Cancellation: The end of the actor cancels it. What fails in its clean-up then is logged, and neither changes the
+            reason nor keeps `terminate` from running.
         """
         message = f"{type(self).__name__} has no perform, and was to carry out a {type(effect).__name__}"
         raise NotImplementedError(message)
@@ -209,10 +215,31 @@ class Start(StartRecipe):
             trap_exits: Exit signals come as notices, `Info(ExitSignal(…))`.
 
         Raises:
-            InvalidSpec: Your move: `invalid_mailbox`.
+            InvalidSpec: Your move: `invalid_mailbox`; or `invalid_start`, an option that means nothing here: a worker
+                and a supervisor take a name and nothing else.
         """
         check_mailbox(capacity, overflow)
+        if not isinstance(limits, Limits):
+            _refuse_option("limits", limits, "Limits(…)")
+        if not isinstance(trap_exits, bool):
+            _refuse_option("trap_exits", trap_exits, "True or False")
+        if name is not None and not callable(getattr(name, "register", None)):
+            _refuse_option("name", name, "what registry.name(key) returns, or None")
+        if self.form != "machine":
+            given = {"capacity": capacity, "overflow": overflow, "limits": limits, "trap_exits": trap_exits}
+            default = Options()
+            for option, value in given.items():
+                if value != getattr(default, option):
+                    what = "a worker, which reads no messages" if self.form == "worker" else "a supervisor"
+                    _refuse_option(
+                        option, value, f"nothing, since this is {what}: it is an option of machine()"
+                    )
         return evolve(self, options=Options(name, capacity, overflow, limits, trap_exits))
+
+
+def _refuse_option(name: str, value: object, allowed: str) -> NoReturn:
+    message = f"{name} is {show(value)}, allowed is {allowed}"
+    raise InvalidSpec(message, code="invalid_start", field=name)
 
 
 def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwargs: object) -> Start:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import trio
 from attrs import frozen
 
 from agentrail.actors.handle import ActorHandle, cell_of, current_cell
@@ -14,6 +15,7 @@ from agentrail.otp.child_specs import (
     Spec,
     SupervisorFlags,
     check_child_specs,
+    check_flags,
 )
 from agentrail.otp.exits import ExitReason, Normal
 
@@ -42,12 +44,13 @@ def subtree(flags: SupervisorFlags | FindInit, children: Iterable[Spec] = ()) ->
         children: Its initial children.
 
     Raises:
-        InvalidSpec: Your move: a spec of a child.
+        InvalidSpec: Your move: a spec of a child, or flags that are none.
     """
-    if isinstance(flags, SupervisorFlags):
-        arguments = Arguments((flags, check_child_specs(children, flags=flags)))
-    else:
+    if callable(flags):
         arguments = Arguments((flags, ()))
+    else:
+        check_flags(flags)
+        arguments = Arguments((flags, check_child_specs(children, flags=flags)))
     return Start(_run_subtree, arguments, kind="supervisor", form="subtree")
 
 
@@ -60,6 +63,8 @@ async def _run_subtree(
     specs: Iterable[Spec] = children
     if not isinstance(flags, SupervisorFlags):
         init = await flags()
+        # It may have swallowed its cancellation; then nothing of what it answers is started.
+        await trio.lowlevel.checkpoint_if_cancelled()
         if isinstance(init, Ignore):
             task_status.started(init)
             return Normal()

@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import trio
@@ -18,16 +19,26 @@ from attrs import define, field
 
 from agentrail.actors.address import Wait
 from agentrail.actors.deadlines import Deadlines, Due, take_next
-from agentrail.actors.handle import ActorHandle, Cell, Owner, check_timeout, current_cell, late, refuse_self
+from agentrail.actors.handle import (
+    LOGGER,
+    ActorHandle,
+    Cell,
+    Owner,
+    check_timeout,
+    current_cell,
+    late,
+    log_bug,
+    refuse_self,
+)
 from agentrail.actors.machine_loop import MachineCell
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.running import ChildRun, WorkerCell, run_child
 from agentrail.actors.start import Start, as_start
-from agentrail.errors import AlreadyStarted, ChildStartFailed, NoMailbox
+from agentrail.errors import AlreadyRegistered, AlreadyStarted, ChildStartFailed, InternalError, NoMailbox
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ShutdownTime, Spec, SupervisorFlags
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import contain, show
 from agentrail.otp.exits import (
     ExitReason,
     InitFailed,
@@ -36,14 +47,16 @@ from agentrail.otp.exits import (
     Redact,
     Shutdown,
     Stuck,
+    crash_of,
     describe,
     keep,
 )
 from agentrail.otp.statem import Call, Cast, Info
-from agentrail.otp.supervision_state import Child, Phase, is_to_restart
+from agentrail.otp.supervision_state import Child, Phase, SupervisorState, is_to_restart
 from agentrail.otp.supervision_types import (
     NOBODY,
     Answer,
+    AnswerUntaken,
     CancelRetry,
     CancelStart,
     ChildExited,
@@ -52,6 +65,7 @@ from agentrail.otp.supervision_types import (
     ChildStartFailed as StartFailed,
     ChildStopped,
     ChildStuck,
+    Culprit,
     End,
     Report,
     Request,
@@ -62,13 +76,17 @@ from agentrail.otp.supervision_types import (
     StartChild,
     StopChild,
     StopRequested,
+    StopSummary,
     SupervisionEffect,
     SupervisionSignal,
     Token,
 )
+from agentrail.otp.tracebacks import print_exception
 
-LOGGER: Final = logging.getLogger("agentrail.actors")
 _QUIET: Final = frozenset({"progress"})
+_ENDS: Final = frozenset({"child_terminated", "shutdown_error", "start_error"})
+"""Of each crash there is one of these; a machine reports it as `crash` besides."""
+_NAME_TAKEN: Final = f"{AlreadyRegistered.__module__}.{AlreadyRegistered.__qualname__}"
 _EFFECTS_IN_ONE_GO: Final = 16
 
 Observer: TypeAlias = Callable[[Report], None]
@@ -97,7 +115,7 @@ class SupervisorCell(Cell):
         if self.core is None:  # it is finding out which children it has
             self.scope.cancel(reason="the start was cancelled")
         else:
-            self.core.tell(StopRequested, reason=reason)
+            self.core.order(reason)
 
     def kill(self) -> None:
         """Kill all that is below."""
@@ -105,7 +123,13 @@ class SupervisorCell(Cell):
         if self.core is None:
             self.cut()
         else:
-            self.core.tell(StopRequested, reason=Killed())
+            self.core.order(Killed())
+
+    def finish(self, reason: ExitReason) -> None:
+        """End; who waited for the stop of a supervisor hears of it now, when it is down."""
+        if self.core is not None:
+            self.core.say_farewell()
+        super().finish(reason)
 
     def receive_exit(self, reason: ExitReason, sender: ActorHandle | None) -> None:
         """Ignore it: only its parent and its owner end a supervisor."""
@@ -141,15 +165,27 @@ class Tree:
         else:
             log_report(report)
 
-    def _drop_observer(self, error: Exception) -> None:
+    def _drop_observer(self, error: BaseException) -> None:
         self.observer = None
         LOGGER.error(
-            "the observer of reports raised and is dropped; reports go to this log now", exc_info=error
+            "the observer of reports raised and is dropped; reports go to this log now\n%s",
+            print_exception(error),
         )
 
 
 def log_report(report: Report) -> None:
-    """Write a report to the log, as is done where nobody observes."""
+    """Write a report to the log, as is done where nobody observes: of a crash one record of level error, with its traceback."""
+    crashed = crash_of(report.reason) if report.kind in _ENDS else None
+    if crashed is not None and crashed.type != _NAME_TAKEN:
+        LOGGER.error(
+            "%s: child %r of %r: %s\n%s",
+            report.kind,
+            report.child_id,
+            report.supervisor,
+            describe(report.reason or crashed),
+            crashed.traceback,
+        )
+        return
     level = logging.DEBUG if report.kind in _QUIET else logging.WARNING
     if LOGGER.isEnabledFor(level):
         reason = "" if report.reason is None else describe(report.reason)
@@ -165,6 +201,7 @@ class Core:
         state: What the reducer returned last.
         runs: The instances whose tasks have not ended.
         end: Why it ended.
+        culprit: Over whom it gave up, if it did.
         up_at_seconds: When all its initial children were up; `None` before.
         steps: How many signals the reducer has seen.
         on_children: Called after each step, by whoever waits for a child; see `Address`.
@@ -184,6 +221,7 @@ class Core:
         self.tree = tree
         self.runs: dict[Token, ChildRun] = {}
         self.end: ExitReason | None = None
+        self.culprit: Culprit | None = None
         self.up_at_seconds: float | None = None
         self.steps = 0
         self.on_children: dict[object, Callable[[], None]] = {}
@@ -191,6 +229,8 @@ class Core:
         self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
         self._request_number = 0
+        self._untaken: list[Answer] = []
+        self._farewells: list[tuple[ReplyTo, StopSummary]] = []
         self._nursery: trio.Nursery | None = None
         self._name_taken: AlreadyStarted | None = None
         self._watchdog_seconds = watchdog_seconds
@@ -237,24 +277,67 @@ class Core:
         elif isinstance(item, _Forced):
             self._deadlines.arm(("limit", None), trio.current_time() + self.state.flags.stop_within_seconds)
             await self._step(self._make(StopRequested, reason=Shutdown()))
-        elif isinstance(item, Cast | Info | Call):
+        elif isinstance(item, Call):
+            if isinstance(item.to, ReplyTo):
+                item.to.fail(self.cell.refuse_messages())
+        elif isinstance(item, Cast | Info):
             self.report_own("unknown_message")
 
     async def _step(self, signal: SupervisionSignal) -> None:
+        await self._step_once(signal)
+        while self._untaken:  # before anything else is heard, so that nobody sees what is undone again
+            answer = self._untaken.pop()
+            await self._step_once(self._make(AnswerUntaken, child=answer.child, is_new=answer.is_new))
+
+    async def _step_once(self, signal: SupervisionSignal) -> None:
         self.steps += 1
-        self.state, effects = supervision.step(self.state, signal)
+        self.state, effects = contain(partial(self._put_aside, signal), supervision.step, self.state, signal)
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
         await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
-            look()
+            contain(log_bug, look)
+
+    def _put_aside(
+        self, signal: SupervisionSignal, error: BaseException
+    ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
+        """Let a bug of the reducer cost one call, and no tree: the state stands. What a child said cannot be unsaid.
+
+        Raises:
+            BaseException: The bug, of any other signal: the supervisor crashes, and its own supervisor sees to it.
+        """
+        kind = type(signal).__name__
+        LOGGER.error(
+            "supervisor %r has a bug over a %s; please report it\n%s",
+            self.cell.id,
+            kind,
+            print_exception(error),
+        )
+        if not isinstance(signal, Request):
+            raise error
+        to = self._requests.pop(signal.request_id, None)
+        if to is not None:
+            kind = type(signal.call).__name__
+            message = (
+                f"a {kind} crashed the supervisor's core and was put aside ({show(error)}); please report it"
+            )
+            to.fail(InternalError(message))
+        return self.state, ()
 
     def _make(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> SupervisionSignal:
         return kind(**fields, at_seconds=trio.current_time(), draw=random.random())  # noqa: S311 - jitter, no secret
 
+    def order(self, reason: ExitReason) -> None:
+        """Put a stop before all that waits."""
+        self.mailbox.put_control(self._make(StopRequested, reason=reason))
+
     def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
-        """Put a signal before all calls that wait."""
-        self.mailbox.put_control(self._make(kind, **fields))
+        """Put what a child says behind all that was said before, calls too.
+
+        Not before them, although it cannot wait for ever either: children that crash in a loop always have something
+        to say, and a call would never be its turn. As in OTP, where exits and calls lie in one mailbox.
+        """
+        self.mailbox.put_notice(self._make(kind, **fields))
 
     def force_stop(self) -> None:
         """Stop in order, and kill what is left after `stop_within_seconds`."""
@@ -289,8 +372,8 @@ class Core:
                 self._answer(effect)
             case Report():
                 self.tree.report(effect)
-            case End(reason, stuck):
-                self.end = reason
+            case End(reason, stuck, culprit):
+                self.end, self.culprit = reason, culprit
                 if stuck and self.cell.owner is not None:
                     self.cell.owner.child_stuck(self.cell)
 
@@ -319,9 +402,14 @@ class Core:
 
     def _answer(self, answer: Answer) -> None:
         to = self._requests.pop(answer.request_id, None)
-        if to is None:
+        if to is None or not to.is_open:  # whoever asked went in the instant in which this was decided
+            if answer.child is not None:
+                self._untaken.append(answer)
             return
         outcome = answer.outcome
+        if isinstance(outcome, StopSummary) and not outcome.stuck:
+            self._farewells.append((to, outcome))  # until it is down
+            return
         if isinstance(outcome, ChildStartFailed) and self._name_taken is not None:
             # Anew for each caller: one that is raised twice collects the frames of both.
             outcome = AlreadyStarted(str(self._name_taken), handle=self._name_taken.handle)
@@ -329,6 +417,12 @@ class Core:
             to.fail(outcome)
         else:
             to.reply(outcome)
+
+    def say_farewell(self) -> None:
+        """Answer who waited for the end of this supervisor."""
+        farewells, self._farewells = self._farewells, []
+        for to, summary in farewells:
+            to.reply(summary)
 
     # --- the ladder
 
@@ -358,7 +452,8 @@ class Core:
     def _kill(self, run: ChildRun) -> None:
         self._deadlines.disarm(("kill", run.token))
         run.cell.kill()
-        if not isinstance(run.cell, SupervisorCell):  # that one says itself what did not obey
+        # A supervisor says itself what did not obey; but for one that is still finding out which children it has.
+        if not isinstance(run.cell, SupervisorCell) or run.cell.core is None:
             due_seconds = trio.current_time() + self.state.flags.stuck_after_seconds
             self._deadlines.arm(("stuck", run.token), due_seconds)
 
@@ -395,9 +490,8 @@ class Core:
             return
         run.is_stuck = True
         stuck = Stuck(self.state.flags.stuck_after_seconds)
-        if not isinstance(
-            cell, SupervisorCell
-        ):  # one of these goes on serving until what is stuck below it ends
+        # A supervisor goes on serving until what is stuck below it ends.
+        if not isinstance(cell, SupervisorCell) or cell.core is None:
             cell.give_up(stuck)
         if run.stage == "up":
             self.tell(ChildStuck, token=run.token)
@@ -424,7 +518,7 @@ class Core:
         elif isinstance(reason, Normal):
             self.tell(ChildIgnored, token=token)
         else:
-            self.mailbox.put_control(
+            self.mailbox.put_notice(
                 _FailedStart(self._make(StartFailed, token=token, reason=reason), run.name_taken)
             )
 
@@ -526,7 +620,7 @@ class Core:
 
 
 class _FailedStart:
-    """A control message: a start failed; and what to say of the name that it wanted, if somebody has it."""
+    """A notice: a start failed; and what to say of the name that it wanted, if somebody has it."""
 
     __slots__ = ("name_taken", "signal")
 

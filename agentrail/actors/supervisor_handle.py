@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, cast
 
+import trio
 from attrs import evolve
 
 from agentrail.actors.address import Address, Found, is_open
-from agentrail.actors.handle import ActorHandle, cell_of
+from agentrail.actors.handle import ActorHandle, cell_of, check_timeout, refuse_self
 from agentrail.actors.monitor import monitor_started
 from agentrail.actors.replies import down
 from agentrail.actors.start import Start
@@ -22,8 +23,10 @@ from agentrail.otp.child_specs import (
     ChildSpec,
     Spec,
     SupervisorFlags,
+    check_child_specs,
+    check_flags,
 )
-from agentrail.otp.exits import ExitReason, Shutdown
+from agentrail.otp.exits import ExitReason, Shutdown, check_reason
 from agentrail.otp.supervision_types import (
     ByHandle,
     ById,
@@ -57,6 +60,23 @@ class Supervisor(ActorHandle):
             raise down(self)
         return cell.core
 
+    async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
+        """Refuse: a supervisor is asked by its methods, and would let any other request run into its timeout.
+
+        Raises:
+            NoMailbox: Your move: always.
+            ActorDown: It has ended.
+            CallingSelf: Your move: from its own task.
+            ValueError: Your move: a timeout that is negative or NaN.
+
+        Cancellation: Always a checkpoint.
+        """
+        check_timeout(timeout_seconds)
+        cell = cell_of(self)
+        refuse_self(cell, "call")
+        await trio.lowlevel.checkpoint()
+        raise cell.refuse_messages() if self.exit_reason is None else down(self)
+
     async def start_child(self, spec: Spec, *, monitor: bool = False) -> Started:
         """Add a child behind the others and start it; return when it is up.
 
@@ -77,7 +97,8 @@ class Supervisor(ActorHandle):
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """
-        return self._started(await self._core.ask(StartChildCall(spec)), monitor=monitor)
+        core = self._core
+        return self._started(await core.ask(StartChildCall(_checked(spec))), monitor=monitor)
 
     def start_child_soon(self, spec: Spec) -> None:
         """Add a child as `start_child` does, and wait for nothing: it starts behind the calls that wait already.
@@ -94,7 +115,7 @@ class Supervisor(ActorHandle):
         core = self._core
         if self.exit_reason is not None:
             raise down(self)
-        core.post(StartChildCall(spec))
+        core.post(StartChildCall(_checked(spec)))
 
     async def start_instance(self, *args: object, **kwargs: object) -> Started:
         """Start an instance of the template of a dynamic supervisor, with these arguments behind its own.
@@ -243,7 +264,9 @@ class Supervisor(ActorHandle):
 
         Cancellation: Always a checkpoint.
         """
-        await self._core.ask(ReconfigureCall(flags, tuple(children)))
+        core = self._core
+        check_flags(flags)
+        await core.ask(ReconfigureCall(flags, tuple(map(_checked, children))))
 
     async def stop(
         self,
@@ -256,9 +279,11 @@ class Supervisor(ActorHandle):
         Raises:
             CallTimeout: It takes too long, and goes on with it.
             ActorDown: It had ended before.
+            TypeError: Your move: that is no exit reason.
 
         Cancellation: Always a checkpoint; cancelled here the stop goes on.
         """
+        check_reason(reason)
         core = self._core
         return cast(
             "StopSummary", await core.ask(StopCall(reason), timeout_seconds=timeout_seconds, what="stop")
@@ -311,6 +336,12 @@ class Supervisor(ActorHandle):
         if monitor and isinstance(started.handle, ActorHandle):
             return evolve(started, monitor=monitor_started(started.handle))
         return started
+
+
+def _checked(spec: Spec) -> ChildSpec:
+    # Here, in the caller's task: a mapping is somebody's own object, and what it raises is no matter of the supervisor.
+    (checked,) = check_child_specs([spec])
+    return checked
 
 
 def _key(child: Hashable | ActorHandle) -> ChildKey:

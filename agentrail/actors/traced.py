@@ -1,35 +1,66 @@
-"""Messages that came through an address: should their actor be passivated first, they go back there."""
+"""Which messages of a machine came through an address: should it be passivated first, they go back there.
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+An event says nothing of it. It is the same however it came, and a machine may compare it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from agentrail.otp.exits import Shutdown
-from agentrail.otp.statem import Call, Cast
+from agentrail.otp.statem import Engine, Event
 
 PASSIVATED: Final = Shutdown("passivated")
 """An actor that ends with this is woken by the next message through its address."""
 
-
-class AddressedCast(Cast, frozen=True):
-    """A cast, and the address it came through."""
-
-    via: Any
+_SLACK: Final = 32
 
 
-class AddressedCall(Call, frozen=True):
-    """A call, and the address it came through."""
+class Origins:
+    """The events that a machine has postponed, and the address that each came through, in the order of their coming.
 
-    via: Any
+    Known by identity: two casts of one word are equal, and each of them has to be handled.
+    """
 
+    __slots__ = ("_postponed", "came")
 
-Addressed: TypeAlias = AddressedCast | AddressedCall
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.came: dict[int, tuple[object, Any]] | None = None  # made when it is needed
+        self._postponed: Sequence[Event] = ()
 
+    def note(self, event: object, via: object, engine: Engine[Any, Any]) -> None:
+        """Note how an event came that the machine was given a moment ago, if it has put it by.
 
-def hand_back(events: Sequence[object]) -> None:
-    """Give each address what had come through it, in order; forget the rest."""
-    by_address: dict[Any, list[Addressed]] = {}
-    for event in events:
-        if isinstance(event, Addressed):
-            by_address.setdefault(event.via, []).append(event)
-    for address, own in by_address.items():
-        address.take_back(own)
+        To be called for each that came through an address, and for all others while `came` is something.
+        """
+        before, self._postponed = self._postponed, engine.postponed
+        if engine.stopped is not None:  # what is left of it is asked for now, in `hand_back`
+            self._add(event, via)
+        elif not engine.postponed:
+            self.came = None
+        elif engine.postponed is not before and any(each is event for each in reversed(engine.postponed)):
+            came = self._add(event, via)
+            if len(came) > 2 * len(engine.postponed) + _SLACK:
+                left = {id(each) for each in engine.postponed}
+                self.came = {key: entry for key, entry in came.items() if key in left}
+
+    def _add(self, event: object, via: object) -> dict[int, tuple[object, Any]]:
+        self.came = self.came or {}
+        self.came.setdefault(id(event), (event, via))
+        return self.came
+
+    def hand_back(self, unhandled: Iterable[object], waiting: Iterable[tuple[object, object]]) -> None:
+        """Give each address what had come through it, in the order in which it came; forget the rest.
+
+        Args:
+            unhandled: What the machine was given and has not handled, in any order.
+            waiting: What was not even given to it, each with the address that it came through.
+        """
+        left = {id(event) for event in unhandled}
+        came = [entry for key, entry in (self.came or {}).items() if key in left]
+        by_address: dict[Any, list[object]] = {}
+        for event, via in (*came, *waiting):
+            if via is not None:
+                by_address.setdefault(via, []).append(event)
+        for address, own in by_address.items():
+            address.take_back(own)

@@ -32,5 +32,5 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
     return contain(_as_data, function, *args)
 
 
-def _as_data(error: Exception) -> Raised:
+def _as_data(error: BaseException) -> Raised:
     return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))

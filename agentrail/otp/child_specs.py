@@ -16,7 +16,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from attrs import evolve, field, fields, frozen
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.turns import show
+from agentrail.otp.edges import contain, show
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 ChildKind: TypeAlias = Literal["worker", "supervisor"]
@@ -303,6 +303,17 @@ def check_child_specs(
     return checked
 
 
+def check_flags(flags: object) -> None:
+    """Refuse flags that are none. Flags that are some were checked when they were made.
+
+    Raises:
+        InvalidSpec: Your move: `invalid_flags`.
+    """
+    if not isinstance(flags, SupervisorFlags):
+        message = f"flags of a supervisor are SupervisorFlags(strategy, …), got {show(flags)}"
+        raise InvalidSpec(message, code="invalid_flags", field="flags")
+
+
 def _spec_of(spec: object) -> ChildSpec:
     if isinstance(spec, ChildSpec):
         return spec
@@ -345,9 +356,7 @@ def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
 
 
 def _check_id(value: object) -> None:
-    try:
-        hash(value)
-    except TypeError:
+    if contain(lambda _: None, hash, value) is None:  # whatever it raises: it is looked up by others
         _refuse("id", value, "a hashable value", code="missing_id")
     if value is None:
         _refuse("id", value, "a hashable value other than None", code="missing_id")

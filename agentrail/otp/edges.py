@@ -3,18 +3,32 @@
 Inside, errors travel (STYLE: they become an exit reason at the actor's edge). But a listener, a redaction, a plugin or an
 author's `__str__` is called by somebody whom its bug is no concern of. All of them are called through `contain`, so that
 who looks for a broad `except` finds one, and not one per caller.
+
+What may cross an edge all the same is said here once, by `travels`: a cancellation, and what is meant for the process.
 """
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from reprlib import Repr
+from typing import Final, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _O = TypeVar("_O")
 
+_FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
+_EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
+
+
+_short: Final = Repr()  # bounded, and it survives a `__repr__` that raises
+_short.maxother = _short.maxstring = 200
+
 
 def contain(
-    otherwise: Callable[[Exception], _O], function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs
+    otherwise: Callable[[BaseException], _O],
+    function: Callable[_P, _R],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
 ) -> _R | _O:
     """Call a function; if it raises, say what `otherwise` makes of it.
 
@@ -29,9 +43,56 @@ def contain(
         What `function` returned, or `otherwise` if it raised.
 
     Raises:
-        BaseException: What is no `Exception` (a `KeyboardInterrupt`, a cancellation), and what `otherwise` raises.
+        BaseException: What `travels`, and what `otherwise` raises.
     """
     try:
         return function(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - this is the edge
-        return otherwise(error)
+    except BaseException as error:  # noqa: ASYNC103 - this is the edge; `travels` knows a cancellation
+        if travels(error):
+            raise
+        return otherwise(error)  # noqa: ASYNC104 - it is none
+
+
+def travels(error: BaseException) -> bool:
+    """Tell whether this may not end at an edge: Trio's cancellation, `KeyboardInterrupt`, `SystemExit`, or a group of one.
+
+    Every other exception is a bug of whoever raised it, and ends nobody else, whatever class it has: `GeneratorExit`,
+    asyncio's `CancelledError`, a `BaseException` of somebody's own.
+    """
+    return any(isinstance(leaf, _FOR_THE_PROCESS) or is_cancellation(leaf) for leaf in leaves(error))
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Tell whether this is Trio's own cancellation; by its name, since nothing in this room imports Trio."""
+    kind = type(error)
+    return kind.__name__ == "Cancelled" and kind.__module__.partition(".")[0] == "trio"
+
+
+def leaves(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the exceptions in a group, from left to right, each once; of anything else the exception itself.
+
+    A nursery wraps even one failure in a group, and `except Exception` does not see what is inside: who judges an
+    exception asks its leaves. However deep a group is, and also of one that stands in itself many times.
+    """
+    found: dict[int, BaseException] = {}
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        current = waiting.pop()
+        if not isinstance(current, BaseExceptionGroup):
+            found.setdefault(id(current), current)
+        elif id(current) not in seen:  # thirty groups of twice the same one have a billion paths
+            seen.add(id(current))
+            waiting.extend(reversed(parts_of(current)))
+    return tuple(found.values())
+
+
+def parts_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException, ...]:
+    """Return what a group holds, and not what its class says in place of that."""
+    held: tuple[BaseException, ...] = _EXCEPTIONS(group)
+    return held
+
+
+def show(value: object) -> str:
+    """Return a `repr` for a message: at most about 200 characters, and never an exception."""
+    return contain(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", _short.repr, value)

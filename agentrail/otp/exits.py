@@ -4,19 +4,51 @@ Nothing in here holds an exception, a traceback or a frame. They keep the locals
 prompts and keys; a reason is kept for as long as somebody may ask for it. What is worth knowing is copied as text.
 """
 
-import traceback
 from collections.abc import Callable, Hashable
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never, get_args
 
-from attrs import field, frozen, validators
+from attrs import Attribute, field, frozen, validators
 
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import contain, leaves, show
+from agentrail.otp.tracebacks import message_of, place_of, print_exception
+
+__all__ = [
+    "CAUSES_LIMIT",
+    "PARTS_LIMIT",
+    "TEXT_LIMIT",
+    "TRACEBACK_LIMIT",
+    "ActorExit",
+    "Crashed",
+    "ExitReason",
+    "InitFailed",
+    "InitFailure",
+    "Killed",
+    "NoProcess",
+    "Normal",
+    "Redact",
+    "Shutdown",
+    "Stuck",
+    "check_reason",
+    "chosen_reason",
+    "crash_of",
+    "describe",
+    "is_clean",
+    "is_reason",
+    "keep",
+    "leaves",
+]
 
 TEXT_LIMIT: Final = 2_000
 """The longest `Crashed.text`, in characters."""
 
 TRACEBACK_LIMIT: Final = 20_000
 """The longest `Crashed.traceback`, in characters."""
+
+PARTS_LIMIT: Final = 50
+"""The most `Crashed.parts`; of a larger group the first ones."""
+
+CAUSES_LIMIT: Final = 50
+"""The most causes behind one `InitFailed`; of more the outermost, and the one that all began with."""
 
 InitFailure: TypeAlias = Literal["raised", "returned", "timeout", "stopped", "cancelled", "child"]
 Redact: TypeAlias = Callable[[str], str]
@@ -25,6 +57,32 @@ Redact: TypeAlias = Callable[[str], str]
 def keep(text: str) -> str:
     """Redact nothing: the text as it is."""
     return text
+
+
+def _is(*kinds: type) -> Any:
+    # Exact types, as for reasons: what is hashed, compared and printed by others may bring no code of its own.
+    def check(reason: object, attribute: "Attribute[Any]", value: object) -> None:
+        if type(value) not in kinds:
+            allowed = " or ".join(kind.__name__ for kind in kinds)
+            message = f"{attribute.name} of {type(reason).__name__} is {show(value)}, allowed is {allowed}"
+            raise TypeError(message)
+
+    return check
+
+
+def _are_parts(_: object, __: "Attribute[Any]", value: object) -> None:
+    if type(value) is not tuple or any(type(part) is not Crashed or part.parts for part in value):
+        message = f"parts of Crashed is {show(value)}, allowed is a tuple of Crashed that have no parts of their own"
+        raise TypeError(message)
+
+
+def _is_cause(_: object, __: "Attribute[Any]", value: object) -> None:
+    if value is not None:
+        check_reason(value)
+
+
+def _is_hashable(_: object, __: "Attribute[Any]", value: object) -> None:
+    hash(value)
 
 
 @frozen
@@ -40,7 +98,7 @@ class Shutdown:
         detail: Why, in its own words: "budget exhausted".
     """
 
-    detail: str | None = None
+    detail: str | None = field(default=None, validator=_is(str, type(None)))
 
 
 @frozen
@@ -57,13 +115,16 @@ class Crashed:
         text: The message, at most `TEXT_LIMIT` characters.
         traceback: As Python prints it, without local variables, at most `TRACEBACK_LIMIT` characters; empty if
             nothing was raised.
-        parts: Of an exception group all its leaves, from left to right, however deep they were.
+        parts: Of an exception group its leaves, from left to right, however deep they were; at most `PARTS_LIMIT`.
+        place: File and line where it was raised; empty if nothing was. It says no more than the traceback does, so two
+            crashes that differ in nothing else are equal.
     """
 
-    type: str
-    text: str
-    traceback: str = ""
-    parts: tuple["Crashed", ...] = ()
+    type: str = field(validator=_is(str))
+    text: str = field(validator=_is(str))
+    traceback: str = field(default="", validator=_is(str))
+    parts: tuple["Crashed", ...] = field(default=(), validator=_are_parts)
+    place: str = field(default="", validator=_is(str), eq=False)
 
     @classmethod
     def from_exception(cls, error: BaseException, *, redact: Redact = keep) -> "Crashed":
@@ -79,7 +140,7 @@ class Crashed:
         """
         parts: tuple[Crashed, ...] = ()
         if isinstance(error, BaseExceptionGroup):
-            parts = tuple(cls._of_one(leaf, redact) for leaf in leaves(error))
+            parts = tuple(cls._of_one(leaf, redact) for leaf in leaves(error)[:PARTS_LIMIT])
         return cls._of_one(error, redact, parts)
 
     @classmethod
@@ -89,14 +150,12 @@ class Crashed:
 
     @classmethod
     def _of_one(cls, error: BaseException, redact: Redact, parts: tuple["Crashed", ...] = ()) -> "Crashed":
-        # Not `str(error)`: this one survives a `__str__` that raises.
-        printable = traceback.TracebackException.from_exception(error, capture_locals=False)
-        _drop_columns(printable)
         return cls(
             type=_qualified_name(error),
-            text=_cut(_redacted(str(printable), redact), TEXT_LIMIT),
-            traceback=_cut(_redacted("".join(printable.format()), redact), TRACEBACK_LIMIT),
+            text=_cut(_redacted(message_of(error), redact), TEXT_LIMIT),
+            traceback=_cut(_redacted(print_exception(error), redact), TRACEBACK_LIMIT),
             parts=parts,
+            place=_redacted(place_of(error), redact),
         )
 
 
@@ -106,15 +165,24 @@ class InitFailed:
 
     Attributes:
         why: What happened instead; `child`, if it is a supervisor that could not start one of its children.
-        cause: The reason behind it, if there is one. With `child` it is the child's, so causes nest like the tree.
+        cause: The reason behind it, if there is one. With `child` it is the child's, so causes nest like the tree; at
+            most `CAUSES_LIMIT` deep.
         child_id: The culprit, with `child` only.
     """
 
     why: InitFailure = field(
         validator=validators.in_(("raised", "returned", "timeout", "stopped", "cancelled", "child"))
     )
-    cause: "ExitReason | None" = None
-    child_id: Hashable | None = None
+    cause: "ExitReason | None" = field(default=None, validator=_is_cause)
+    child_id: Hashable | None = field(default=None, validator=_is_hashable)
+
+    def __attrs_post_init__(self) -> None:
+        """Leave out the causes in the middle of too many: what compares and prints them walks down, level by level."""
+        behind, depth = self.cause, 0
+        while isinstance(behind, InitFailed):
+            behind, depth = behind.cause, depth + 1
+        if depth >= CAUSES_LIMIT:
+            object.__setattr__(self, "cause", behind)
 
 
 @frozen
@@ -130,19 +198,61 @@ class Stuck:
         seconds: How long after the kill it ended, or how long it had not ended when this was said.
     """
 
-    seconds: float
+    seconds: float = field(validator=_is(int, float))
 
 
 ExitReason: TypeAlias = Normal | Shutdown | Killed | Crashed | InitFailed | NoProcess | Stuck
 """Closed: whoever matches on it ends with `assert_never`."""
 
+_REASONS: Final = frozenset(get_args(ExitReason))
+
 
 class ActorExit(Exception):
-    """Raised by a worker to end with a chosen reason; a machine returns `Stop(reason)` instead."""
+    """Raised by a worker to end with a chosen reason; a machine returns `Stop(reason)` instead.
+
+    Raises:
+        TypeError: Your move: that is no exit reason.
+    """
 
     def __init__(self, reason: ExitReason) -> None:
+        check_reason(reason)
         super().__init__(describe(reason))
         self.reason = reason
+
+
+def is_reason(value: object) -> bool:
+    """Tell whether this is one of the seven: a class of somebody's own is none, since the union is closed."""
+    return type(value) in _REASONS
+
+
+def check_reason(value: object) -> None:
+    """Refuse what is no exit reason, where it is given: whoever compares, counts or prints reasons takes them as they are.
+
+    Raises:
+        TypeError: Your move.
+    """
+    if not is_reason(value):
+        message = (
+            f"an exit reason is one of Normal(), Shutdown(detail), Killed(), Crashed(…) and the other three of "
+            f"agentrail.otp.exits, got {show(value)}: Shutdown(why) says it in words"
+        )
+        raise TypeError(message)
+
+
+def chosen_reason(leaving: ActorExit) -> ExitReason:
+    """Return the reason that an actor left with; what was put in its place later, and is none, is a crash."""
+    if is_reason(leaving.reason):
+        return leaving.reason
+    return Crashed.of_rule(
+        "BadReason", f"ActorExit takes an exit reason, got {show(leaving.reason)}: Shutdown(why)"
+    )
+
+
+def crash_of(reason: ExitReason | None) -> Crashed | None:
+    """Return the crash that an actor ended with, in its life or in its own start; `None` if that is not why it ended."""
+    if isinstance(reason, InitFailed) and reason.why == "raised":
+        reason = reason.cause
+    return reason if isinstance(reason, Crashed) else None
 
 
 def is_clean(reason: ExitReason) -> bool:
@@ -155,18 +265,20 @@ def describe(reason: ExitReason) -> str:
     match reason:
         case Normal():
             return "normal"
-        case Shutdown(detail=None):
+        case Shutdown(detail=str(detail)):
+            return f"shutdown: {_one_line(detail)}"
+        case Shutdown():
             return "shutdown"
-        case Shutdown(detail=detail):
-            return f"shutdown: {_one_line(str(detail))}"
         case Killed():
             return "killed"
-        case Crashed(type=name, text=text, parts=parts):
+        case Crashed(type=name, text=text, parts=parts, place=place):
             said = f"crashed: {name}: {_one_line(text)}" if text else f"crashed: {name}"
-            return f"{said} [{'; '.join(describe(part) for part in parts)}]" if parts else said
+            if parts:
+                return f"{said} [{'; '.join(describe(part) for part in parts)}]"
+            return f"{said} ({_one_line(place)})" if place else said
         case InitFailed(why=why, cause=cause, child_id=child_id):
             said = (
-                f"init failed: child {_one_line(repr(child_id))}" if why == "child" else f"init failed: {why}"
+                f"init failed: child {_one_line(show(child_id))}" if why == "child" else f"init failed: {why}"
             )
             return said if cause is None else f"{said}: {describe(cause)}"
         case NoProcess():
@@ -175,33 +287,6 @@ def describe(reason: ExitReason) -> str:
             return f"stuck: had not obeyed the kill after {seconds:g} s"
         case _:
             assert_never(reason)
-
-
-def leaves(error: BaseException) -> tuple[BaseException, ...]:
-    """Return the exceptions in a group, from left to right; of anything else the exception itself.
-
-    A nursery wraps even one failure in a group, and `except Exception` does not see what is inside: who judges an
-    exception asks its leaves.
-    """
-    found: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        current = waiting.pop()
-        if isinstance(current, BaseExceptionGroup):
-            waiting.extend(reversed(current.exceptions))
-        else:
-            found.append(current)
-    return tuple(found)
-
-
-def _drop_columns(printable: traceback.TracebackException) -> None:
-    # Without them no carets are drawn, for which Python would parse the line of each frame again: half of what it costs
-    # to turn a crash into data, while a supervisor waits.
-    for frame in printable.stack:
-        frame.colno = None
-    for other in (printable.__cause__, printable.__context__, *(printable.exceptions or ())):
-        if other is not None:
-            _drop_columns(other)
 
 
 def _qualified_name(error: BaseException) -> str:
@@ -213,7 +298,7 @@ def _redacted(text: str, redact: Redact) -> str:
     return contain(_withhold, redact, text)  # neither may its bug end an actor, nor the text get out
 
 
-def _withhold(error: Exception) -> str:
+def _withhold(error: BaseException) -> str:
     return f"<withheld: redact raised {_qualified_name(error)}>"
 
 

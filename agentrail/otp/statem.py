@@ -2,15 +2,16 @@
 
 The door and nothing else: what is said here is named in `statem_types`, what happens inside a step is in `turns`. A
 machine sees events in this order: what a handler inserted, what a state change replays, the rest of the queue, timeouts
-that were due at once, and last what lies in the mailbox. No clock, no mailbox and no I/O: time comes in as `now`, all
-that leaves is an effect.
+that were due at once, and last what lies in the mailbox. No clock, no mailbox and no I/O: time comes in as `now`, or is
+read by a function that comes in, all that leaves is an effect.
 """
 
 from typing import Final, NoReturn
 
 from msgspec import structs
 
-from agentrail.otp.exits import ExitReason, Redact, keep
+from agentrail.otp.edges import show
+from agentrail.otp.exits import ExitReason, Redact, check_reason, keep
 from agentrail.otp.statem_types import (
     KEEP,
     Action,
@@ -18,6 +19,7 @@ from agentrail.otp.statem_types import (
     Call,
     CancelTimer,
     Cast,
+    Clock,
     D,
     DeadLetter,
     DisarmTimer,
@@ -57,7 +59,7 @@ from agentrail.otp.statem_types import (
     UpdateTimer,
 )
 from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind, Timers
-from agentrail.otp.turns import Run, show
+from agentrail.otp.turns import Run
 
 __all__ = [
     "EVENT_TIMER",
@@ -68,6 +70,7 @@ __all__ = [
     "Call",
     "CancelTimer",
     "Cast",
+    "Clock",
     "DeadLetter",
     "DisarmTimer",
     "Engine",
@@ -115,13 +118,14 @@ __all__ = [
 DEFAULT_LIMITS: Final = Limits()
 
 
-def start(
+def start(  # noqa: PLR0913 - a pure function has no other place for what it needs
     machine: Machine[S, D],
     init: Init[S, D],
     *,
     now: float,
     limits: Limits = DEFAULT_LIMITS,
     redact: Redact = keep,
+    clock: Clock | None = None,
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
     """Begin: carry out the actions of `init`, enter the first state, handle what was inserted.
 
@@ -131,24 +135,27 @@ def start(
         now: The time, in seconds on a clock that never falls; all `due_seconds` are on the same one.
         limits: What keeps the machine from growing or spinning without end.
         redact: Takes secrets out of the texts of a `Crashed`.
+        clock: Reads the same clock again. With it the seconds of a timer count from the end of the handler that set it, as
+            in OTP; without it from `now`, for whoever wants a step to be a function of its arguments.
 
     Returns:
         The machine as it is before its first message, and the effects to carry out, in order.
 
     Source: OTP, gen_statem:init/1 and "state enter calls".
     """
-    run = Run(machine, Engine(init.state, init.data, limits), now, redact)
+    run = Run(machine, Engine(init.state, init.data, limits), now, redact, clock)
     run.run(None, init.actions)
     return run.result()
 
 
-def step(
+def step(  # noqa: PLR0913 - as of `start`
     machine: Machine[S, D],
     engine: Engine[S, D],
     event: Incoming,
     *,
     now: float,
     redact: Redact = keep,
+    clock: Clock | None = None,
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
     """Handle one event and all that follows from it, until only the mailbox could bring more.
 
@@ -159,6 +166,7 @@ def step(
             meanwhile is dropped. For a machine that has ended a call is refused, anything else a dead letter.
         now: The time, as for `start`.
         redact: As for `start`.
+        clock: As for `start`.
 
     Returns:
         The next value, and the effects to carry out, in order; the last one is `Terminate` if the machine ended. What
@@ -173,7 +181,7 @@ def step(
         timer = engine.timers.get(event.key)
         if timer is None or timer.epoch != event.epoch or engine.stopped is not None:
             return engine, ()
-        run = Run(machine, engine, now, redact)
+        run = Run(machine, engine, now, redact, clock)
         run.timers = engine.timers.drop(event.key)
         run.run(TimedOut(event.key.kind, event.key.name, timer.content))
         return run.result()
@@ -184,7 +192,7 @@ def step(
             RefuseCall(event.to, "stopped") if isinstance(event, Call) else DeadLetter(event, "stopped")
         )
         return engine, (too_late,)
-    run = Run(machine, engine, now, redact)
+    run = Run(machine, engine, now, redact, clock)
     run.run(event)
     return run.result()
 
@@ -198,7 +206,11 @@ def stop(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[
 
     Returns:
         The engine as it ended, which still shows what it had postponed and which timers ran, and `Terminate`.
+
+    Raises:
+        TypeError: Your move: that is no exit reason.
     """
+    check_reason(reason)
     if engine.stopped is not None:
         return engine, ()
     return structs.replace(engine, stopped=reason), (Terminate(reason),)

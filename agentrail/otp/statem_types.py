@@ -5,7 +5,7 @@ that live for one step are not seen by the cyclic garbage collector (`gc=False`)
 """
 
 import enum
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from attrs import Attribute, field, frozen
@@ -14,6 +14,9 @@ from msgspec import Struct
 from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import ExitReason, Normal
 from agentrail.otp.timers import NO_TIMERS, TimerKey, TimerKind, Timers
+
+Clock: TypeAlias = Callable[[], float]
+"""Reads the time in seconds, on a clock that never falls."""
 
 S = TypeVar("S")
 D = TypeVar("D")

@@ -23,11 +23,11 @@ from collections.abc import Hashable, Iterable
 from msgspec import structs
 
 from agentrail import errors
-from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs
+from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs, check_flags
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_ledger import Ledger
-from agentrail.otp.supervision_requests import cancel, serve
+from agentrail.otp.supervision_requests import cancel, serve, undo_start
 from agentrail.otp.supervision_state import Child, Phase, SupervisorState, Sweep
 from agentrail.otp.supervision_stops import (
     begin_ending,
@@ -43,6 +43,7 @@ from agentrail.otp.supervision_stops import (
 from agentrail.otp.supervision_sweeps import advance, judge_exit, judge_failed_start
 from agentrail.otp.supervision_types import (
     NOBODY,
+    AnswerUntaken,
     ChildExited,
     ChildIgnored,
     ChildStarted,
@@ -82,6 +83,7 @@ def begin(
 
     Source: OTP, supervisor:init/1.
     """
+    check_flags(flags)
     checked = check_child_specs(specs, flags=flags)
     ledger = Ledger(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
     if ledger.is_dynamic:
@@ -117,6 +119,8 @@ def step(
             serve(ledger, signal)
         case RequestCancelled(request_id=request_id):
             cancel(ledger, request_id)
+        case AnswerUntaken(child=number, is_new=is_new):
+            undo_start(ledger, number, is_new=is_new)
         case StopRequested(reason=reason):
             begin_ending(ledger, reason)
         case RetryDue(token=token):
@@ -229,7 +233,8 @@ def _on_exit(ledger: Ledger, child: Child, reason: ExitReason) -> None:
 
 
 def _on_late_end(ledger: Ledger, child: Child, reason: ExitReason) -> None:
-    ledger.report("late_end", child, reason)
+    if ledger.phase != "ended":  # else it says so itself, to its parent or by the end of its block
+        ledger.report("late_end", child, reason)
     if not child.restarting:
         ledger.leave(child)
         return
@@ -296,6 +301,9 @@ def _serve_if_wanted(ledger: Ledger, request: Request) -> None:
 
 def _end_start(ledger: Ledger, child: Child, outcome: Started | errors.ChildStartFailed) -> None:
     """Answer who waits for a start that is over, and let the next one begin."""
-    ledger.answer(child.starter, stopping(ledger) if ledger.is_stopping else outcome)
+    if ledger.is_stopping:
+        ledger.answer(child.starter, stopping(ledger))
+    else:
+        ledger.answer(child.starter, outcome, started=child if isinstance(outcome, Started) else None)
     if ledger.starter == child.number:
         ledger.starter = None

@@ -267,12 +267,19 @@ class Ledger:
             self.ending = structs.replace(ending, errors=errors)
 
     def answer(
-        self, request_id: RequestId | None, outcome: Answered | SupervisorError | AlreadyStarted
+        self,
+        request_id: RequestId | None,
+        outcome: Answered | SupervisorError | AlreadyStarted,
+        *,
+        started: Child | None = None,
     ) -> None:
-        """Answer a request that waited, unless whoever waited has gone."""
+        """Answer a request that waited, unless whoever waited has gone; `started` for it is undone if nobody takes it."""
         if request_id is not None and self.requests.get(request_id) is not None:
             self.requests = self.requests.drop(request_id)
-            self.effects.append(Answer(request_id, outcome))
+            if started is None:
+                self.effects.append(Answer(request_id, outcome))
+            else:
+                self.effects.append(Answer(request_id, outcome, started.number, started.fresh))
 
     # --- queues
 

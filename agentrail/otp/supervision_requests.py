@@ -12,7 +12,8 @@ from msgspec import structs
 
 from agentrail import errors
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorError
-from agentrail.otp.child_specs import Arguments, ChildSpec, check_child_specs
+from agentrail.otp.child_specs import Arguments, ChildSpec, check_child_specs, check_flags
+from agentrail.otp.edges import show
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Phase, count_children, is_to_restart, which_children
 from agentrail.otp.supervision_stops import begin_ending, stop_child, stopping
@@ -35,7 +36,6 @@ from agentrail.otp.supervision_types import (
     TerminateChildCall,
     WhichChildrenCall,
 )
-from agentrail.otp.turns import show
 
 
 def serve(ledger: Ledger, request: Request) -> None:
@@ -75,6 +75,26 @@ def cancel(ledger: Ledger, request_id: RequestId) -> None:
     ledger.requests = ledger.requests.drop(request_id)
     child = ledger.children.get(number)
     if child is not None:
+        stop_child(ledger, child)
+
+
+def undo_start(ledger: Ledger, number: int, *, is_new: bool) -> None:
+    """Let nothing remain of a start whose answer nobody took: what came with the call goes, what was there stays stopped.
+
+    Args:
+        ledger: Of this step.
+        number: Of the child.
+        is_new: Whether it came to the books with the call.
+    """
+    child = ledger.children.get(number)
+    if child is None:  # there was nothing to run, and nothing was kept
+        return
+    child = structs.replace(child, fresh=is_new)
+    if child.phase is Phase.IDLE and not child.restarting:
+        ledger.leave(child)
+        return
+    ledger.save(child)
+    if not ledger.is_stopping:  # else it goes with all others, in its turn
         stop_child(ledger, child)
 
 
@@ -213,6 +233,7 @@ def _reconfigure(ledger: Ledger, request: Request, call: ReconfigureCall) -> Non
 
 
 def _check_reconfigure(ledger: Ledger, call: ReconfigureCall) -> tuple[ChildSpec, ...]:
+    check_flags(call.flags)
     before, after = ledger.flags.strategy, call.flags.strategy
     if before != after and "dynamic" in (before, after):
         message = (

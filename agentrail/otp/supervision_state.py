@@ -17,6 +17,7 @@ from agentrail.otp.supervision_types import (
     ChildCounts,
     ChildInfo,
     ChildStatus,
+    Culprit,
     Report,
     Request,
     RequestId,
@@ -50,7 +51,7 @@ class Child(Struct, frozen=True, kw_only=True):
         retry: With `number` the token of the wait for its retry; 0 if there is none. Only while `restarting`.
         restarting: It crashed, and no attempt has succeeded since. Not in RUNNING, EXITED and STOPPING, but for a
             cancelled start that came up.
-        fresh: Its first start was asked for by a call and is not over: without a process it is not kept.
+        fresh: Its first start was asked for by a call and is not over, or was undone: without a process it is not kept.
         doomed: Its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
         handle: Of its last instance.
         incarnation: How many instances came up.
@@ -136,6 +137,7 @@ class Ending(Struct, frozen=True, kw_only=True):
         killed: Children that ended so far because they were killed.
         errors: Of a dynamic supervisor: errors to be reported at the end, equal ones together; with the place of each.
         distinct: How many there are.
+        culprit: Over whom it gave up, if that is why it stops.
     """
 
     reason: ExitReason
@@ -146,6 +148,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     killed: int = 0
     errors: Index[Hashable, tuple[int, Report]] = Index()
     distinct: int = 0
+    culprit: Culprit | None = None
 
 
 class SupervisorState(Struct, frozen=True, kw_only=True):

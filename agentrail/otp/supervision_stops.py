@@ -5,13 +5,13 @@ from typing import Final, assert_never
 from msgspec import structs
 
 from agentrail import errors
+from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck, describe
 from agentrail.otp.restarts import is_expected_stop
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Ending, Phase, Sweep
-from agentrail.otp.supervision_types import End, RequestId, StopSummary
+from agentrail.otp.supervision_types import Culprit, End, RequestId, StopSummary
 from agentrail.otp.tables import Table
-from agentrail.otp.turns import show
 
 _CANCELLED: Final = InitFailed("cancelled")
 
@@ -129,20 +129,23 @@ def stopping(ledger: Ledger) -> errors.SupervisorStopping:
 # --- the supervisor itself
 
 
-def begin_ending(ledger: Ledger, reason: ExitReason, *, caller: RequestId | None = None) -> None:
+def begin_ending(
+    ledger: Ledger, reason: ExitReason, *, caller: RequestId | None = None, culprit: Culprit | None = None
+) -> None:
     """Begin to stop, unless that has begun: one child after the other, or all at once if they are instances.
 
     Args:
         ledger: Of this step.
         reason: What to end with. `Killed()` kills all that is left at once, also if a stop has begun already.
         caller: Who waits for the summary.
+        culprit: Over whom it gives up, if it does.
     """
     if ledger.summary is not None:
         ledger.answer(caller, ledger.summary)
         return
     killing = isinstance(reason, Killed)
     before = ledger.ending
-    ending = before or Ending(reason=reason, since_seconds=ledger.now)
+    ending = before or Ending(reason=reason, since_seconds=ledger.now, culprit=culprit)
     if caller is not None:
         ending = structs.replace(ending, callers=(*ending.callers, caller))
     if before is not None and (before.killing or not killing):
@@ -172,4 +175,4 @@ def finish_ending(ledger: Ledger, ending: Ending) -> None:
     ledger.summary = summary
     ledger.phase = "ended"
     ledger.ending = structs.replace(ending, callers=())
-    ledger.effects.append(End(ending.reason, stuck))
+    ledger.effects.append(End(ending.reason, stuck, ending.culprit))

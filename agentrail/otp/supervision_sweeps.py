@@ -13,6 +13,7 @@ from agentrail.otp.restarts import admit_restart, has_recovered, is_restart_wort
 from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Phase, Sweep
 from agentrail.otp.supervision_stops import begin_ending, stop_child, take_down
+from agentrail.otp.supervision_types import Culprit
 
 GAVE_UP: Final = Shutdown("max_restart_intensity")
 SHUT_DOWN: Final = Shutdown("auto_shutdown")
@@ -109,7 +110,7 @@ def judge_exit(ledger: Ledger, child: Child, reason: ExitReason, at_seconds: flo
         backoff = ledger.flags.backoff
         if backoff is not None and has_recovered(backoff, at_seconds - child.started_seconds):
             child = structs.replace(child, in_a_row=0)
-        restart(ledger, child, at_seconds, Phase.IDLE)
+        restart(ledger, child, reason, at_seconds, Phase.IDLE)
         return
     ledger.leave(child)
     _shut_down_if_significant(ledger, child)
@@ -136,15 +137,18 @@ def judge_failed_start(ledger: Ledger, child: Child, reason: ExitReason, phase: 
         take_down(ledger, child, phase)
         begin_ending(ledger, InitFailed("child", cause=reason, child_id=child.spec.id))
     else:
-        restart(ledger, child, ledger.now, phase, failed=True)
+        restart(ledger, child, reason, ledger.now, phase, failed=True)
 
 
-def restart(ledger: Ledger, child: Child, at_seconds: float, phase: Phase, *, failed: bool = False) -> None:
+def restart(  # noqa: PLR0913 - what is known of an end
+    ledger: Ledger, child: Child, reason: ExitReason, at_seconds: float, phase: Phase, *, failed: bool = False
+) -> None:
     """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own.
 
     Args:
         ledger: Of this step.
         child: As it is on the books.
+        reason: How it ended, or why it did not start.
         at_seconds: When its end arrived.
         phase: `STUCK` if a failed start is still there, else `IDLE`.
         failed: A start failed, so this retry goes to the back of the queue.
@@ -169,7 +173,7 @@ def restart(ledger: Ledger, child: Child, at_seconds: float, phase: Phase, *, fa
         if is_apart:  # as the supervisor of its own would have ended: cleanly, one level up
             _shut_down_if_significant(ledger, child)
         else:
-            begin_ending(ledger, GAVE_UP)
+            begin_ending(ledger, GAVE_UP, culprit=Culprit(child.spec.id, reason, child.handle))
         return
     delay = 0.0 if failed else None
     if flags.backoff is not None:

@@ -343,6 +343,21 @@ class RequestCancelled(_Signal, frozen=True, gc=False):
     request_id: RequestId
 
 
+class AnswerUntaken(_Signal, frozen=True, gc=False):
+    """A child was started for a request, and nobody was there to take the answer: the start is undone.
+
+    Of each such answer, told directly behind the step that gave it: a caller can go at the very instant at which the
+    child comes up, and then no `RequestCancelled` was in time.
+
+    Attributes:
+        child: As in the `Answer`.
+        is_new: As in the `Answer`.
+    """
+
+    child: int
+    is_new: bool
+
+
 class StopRequested(_Signal, frozen=True, gc=False):
     """The parent, the end of the block or a cancellation wants the supervisor to stop.
 
@@ -363,6 +378,7 @@ SupervisionSignal: TypeAlias = (
     | RetryDue
     | Request
     | RequestCancelled
+    | AnswerUntaken
     | StopRequested
 )
 
@@ -435,22 +451,43 @@ class Answer(Struct, frozen=True, gc=False):
     Attributes:
         request_id: Of the request.
         outcome: The value; or an error, which is to be raised at the caller.
+        child: The number of the child that was started for it; `None` if none was. If nobody takes the answer, say so
+            by `AnswerUntaken`.
+        is_new: Whether that child came to the books with the request.
     """
 
     request_id: RequestId
     outcome: Answered | SupervisorError | AlreadyStarted
+    child: int | None = None
+    is_new: bool = False
+
+
+class Culprit(Struct, frozen=True):
+    """The child over which a supervisor gave up.
+
+    Attributes:
+        child_id: Its id.
+        reason: How it ended the last time, or why it did not start.
+        handle: Of its last instance.
+    """
+
+    child_id: Hashable
+    reason: ExitReason
+    handle: Hashable | None
 
 
 class End(Struct, frozen=True):
-    """The supervisor has ended. Always the last effect but for the report of a late end.
+    """The supervisor has ended. Always the last effect.
 
     Attributes:
         reason: Why. `InitFailed("child", …)` if not all initial children came up.
         stuck: How many children are still there. If any, the supervisor is itself stuck to its parent, at once.
+        culprit: Of one that gave up: over whom.
     """
 
     reason: ExitReason
     stuck: int = 0
+    culprit: Culprit | None = None
 
 
 SupervisionEffect: TypeAlias = (

@@ -8,10 +8,10 @@ session takes such a step per signal.
 import math
 from collections import deque
 from collections.abc import Sequence
-from reprlib import Repr
 from typing import Final, Generic, NoReturn, cast
 
-from agentrail.otp.exits import Crashed, ExitReason, Redact
+from agentrail.otp.edges import show, travels
+from agentrail.otp.exits import Crashed, ExitReason, Redact, is_reason
 from agentrail.otp.statem_types import (
     KEEP,
     Action,
@@ -19,6 +19,7 @@ from agentrail.otp.statem_types import (
     Call,
     CancelTimer,
     Cast,
+    Clock,
     D,
     DeadLetter,
     DisarmTimer,
@@ -56,14 +57,6 @@ from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, Time
 _EVENTS: Final = (Call, Cast, Info, TimedOut, Internal)
 _NAMELESS: Final[dict[str, TimerKey]] = {"event": EVENT_TIMER, "state": STATE_TIMER}
 
-_short = Repr()  # bounded, and it survives a `__repr__` that raises
-_short.maxother = _short.maxstring = 200
-
-
-def show(value: object) -> str:
-    """Return a `repr` for a message: at most about 200 characters, and never an exception."""
-    return _short.repr(value)
-
 
 class _Halt(Exception):
     """The machine ends in the middle of a turn, with this reason. What it did so far stands."""
@@ -86,7 +79,8 @@ class Run(Generic[S, D]):
     Attributes:
         before: The engine as it was.
         machine: The functions that decide.
-        now: The time of this step.
+        now: The time of this step. What is set to a time up to then is due at once.
+        clock: Reads the time, as handlers take some; without one it stands still.
         redact: Takes secrets out of the texts of a `Crashed`.
         timers: Those that run. Set by the caller when one has just fired.
     """
@@ -108,16 +102,20 @@ class Run(Generic[S, D]):
         "_stopped",
         "_wanted",
         "before",
+        "clock",
         "machine",
         "now",
         "redact",
         "timers",
     )
 
-    def __init__(self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact) -> None:
+    def __init__(
+        self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact, clock: Clock | None
+    ) -> None:
         self.machine = machine
         self.before = before
         self.now = now
+        self.clock = clock
         self.redact = redact
         self.timers = before.timers
         self._state = before.state
@@ -152,7 +150,9 @@ class Run(Generic[S, D]):
             self._stopped = halt.reason
         except _BrokenRule as broken:
             self._stopped = Crashed.of_rule(broken.name, broken.text, redact=self.redact)
-        except Exception as error:  # noqa: BLE001 - an actor's edge: what its machine raises becomes its exit reason
+        except BaseException as error:  # noqa: ASYNC103 - an actor's edge: its machine's error is its exit reason
+            if travels(error):
+                raise
             self._stopped = Crashed.from_exception(error, redact=self.redact)
 
     def result(self) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
@@ -252,7 +252,7 @@ class Run(Generic[S, D]):
                     _fault("BadAction", f"StopAndReply takes Reply and nothing else, got {show(reply)}")
         if transition.data is not KEEP:
             self._data = transition.data
-        if isinstance(transition.reason, ExitReason):
+        if is_reason(transition.reason):
             raise _Halt(transition.reason)
         _fault("BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: Shutdown(why)")
 
@@ -355,7 +355,12 @@ class Run(Generic[S, D]):
             and _is_number(timeout.seconds)
             and timeout.seconds >= 0
         ):
-            due_seconds = self.now + timeout.seconds
+            # The handler that asks has ended: its seconds count from here. An absolute time is held against `now` all the
+            # same: a plan that the machine is behind with would else never be over within the step.
+            since = self.now if self.clock is None else self.clock()
+            due_seconds = since + timeout.seconds
+            if due_seconds <= since:
+                due_seconds = self.now
         if due_seconds is None or not _is_number(due_seconds):
             _fault(
                 "BadAction",

@@ -200,7 +200,7 @@ class SessionCell:
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
-        def put_aside(error: Exception) -> tuple[SessionState, tuple[Effect, ...]]:
+        def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
             return step(self.state, decide_quarantine(signal, error))
 
         self.state, effects = contain(put_aside, step, self.state, signal)
@@ -286,7 +286,7 @@ def _nobody(session_id: str) -> None:
     """Find no session: this one has no supervisor."""
 
 
-def decide_quarantine(signal: Signal, error: Exception) -> StepCrashed:
+def decide_quarantine(signal: Signal, error: BaseException) -> StepCrashed:
     """Make the signal that tells the core of its own bug: text only, no exception is kept."""
     kind = type(signal).__name__
     message = f"{kind} crashed the session's core and was put aside ({type(error).__name__}: {error}); please report it"

@@ -103,7 +103,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 """What holds where a tool says nothing."""
 
 
-def _refuse_reading(tool: Any, _: Exception) -> NoReturn:
+def _refuse_reading(tool: Any, _: BaseException) -> NoReturn:
     """Find the member that cannot be read, and refuse the tool by that and its name."""
     who = contain(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
     for member in (*TOOL_MEMBERS, *_DEFAULTS):
@@ -116,12 +116,12 @@ def _read(tool: Any, member: str) -> Any:
     return getattr(tool, member, None)
 
 
-def _refuse_member(who: object, member: str, error: Exception) -> NoReturn:
+def _refuse_member(who: object, member: str, error: BaseException) -> NoReturn:
     message = f"reading {member!r} of tool {who!r} raised {describe_crash(error)}: make it a plain attribute"
     raise ToolDefinitionError(message) from None
 
 
-def _refuse_description(who: str, error: Exception) -> NoReturn:
+def _refuse_description(who: str, error: BaseException) -> NoReturn:
     message = (
         f"the description of tool {who!r} raised {describe_crash(error)}: "
         "expected a function of a ToolListing that gives a text"

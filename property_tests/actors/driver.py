@@ -6,9 +6,10 @@ A script is plain data, so that Hypothesis can shrink it. Whom a step concerns i
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, TypeAlias
 
+import pytest
 import trio
 import trio.testing
 from attrs import frozen
@@ -25,7 +26,7 @@ from agentrail.errors import (
     SupervisorStartFailed,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import ExitReason, Normal, Shutdown, describe
+from agentrail.otp.exits import ActorExit, ExitReason, Normal, Shutdown, describe
 from agentrail.otp.statem import Keep
 from agentrail.testing.orphans import no_orphans
 from tests.actors.rig import Boom, Stage, Tabled, settled
@@ -81,6 +82,7 @@ class Script:
     way: Way
 
 
+GARBAGE: Final[tuple[Any, ...]] = ("done", None, 3, ValueError("x"), Shutdown)
 ENDS: Final[tuple[ExitReason, ...]] = (Normal(), Shutdown(), Shutdown("x"))
 VERBS: Final = [
     "crash",
@@ -93,6 +95,9 @@ VERBS: Final = [
     "delete",
     "start",
     "cancelled start",
+    "untaken start",
+    "storm",
+    "garbage",
     "ask",
 ]
 
@@ -133,6 +138,7 @@ class Play(Stage):
         downs: How often each of them fired.
         order_before: The leaves that ran when the ordered stop began, as they were started; `None` if none began.
         order_of_stop: The leaves that noticed that stop, in this order.
+        given_up: The leaves whose starts were cancelled by who asked for them.
     """
 
     def __init__(self) -> None:
@@ -144,6 +150,7 @@ class Play(Stage):
         self.order_of_stop: list[str] = []
         self.numbers = itertools.count(1)
         self.watcher: Any = None
+        self.given_up: set[Hashable] = set()
         self.log = _Stamped(self.trace)
 
     async def _start(self, name: Any, task_status: Any) -> bool:
@@ -231,6 +238,7 @@ async def _one_life(stage: Play, script: Script, scope: trio.CancelScope) -> Non
                 await settled()
                 await trio.sleep(step.seconds)
             await trio.sleep(200)  # every clean-up, every call and every retry is over
+        assert not stage.given_up & {*stage.alive_leaves()}, "a start that was cancelled runs"
         stage.trace.append(script.way)
         stage.log.clear()
         if script.way != "kill":
@@ -278,10 +286,28 @@ async def _take(stage: Play, root: Any, step: Step, nursery: trio.Nursery) -> No
         case (("exit" | "kill"), str()):
             handle = stage.instances[name][-1].context.handle
             handle.kill() if step.verb == "kill" else handle.exit(Shutdown("told"))
-        case (("crash" | "crash two" | "end" | "exit" | "kill"), None):
+        case "garbage", str():
+            handle = stage.instances[name][-1].context.handle
+            reason = GARBAGE[step.whom % len(GARBAGE)]
+            for refusing in (handle.exit, root.exit, ActorExit):
+                with pytest.raises(TypeError):
+                    refusing(reason)
+        case (("crash" | "crash two" | "end" | "exit" | "kill" | "garbage"), None):
             pass
         case _:
             await _ask(stage, root, step, nursery)
+
+
+def _storm(stage: Play) -> ChildSpec:
+    """Make a subtree of ten children that crash as soon as they are up, until it gives up."""
+
+    async def crash(task_status: Any) -> None:
+        task_status.started()
+        raise Boom
+
+    children = [ChildSpec(number, crash) for number in range(10)]
+    flags = stage.flags(intensity=200, **PATIENT)
+    return ChildSpec(f"storm {next(stage.numbers)}", subtree(flags, children), "transient")
 
 
 async def _ask(stage: Play, root: Any, step: Step, nursery: trio.Nursery) -> None:
@@ -302,7 +328,17 @@ async def _ask(stage: Play, root: Any, step: Step, nursery: trio.Nursery) -> Non
 
     async def call() -> None:
         try:
-            if step.verb in {"start", "cancelled start"}:
+            if step.verb == "storm":
+                await supervisor.start_child(_storm(stage))
+                await supervisor.count_children()
+            elif step.verb == "untaken start":
+                spec = stage.plant(Leaf("permanent", 5.0, None, ()))
+                stage.plans[spec.id][0] = 0.5  # it is up at the very instant at which its caller goes
+                with trio.move_on_after(0.5) as scope:
+                    await supervisor.start_child(spec)
+                if scope.cancelled_caught:
+                    stage.given_up.add(spec.id)
+            elif step.verb in {"start", "cancelled start"}:
                 with trio.move_on_after(math.inf if step.verb == "start" else 0.5):
                     await supervisor.start_child(stage.plant(Leaf("temporary", 5.0, None, ())))
             else:

@@ -1,5 +1,6 @@
 """The rules of the state machine, written as plainly as they are told: lists, loops, no epochs, nothing clever.
 
+Handlers take time, so seconds count from the end of whoever set them: the machine says with `now` how late it is by then.
 It is its own shell: it knows which of its timers run, so a timer that was cancelled is simply off. Faults of actions and
 returns are not in here; a table of bad values in `tests/otp` says all there is to say about those.
 """
@@ -57,6 +58,7 @@ class Naive:
         self.queue = []
         self.zeros = []  # [key, content], oldest first
         self.now = 0.0
+        self.asked_at = {}  # when the handler that asked for a timer had ended
         self.count = 0
 
     def start(self, init, now):
@@ -83,6 +85,7 @@ class Naive:
     def guarded(self, now, first):
         """Do the first thing, then empty the queue, then the zero timeouts one by one."""
         self.now, self.count, self.queue, self.zeros = now, 0, [], []
+        self.machine.now = now
         try:
             first()
             while self.queue or self.zeros:
@@ -137,6 +140,7 @@ class Naive:
                     self.effects.append(("perform", action.effect))
                 else:
                     asked.append(action)
+                    self.asked_at[id(action)] = self.machine.now
         if transition.data is not KEEP:
             self.data = transition.data
         if isinstance(transition, Stop | StopAndReply):
@@ -200,8 +204,13 @@ class Naive:
         self.cancel(key)
         if isinstance(action, CancelTimer):
             return
-        due_seconds = self.now + action.seconds if action.at_seconds is None else action.at_seconds
-        if due_seconds <= self.now:
+        if action.at_seconds is None:
+            due_seconds = self.asked_at[id(action)] + action.seconds
+            at_once = not action.seconds
+        else:
+            due_seconds = action.at_seconds
+            at_once = due_seconds <= self.now
+        if at_once:
             self.zeros.append([key, action.content])
         elif due_seconds != math.inf:
             self.armings.append(Arming(key, due_seconds, action.content))

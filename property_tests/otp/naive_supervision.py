@@ -86,6 +86,13 @@ class NaiveSupervisor:
             return "ChildStartFailed"
         return "Started"
 
+    def undo_start(self, child, *, is_new):
+        """Nobody took the answer: stop it, and forget what came with the call."""
+        if child in self.children:
+            self.stop(child)
+        if child in self.children and is_new:
+            self.children.remove(child)
+
     def restart_child(self, name):
         """Start a child that is stopped."""
         child = self.find_stopped(name)

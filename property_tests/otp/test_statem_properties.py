@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from attrs import define, frozen
+from attrs import define, field, frozen
 from hypothesis import given, settings, strategies as st
 
 from agentrail.otp.exits import Crashed, Normal, Shutdown
@@ -55,6 +55,7 @@ class Rules:
     state_enter: bool
     init: Init[object, object]
     limits: Limits
+    takes: dict[str, float] = field(factory=dict)  # how long an event of this label is worked on
 
 
 @define
@@ -63,6 +64,7 @@ class Machine:
 
     rules: Rules
     log: list[tuple[object, ...]]
+    now: float = 0.0
 
     @property
     def state_enter(self):
@@ -72,11 +74,13 @@ class Machine:
     def handle(self, event, state, data):
         """Note it, and look it up by state and label."""
         self.log.append((event, state, data))
+        self.now += self.rules.takes.get(label_of(event), 0.0)
         return self.rules.handle.get((state, label_of(event)), Keep())
 
     def enter(self, old, state, data):
         """Note it; a state is entered as the table says, but repeated only while the data is new."""
         self.log.append(("enter", old, state, data))
+        self.now += self.rules.takes.get("a", 0.0)
         return self.rules.enter.get((state, data), Keep())
 
 
@@ -150,6 +154,7 @@ rules = st.builds(
         postpone_overflow=st.sampled_from(["refuse", "refuse", "stop"]),
         events_per_step=st.just(25),
     ),
+    takes=st.dictionaries(labels, st.sampled_from([0.25, 1.5, 10.0]), max_size=3),
 )
 
 # --- random scripts: an event, time that passes, or a firing of any arming that there ever was
@@ -166,17 +171,27 @@ class Live:
 
     def __init__(self, rules):
         self.machine = Machine(rules, [])
-        self.now = 0.0
         self.armed = {}
         self.armings = []
         self.effects = []
-        self.engine, effects = start(self.machine, rules.init, now=self.now, limits=rules.limits)
+        self.engine, effects = start(
+            self.machine, rules.init, now=self.now, limits=rules.limits, clock=lambda: self.now
+        )
         self.carry_out(effects)
+
+    @property
+    def now(self):
+        """The time: it goes on while a handler works."""
+        return self.machine.now
+
+    @now.setter
+    def now(self, now):
+        self.machine.now = now
 
     def step(self, event):
         """Take one step."""
         before = len(self.machine.log)
-        self.engine, effects = step(self.machine, self.engine, event, now=self.now)
+        self.engine, effects = step(self.machine, self.engine, event, now=self.now, clock=lambda: self.now)
         self.carry_out(effects)
         handled = [entry for entry in self.machine.log[before:] if entry[0] != "enter"]
         assert len(handled) <= self.engine.limits.events_per_step
@@ -231,21 +246,22 @@ def run(live, script, follow=None):
             case float(passed):
                 until = live.now + passed
                 while (number := live.due(until)) is not None:
-                    live.now = max(live.now, live.armings[number].due_seconds)
+                    live.now = began = max(live.now, live.armings[number].due_seconds)
                     live.fire(number)
                     if follow:
-                        follow("fire", number)
-                live.now = until
+                        follow("fire", number, began)
+                live.now = max(live.now, until)
             case int(pick):
                 if live.armings:
-                    number = pick % len(live.armings)
+                    number, began = pick % len(live.armings), live.now
                     live.fire(number)
                     if follow:
-                        follow("fire", number)
+                        follow("fire", number, began)
             case event:
+                began = live.now
                 live.step(event)
                 if follow:
-                    follow("step", event)
+                    follow("step", event, began)
 
 
 def told(effects):
@@ -285,11 +301,11 @@ def test_engine_does_what_the_naive_model_does(rules, script):
             }
             assert running == model.running()
 
-    def follow(what, value):
+    def follow(what, value, began):
         if what == "fire":
-            model.fire(value, live.now)
+            model.fire(value, began)
         else:
-            model.step(value, live.now)
+            model.step(value, began)
         compare()
 
     compare()

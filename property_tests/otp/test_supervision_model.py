@@ -139,6 +139,31 @@ class AgainstTheModel(RuleBasedStateMachine):
         assert type(self.rig.call(RestartChildCall(name))).__name__ == self.model.restart_child(name)
         self.compare()
 
+    @rule(told=st.sampled_from(IDS).flatmap(specs))
+    def start_child_that_nobody_takes(self, told):
+        """Its caller goes at the instant at which it is up."""
+        if self.model.strategy == "dynamic" and self.model.find(told[0]) is not None:
+            return
+        child = NaiveChild(*told)
+        if self.model.start_child(child) == "Started":
+            self.model.undo_start(child, is_new=True)
+        self.unheard(StartChildCall(spec_of(*told)))
+
+    @rule(name=st.sampled_from(IDS))
+    def restart_child_that_nobody_takes(self, name):
+        """As that: it is stopped again."""
+        child = self.model.find(name)
+        if self.model.restart_child(name) == "Started":
+            self.model.undo_start(child, is_new=False)
+        self.unheard(RestartChildCall(name))
+
+    def unheard(self, call):
+        """Make a call whose answer nobody takes."""
+        self.rig.deaf = True
+        self.rig.ask(call)
+        self.rig.deaf = False
+        self.compare()
+
     @rule(name=st.sampled_from(IDS))
     def delete_child(self, name):
         """Whatever it does now."""

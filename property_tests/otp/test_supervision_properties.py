@@ -15,6 +15,7 @@ from agentrail.otp.supervision import begin, step
 from agentrail.otp.supervision_state import OPEN, PROCESS, Phase
 from agentrail.otp.supervision_types import (
     Answer,
+    AnswerUntaken,
     ByHandle,
     ById,
     CancelRetry,
@@ -38,6 +39,7 @@ from agentrail.otp.supervision_types import (
     ScheduleRetry,
     StartChild,
     StartChildCall,
+    Started,
     StartInstanceCall,
     StopCall,
     StopChild,
@@ -150,6 +152,8 @@ class Shell(RuleBasedStateMachine):
         self.handles = 0
         self.steps = 0
         self.kept = []
+        self.deaf = 0
+        self.untaken = []
         self.state, effects = begin("top", *supervisor, at_seconds=self.now)
         assert shown(effects) == shown(begin("top", *supervisor, at_seconds=self.now)[1])
         self.carry_out(effects)
@@ -233,6 +237,11 @@ class Shell(RuleBasedStateMachine):
         self.cancelled.add(request_id)
         self.send(RequestCancelled, request_id)
 
+    @rule(answers=st.integers(1, 3))
+    def callers_go_too_early(self, answers):
+        """The next starts come up at the very instant at which their callers go."""
+        self.deaf = answers
+
     @rule(seconds=st.sampled_from([0.5, 4.0, 5.0, 20.0]))
     def time_passes(self, seconds):
         """For all."""
@@ -272,6 +281,20 @@ class Shell(RuleBasedStateMachine):
         assert again == self.state
         self.most_intensive = max(self.most_intensive, self.state.flags.intensity)
         self.carry_out(effects)
+        while self.untaken:
+            answer = self.untaken.pop()
+            self.send(AnswerUntaken, answer.child, answer.is_new)
+            self.nothing_stays_of(answer)
+
+    def nothing_stays_of(self, answer):
+        """No instance runs that somebody has given up, and what came with its call is on its way out."""
+        child = self.state.children.get(answer.child)
+        if child is None:
+            return
+        assert child.phase is not Phase.RUNNING or self.state.ending is not None
+        if answer.is_new:
+            assert child.fresh
+            assert child.phase in (Phase.STOPPING, Phase.STUCK) or self.state.ending is not None
 
     def ask(self, call, path=()):
         """Call the supervisor."""
@@ -302,6 +325,10 @@ class Shell(RuleBasedStateMachine):
                     assert request_id not in self.answered
                     assert request_id not in self.cancelled
                     self.answered[request_id] = outcome
+                    if effect.child is not None and self.deaf:
+                        assert isinstance(outcome, Started)
+                        self.deaf -= 1
+                        self.untaken.append(effect)
                 case End():
                     self.ended = effect
 

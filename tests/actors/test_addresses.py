@@ -1,5 +1,7 @@
 """Addresses: they find whoever lives now, hold what comes between two instances, and wake whom nobody started."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -7,10 +9,12 @@ from agentrail.actors.actor import SELF, Link, Send, Unlink, Unwatch, Watch, sub
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down
 from agentrail.actors.registry import Registry
-from agentrail.errors import ActorDown, CallTimeout, MailboxFull
-from agentrail.otp.child_specs import Backoff, ChildSpec
+from agentrail.actors.supervisor import open_supervisor
+from agentrail.errors import ActorDown, CallingSelf, CallTimeout, MailboxFull, NoMailbox
+from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess
 from agentrail.otp.statem import Call, Keep, Perform, Reply
+from agentrail.testing.held import held
 from tests.actors.rig import Tabled, boom, on_virtual_time, settled, statuses
 from tests.otp.rig import obey, said
 
@@ -220,3 +224,112 @@ async def test_address_of_nobody(stage):
         assert dead_letters().count == before + 1
         with pytest.raises(ActorDown):
             await address.call("hello")
+
+
+@pytest.mark.parametrize("way", ["address", "handle"])
+@on_virtual_time
+async def test_call_on_a_full_mailbox_that_blocks_waits_for_room(stage, way):
+    """Through an address as through a handle; the time runs meanwhile, and who gave up has sent nothing."""
+    machine = answering(capacity=1, overflow="block")
+    async with stage.open(children=[ChildSpec("m", machine.start)]) as supervisor:
+        handle = supervisor.handle("m")
+        target = handle if way == "handle" else supervisor.address("m")
+        answers = []
+
+        async def ask(word):
+            answers.append(await target.call(word))
+
+        async with trio.open_nursery() as nursery, held(handle):
+            handle.cast("fills it")
+            with pytest.raises(CallTimeout):
+                await target.call("given up", timeout_seconds=1.0)
+            with pytest.raises(MailboxFull):
+                target.cast("refused")
+            nursery.start_soon(ask, "waits")
+            await settled()
+        assert answers == ["waits"]
+        assert [what for _, what in machine.log] == ["fills it", "waits"]
+
+
+@on_virtual_time
+async def test_what_is_held_for_a_mailbox_that_blocks_is_given_to_it(stage):
+    """It was let go by its senders, and nobody is there who could wait for room: nothing is refused, in order."""
+    machine = answering(capacity=1, overflow="block")
+    async with between(stage, machine) as supervisor, trio.open_nursery() as nursery:
+        address = supervisor.address("m")
+        address.cast(3)
+        await settled()
+        address.cast("one")
+        await address.send("two")
+        nursery.start_soon(partial(address.call, "three", timeout_seconds=100.0))
+        await settled()
+        before = dead_letters().count
+        await trio.sleep(4)
+        address.cast("four")
+        await trio.sleep(20)
+        assert dead_letters().count == before
+        assert [what for _, what in machine.log[1:]] == ["one", "two", "three", "four"]
+
+
+@pytest.mark.scenario("S-213")
+@on_virtual_time
+async def test_messages_held_for_a_worker_end_nobody(stage):
+    """It reads none: casts are dead letters and calls raise `NoMailbox`, and whoever told that it is up goes on."""
+    spec = stage.W("w")
+    stage.plans["w"].append("up")
+    stage.plans["w"].append(10.0)
+    async with stage.open(children=[spec, stage.W("other")], intensity=5) as supervisor:
+        address = supervisor.address("w")
+        with pytest.raises(NoMailbox):
+            address.cast("it is up")
+        stage.crash("w")
+        await settled()
+        before = dead_letters().count
+        address.cast("held")
+        with pytest.raises(NoMailbox):
+            await address.call("held too", timeout_seconds=100.0)
+        assert dead_letters().count == before + 1
+        assert statuses(await supervisor.which_children()) == {"w": "running", "other": "running"}
+
+
+@on_virtual_time
+async def test_a_machine_that_ends_cannot_call_itself_through_its_address():
+    """From its `terminate` it would wait for its own end: `CallingSelf`, as through its handle."""
+    seen = []
+
+    class Calls(Tabled):
+        async def terminate(self, reason, state, data):
+            try:
+                await address.call("me", timeout_seconds=None)
+            except CallingSelf:
+                seen.append("refused")
+
+    with Registry() as registry:
+        machine = Calls({"s1": obey}, name=registry.name("key"))
+        address = registry.address("key")
+        async with open_supervisor(
+            SupervisorFlags("one_for_one"), [ChildSpec("m", machine.start)]
+        ) as supervisor:
+            await supervisor.terminate_child("m")
+        assert seen == ["refused"]
+
+
+class Stray(BaseException):
+    """What is no `Exception`, and meant for nobody."""
+
+
+@pytest.mark.parametrize(
+    "error", [Stray(), GeneratorExit(), SystemExit(2), BaseExceptionGroup("g", [Stray()])], ids=repr
+)
+@on_virtual_time
+async def test_an_activation_that_raises_anything_ends_no_run(error):
+    """It runs in a task of Trio's own, whose exceptions would end the whole process: it is logged, and senders are told."""
+
+    async def fails():
+        raise error
+
+    with Registry() as registry:
+        address = registry.address("key", activate=fails)
+        with pytest.raises(ActorDown):
+            await address.call("hello?")
+        await settled()

@@ -211,3 +211,66 @@ def test_a_mailbox_that_cannot_be(options):
     with pytest.raises(InvalidSpec) as caught:
         Mailbox(**options)
     assert caught.value.code == "invalid_mailbox"
+
+
+@pytest.mark.scenario("S-209")
+async def test_close_lets_all_go_who_wait_for_room():
+    """Each of many senders goes on, and what it sends is a dead letter: none waits for a room that never comes."""
+    mailbox = Mailbox(capacity=1, overflow="block")
+    mailbox.put_nowait("first")
+    before = dead_letters().count
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(mailbox.put, number)
+            await trio.testing.wait_all_tasks_blocked()
+            mailbox.close(Normal())
+    assert dead_letters().count == before + 5
+
+
+@pytest.mark.scenario("S-209")
+async def test_room_beyond_the_bound_wakes_nobody():
+    """What may not be refused goes in although it is full; senders wait until there is room again."""
+    mailbox = Mailbox(capacity=1, overflow="block")
+    mailbox.put_nowait("first")
+    mailbox.put_nowait("owed", bounded=False)
+    assert mailbox.statistics().user.waiting == 2
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for name in ("second", "third"):
+                nursery.start_soon(mailbox.put, name)
+                await trio.testing.wait_all_tasks_blocked()
+            taken = [await mailbox.get()]
+            await trio.testing.wait_all_tasks_blocked()
+            assert mailbox.statistics().user.waiting == 1
+            taken += [await mailbox.get() for _ in range(3)]
+    assert taken == ["first", "owed", "second", "third"]
+
+
+@pytest.mark.scenario("S-209")
+async def test_the_oldest_is_dropped_by_its_place():
+    """Not by comparing: messages are other people's objects, and some cannot be compared."""
+
+    class Touchy:
+        def __eq__(self, other):
+            raise TypeError
+
+        __hash__ = None
+
+    mailbox = Mailbox(capacity=2, overflow="drop_oldest")
+    messages = [Touchy() for _ in range(3)]
+    mailbox.put_notice(messages[0])
+    for message in messages:
+        mailbox.put_nowait(message)
+    got = [await mailbox.get() for _ in range(3)]
+    assert [id(message) for message in got] == [id(messages[place]) for place in (0, 1, 2)]
+
+
+async def test_the_way_of_a_message_stands_beside_it():
+    """`via` is that of the message taken last; a notice, and what came directly, has none."""
+    mailbox = Mailbox()
+    mailbox.put_nowait("one", via="address")
+    mailbox.put_nowait("two")
+    mailbox.put_notice("three")
+    seen = [(await mailbox.get(), mailbox.via) for _ in range(3)]
+    assert seen == [("one", "address"), ("two", None), ("three", None)]

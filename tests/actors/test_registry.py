@@ -1,15 +1,18 @@
 """The registry scenarios of section L: names, values, locks, addresses and passivation."""
 
+import gc
 import random
+import weakref
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 
 from agentrail.actors.actor import worker
+from agentrail.actors.handle import cell_of
 from agentrail.actors.registry import Registered, Registry, Unregistered
 from agentrail.errors import AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed
-from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import Crashed, Shutdown
 from agentrail.otp.statem import Call, Keep, Perform, Reply, Stop
 from agentrail.testing.held import held
@@ -301,3 +304,165 @@ async def test_registry_as_a_child(stage):
         assert registry.lookup("key") is supervisor.handle("a")
     with pytest.raises(RegistryClosed):
         registry.lookup("key")
+
+
+@pytest.mark.parametrize("strategy", ["one_for_all", "rest_for_one"])
+@pytest.mark.parametrize("whom", ["names", "m"])
+@on_virtual_time
+async def test_a_registry_as_a_child_is_restarted(stage, strategy, whom):
+    """Killed, or stopped for the sake of a sibling, it opens again, and those behind it take their names anew."""
+    registry = Registry()
+    machine = Tabled({"s1": obey}, name=registry.name("key"))
+    children = [ChildSpec("names", registry.serve), ChildSpec("m", machine.start)]
+    async with stage.open(strategy, children, intensity=3) as supervisor:
+        events = []
+        registry.add_listener(events.append)
+        address = registry.address("key")
+        first = registry.lookup("key")
+        supervisor.handle(whom).kill()
+        await settled()
+        found = registry.lookup("key")
+        assert found is supervisor.handle("m")
+        assert found is not first
+        address.cast("hello")
+        await settled()
+        assert machine.log == [("s1", "hello")]
+        assert [type(event) for event in events] == [Unregistered, Registered]
+    with pytest.raises(RegistryClosed):
+        registry.lookup("key")
+
+
+@on_virtual_time
+async def test_a_registry_that_is_restarted_alone_is_empty(stage):
+    """Under `one_for_one` its holders live on without their names, and can take them again."""
+    registry = Registry()
+    machine = Tabled({"s1": obey}, name=registry.name("key"))
+    children = [ChildSpec("names", registry.serve), ChildSpec("m", machine.start)]
+    async with stage.open("one_for_one", children) as supervisor:
+        supervisor.handle("names").kill()
+        await settled()
+        assert registry.lookup("key") is None
+        handle = supervisor.handle("m")
+        registry.register("key", handle)
+        assert registry.lookup("key") is handle
+        await supervisor.terminate_child("m")
+        assert registry.lookup("key") is None
+
+
+@on_virtual_time
+async def test_all_listeners_hear_changes_in_their_order(stage, registry):
+    """Also of changes that a listener makes: they are told when all have heard of the one before."""
+    heard = []
+
+    def answers(event):
+        if isinstance(event, Registered) and event.key == "one":
+            registry.unregister("one", event.handle)
+            registry.register("two", event.handle)
+            registry.add_listener(lambda event: heard.append(("late", type(event).__name__, event.key)))
+
+    registry.add_listener(lambda event: heard.append((type(event).__name__, event.key)))
+    registry.add_listener(answers)
+    registry.add_listener(lambda event: heard.append((type(event).__name__, event.key)))
+    async with crowd(stage) as (one, _):
+        registry.register("one", one)
+        changes = [("Registered", "one"), ("Unregistered", "one"), ("Registered", "two")]
+        assert heard == [change for change in changes for _ in range(2)]
+        heard.clear()
+        registry.unregister("two", one)
+        assert heard == [("Unregistered", "two")] * 2 + [("late", "Unregistered", "two")]
+
+
+@on_virtual_time
+async def test_listeners_that_change_something_at_each_change(stage, registry, caplog):
+    """They would never come to an end: after a thousand in a row the log says so, and the registry goes on."""
+
+    def restless(event):
+        if isinstance(event, Registered):
+            registry.unregister(event.key, event.handle)
+        else:
+            registry.register(event.key, event.handle)
+
+    registry.add_listener(restless)
+    async with crowd(stage) as (one, two):
+        registry.register("one", one)
+        assert "1001 times in a row" in caplog.text
+        caplog.clear()
+        registry.register("two", two)
+        assert "1001 times in a row" in caplog.text
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+@on_virtual_time
+async def test_an_interrupt_in_a_listener_leaves(stage, registry, interrupt):
+    """It is not to be caught; who listens later hears what comes later."""
+    heard = []
+
+    def interrupted(event):
+        if isinstance(event, Registered):
+            raise interrupt
+
+    registry.add_listener(interrupted)
+    registry.add_listener(heard.append)
+    async with crowd(stage) as (one, _):
+        with pytest.raises(interrupt):
+            registry.register("one", one)
+        registry.unregister("one", one)
+        assert [type(event) for event in heard] == [Unregistered]
+
+
+@on_virtual_time
+async def test_a_registry_forgets_who_has_ended(stage, registry):
+    """No cell of a dead holder is kept, and of thousands of keys no more than a few are remembered."""
+    machine = Tabled({"s1": obey})
+    cells = weakref.WeakSet()
+    async with stage.open("dynamic", [ChildSpec("m", machine.start, restart="transient")]) as supervisor:
+        for number in range(300):
+            handle = (await supervisor.start_instance()).handle
+            registry.register(("session", number), handle)
+            cells.add(cell_of(handle).loop)
+            handle.cast(Stop())
+            await handle.wait()
+        del handle
+        await settled()
+        gc.collect()
+        assert len(cells) <= 1
+        assert len(registry._last) <= 64  # noqa: SLF001 - what leaks is not to be seen from outside
+        assert registry._waiters == {}  # noqa: SLF001
+
+
+@on_virtual_time
+async def test_who_comes_back_is_remembered_among_many(stage, registry):
+    """A key whose holder is being restarted is not forgotten, however many others come and go meanwhile."""
+    returning = Tabled(
+        {"s1": lambda event: 3 if said(event) == "crash" else obey(event)}, name=registry.name("key")
+    )
+    waits = Backoff(10.0, 10.0, 1.0, 0.0)
+    async with (
+        stage.open(children=[ChildSpec("r", returning.start)], backoff=waits) as supervisor,
+        stage.open("dynamic", [stage.W("w", restart="temporary")]) as others,
+    ):
+        registry.lookup("key").cast("crash")
+        await settled()
+        for number in range(200):
+            handle = (await others.start_instance()).handle
+            registry.register(number, handle)
+            handle.kill()
+            await handle.wait()
+        address = registry.address("key")
+        address.cast("held")
+        await trio.sleep(20)
+        assert returning.log[-1] == ("s1", "held")
+        assert registry.lookup("key") is supervisor.handle("r")
+
+
+@on_virtual_time
+async def test_a_name_is_free_when_its_down_is_told(stage, registry):
+    """First it is unregistered, then whoever watches is told: nothing of the dead one acts any more."""
+    order = []
+    async with crowd(stage) as (one, _):
+        registry.register("key", one)
+        registry.add_listener(lambda event: order.append(type(event).__name__))
+        cell_of(one).watch("watcher", lambda _: order.append("told"))
+        stage.end("a")
+        await settled()
+    assert order == ["Unregistered", "told"]

@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import Link, Send, Watch, machine, worker
+from agentrail.actors.actor import Link, Send, Unwatch, Watch, machine, worker
+from agentrail.actors.handle import cell_of
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down, ExitSignal, link, monitor, unlink
 from agentrail.actors.supervisor import open_partitions
@@ -172,6 +173,52 @@ async def test_watch_and_link_as_effects(stage):
 
 
 # --- links
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "crash"])
+@on_virtual_time
+async def test_monitors_go_with_whoever_is_told(stage, end):
+    """A hundred watchers of one server come and go: the server knows nothing of them any more."""
+    server = ears()
+    watcher = Tabled({"s1": obey})
+    async with stage.open("dynamic", [ChildSpec("w", watcher.start, restart="temporary")]) as supervisor:
+        target = (await supervisor.start_child(ChildSpec("server", server.start))).handle
+        for _ in range(100):
+            handle = (await supervisor.start_instance()).handle
+            handle.cast(Keep(actions=[Perform(Watch(target)), Perform(Watch(target))]))
+            monitor(target, deliver_to=handle)
+            await settled()
+            assert len(cell_of(target)._watchers) == 3  # noqa: SLF001 - what leaks is not to be seen from outside
+            match end:
+                case "stop":
+                    await handle.stop()
+                case "kill":
+                    handle.kill()
+                case "crash":
+                    handle.cast(3)
+            await handle.wait()
+            assert not cell_of(target)._watchers  # noqa: SLF001
+
+
+@on_virtual_time
+async def test_who_watches_many_keeps_none_that_has_ended(stage):
+    """A long-lived watcher lets go of each monitor when its `Down` is handled, or taken back."""
+    watcher = Tabled({"s1": lambda event: Keep() if isinstance(event, Info) else obey(event)})
+    async with stage.open("dynamic", [stage.W("w", restart="temporary")]) as supervisor:
+        handle = (await supervisor.start_child(ChildSpec("m", watcher.start))).handle
+        cell = cell_of(handle)
+        for number in range(20):
+            other = (await supervisor.start_instance()).handle
+            handle.cast(Keep(actions=[Perform(Watch(other)), Perform(Watch(other))]))
+            await settled()
+            if number % 2:
+                handle.cast(Keep(actions=[Perform(Unwatch(other))]))
+                await settled()
+            other.kill()
+            await settled()
+        assert len(heard(watcher, Down)) == 20
+        assert cell.loop._monitors == {}  # noqa: SLF001
+        assert not cell._releases  # noqa: SLF001
 
 
 @pytest.mark.scenario("S-193")

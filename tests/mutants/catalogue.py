@@ -7,7 +7,13 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import rest, rows, session
+from tests.mutants import actors, rest, rows, session, supervisors
 from tests.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*session.MUTANTS, *rows.MUTANTS, *rest.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *actors.MUTANTS,
+    *rest.MUTANTS,
+    *rows.MUTANTS,
+    *session.MUTANTS,
+    *supervisors.MUTANTS,
+)

@@ -14,6 +14,7 @@ from agentrail.otp.exits import Crashed, InitFailed, Killed, Shutdown
 from agentrail.otp.supervision import begin, step
 from agentrail.otp.supervision_types import (
     Answer,
+    AnswerUntaken,
     CancelRetry,
     CancelStart,
     ChildExited,
@@ -76,6 +77,7 @@ class Rig:
         stops: By id how it answers a stop: a reason, `WAITS`, or `ChildStuck`.
         answers: By request id what was answered, each time.
         queue: Signals that wait for the supervisor.
+        deaf: Nobody takes what is answered to a start.
     """
 
     def __init__(self, strategy="one_for_one", specs=(), **flags):
@@ -92,6 +94,8 @@ class Rig:
         self.specs = {}
         self.retries = {}
         self.queue = deque()
+        self.deaf = False
+        self.untaken = []
         self.busy = False
         self.asked = False
         self.ended = None
@@ -118,12 +122,18 @@ class Rig:
         self.busy = True
         while self.queue:
             kind, values = self.queue.popleft()
-            signal = kind(*values, at_seconds=self.now, draw=self.draw)
-            self.steps += 1
-            before = self.state
-            self.state, effects = step(before, signal)
-            self.carry_out(effects)
+            self._step(kind, *values)
+            while self.untaken:  # before anything else
+                answer = self.untaken.pop()
+                self._step(AnswerUntaken, answer.child, answer.is_new)
         self.busy = False
+
+    def _step(self, kind, *values):
+        signal = kind(*values, at_seconds=self.now, draw=self.draw)
+        self.steps += 1
+        before = self.state
+        self.state, effects = step(before, signal)
+        self.carry_out(effects)
 
     def send(self, kind, *values):
         """Give the supervisor a signal, and all that follows from it."""
@@ -242,6 +252,8 @@ class Rig:
                 self.retries[self._id_of(token)] = (token, delay)
             case CancelRetry(token=token):
                 del self.retries[self._id_of(token)]
+            case Answer() if self.deaf and effect.child is not None:
+                self.untaken.append(effect)
             case Answer(request_id=request_id, outcome=outcome):
                 self.answers.setdefault(request_id, []).append(outcome)
             case Report():

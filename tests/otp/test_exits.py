@@ -4,9 +4,11 @@ import gc
 import weakref
 from typing import get_args
 
+import attrs
 import pytest
 
 from agentrail.otp.exits import (
+    CAUSES_LIMIT,
     TEXT_LIMIT,
     TRACEBACK_LIMIT,
     ActorExit,
@@ -18,8 +20,12 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
     Stuck,
+    check_reason,
+    chosen_reason,
+    crash_of,
     describe,
     is_clean,
+    is_reason,
     leaves,
 )
 
@@ -234,3 +240,80 @@ def test_a_traceback_has_lines_and_no_carets():
     assert 'int("first")' in text
     assert "raise KeyError from error" in text
     assert "^" not in text
+
+
+# --- what is a reason
+
+
+class Own(Shutdown):
+    """A class of somebody's own: nobody knows what it says of equality."""
+
+
+@pytest.mark.parametrize("value", ["done", None, 3, ValueError("x"), Shutdown, Own()], ids=repr)
+def test_what_is_no_reason_is_refused_where_it_is_given(value):
+    """The message says what a reason is, what came, and what to write."""
+    assert not is_reason(value)
+    with pytest.raises(TypeError, match=r"one of Normal\(\).*got .*: Shutdown\(why\)"):
+        check_reason(value)
+    with pytest.raises(TypeError, match="exit reason"):
+        ActorExit(value)
+    if value is not None:
+        with pytest.raises(TypeError, match="exit reason"):
+            InitFailed("raised", value)
+
+
+@pytest.mark.parametrize("reason", LINES, ids=repr)
+def test_a_reason_is_one(reason):
+    """All seven pass."""
+    assert is_reason(reason)
+    check_reason(reason)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Shutdown, [["unhashable"]]),
+        (Shutdown, [3]),
+        (Crashed, [3, "x"]),
+        (Crashed, ["E", None]),
+        (Crashed, ["E", "x", b"bytes"]),
+        (Crashed, ["E", "x", "", [Crashed("E", "x")]]),
+        (Crashed, ["E", "x", "", (Crashed("G", "x", "", (Crashed("E", "x"),)),)]),
+        (Crashed, ["E", "x", "", ("text",)]),
+        (InitFailed, ["child", None, ["unhashable"]]),
+        (Stuck, ["long"]),
+    ],
+)
+def test_a_reason_holds_what_can_be_compared_counted_and_printed(kind, fields):
+    """A supervisor does all three with it, and may not fall over what an actor put there."""
+    with pytest.raises(TypeError):
+        kind(*fields)
+
+
+def test_causes_are_bounded():
+    """Of thousands of levels the outermost stay, and the one that all began with; equality and text do not recurse."""
+    reason = first = Crashed("OSError", "in use")
+    for number in range(5_000):
+        reason = InitFailed("child", reason, number)
+    assert describe(reason).startswith("init failed: child 4999: init failed: child 4998")
+    assert describe(reason).endswith(describe(first))
+    assert describe(reason).count("init failed") <= CAUSES_LIMIT
+    assert hash(reason) == hash(attrs.evolve(reason))
+
+
+def test_crash_of_finds_the_crash_of_an_actor_itself():
+    """In its life or in its own start; what befell a child of it is the child's."""
+    crashed = Crashed("OSError", "in use")
+    assert crash_of(crashed) is crashed
+    assert crash_of(InitFailed("raised", crashed)) is crashed
+    for other in (None, Normal(), InitFailed("child", crashed, "db"), InitFailed("timeout")):
+        assert crash_of(other) is None
+
+
+def test_a_reason_that_was_changed_later_is_a_crash():
+    """An `ActorExit` is an object like any other; what somebody wrote into it is looked at again."""
+    leaving = ActorExit(Shutdown("x"))
+    assert chosen_reason(leaving) == Shutdown("x")
+    leaving.reason = "done"
+    reason = chosen_reason(leaving)
+    assert (reason.type, "'done'" in reason.text) == ("BadReason", True)

@@ -32,6 +32,8 @@ from agentrail.otp.statem import (
     Terminate,
     TimerKey,
     UpdateTimer,
+    start,
+    step,
 )
 from tests.otp.rig import Rig, Table, goto, obey, of_kind, postpone, said
 
@@ -459,3 +461,89 @@ def test_event_timer_set_by_every_event_is_armed_anew():
     rig = Rig(Table({"s1": Keep(actions=[EventTimeout(5.0)])}))
     assert rig.send(Cast("a")) == (ArmTimer(EVENT_TIMER, 1, rig.now + 5.0),)
     assert rig.send(Cast("b")) == (DisarmTimer(EVENT_TIMER), ArmTimer(EVENT_TIMER, 2, rig.now + 5.0))
+
+
+# --- the clock
+
+
+class Slow(Table):
+    """A machine whose handlers take time: 10 s each."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.now = 100.0
+
+    def handle(self, event, state, data):
+        """Take 10 s."""
+        self.now += 10.0
+        return super().handle(event, state, data)
+
+    def enter(self, old_state, state, data):
+        """Take 10 s too."""
+        self.now += 10.0
+        return super().enter(old_state, state, data)
+
+    def clock(self):
+        """Read the time."""
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("timeout", "due_seconds"),
+    [
+        (StateTimeout(5.0), 115.0),
+        (EventTimeout(5.0), 115.0),
+        (NamedTimeout("t", 5.0), 115.0),
+        (StateTimeout(at_seconds=105.0), 105.0),
+        (StateTimeout(5.0, at_seconds=130.0), 130.0),
+    ],
+    ids=repr,
+)
+def test_seconds_count_from_the_end_of_the_handler(timeout, due_seconds):
+    """With a clock they do; an absolute time is what it is, and one after `now` is armed although it has passed."""
+    machine = Slow({"s1": obey})
+    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step(machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock)
+    assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [due_seconds]
+
+
+def test_seconds_of_init_and_of_enter():
+    """Those of init count from `now`, those of `enter` from its end, and those of an inserted event from its own."""
+    machine = Slow(
+        {"s1": lambda event: Keep(actions=[NamedTimeout(said(event), 1.0)])},
+        enter=lambda *_: Keep(actions=[NamedTimeout("enter", 1.0)]),
+    )
+    init = Init("s1", None, [NamedTimeout("init", 1.0), NextEvent(Internal("inserted"))])
+    _, effects = start(machine, init, now=machine.now, clock=machine.clock)
+    armed = {effect.key.name: effect.due_seconds for effect in of_kind(effects, ArmTimer)}
+    assert armed == {"init": 101.0, "enter": 111.0, "inserted": 121.0}
+
+
+@pytest.mark.scenario("S-160")
+@pytest.mark.scenario("S-163")
+@pytest.mark.parametrize(
+    "timeout", [StateTimeout(0), StateTimeout(1e-30), StateTimeout(at_seconds=100.0)], ids=repr
+)
+def test_due_at_once_with_a_clock(timeout):
+    """A timeout of 0, and an absolute one up to the time of the event, are zero timeouts however long the handler took."""
+    machine = Slow({"s1": obey})
+    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step(machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock)
+    assert effects == ()
+    assert machine.log[1:] == [("s1", ("state", None))]
+
+
+def test_a_plan_that_is_behind_ends_with_the_present():
+    """A machine with a plan of 1 s and handlers of 10 s catches up to the time of its event, and then lets others through."""
+    machine = Slow(
+        {
+            "s1": lambda event: Keep(
+                actions=[NamedTimeout("t", at_seconds=said(event)[1], content=said(event)[1] + 1)]
+            )
+        }
+    )
+    machine.now = 105.0
+    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step(machine, engine, Cast(("plan", 101.0)), now=machine.now, clock=machine.clock)
+    assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [106.0]
+    assert len(machine.log) == 6

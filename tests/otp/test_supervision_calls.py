@@ -20,6 +20,7 @@ from agentrail.errors import (
 from agentrail.otp.child_specs import Arguments, SupervisorFlags
 from agentrail.otp.exits import Crashed, InitFailed, Killed, Shutdown, Stuck, describe
 from agentrail.otp.supervision_types import (
+    AnswerUntaken,
     ByHandle,
     ById,
     ChildCounts,
@@ -530,6 +531,94 @@ def test_stuck_child_blocks_its_id():
         ("stuck", Stuck(1.0)),
         ("late_end", Stuck(7.0)),
     ]
+
+
+# --- answers that nobody takes
+
+
+@pytest.mark.parametrize("strategy", STATIC)
+@pytest.mark.parametrize("restart", ["permanent", "transient", "temporary"])
+@pytest.mark.parametrize("start", ["up", "ignore"])
+def test_a_start_whose_answer_nobody_takes_leaves_neither_child_nor_spec(strategy, restart, start):
+    """The child is stopped, its spec forgotten, nothing is reported as an error, and the id is free."""
+    rig = Rig(strategy, ABC, starts={"x": [start]})
+    rig.deaf = True
+    rig.ask(StartChildCall(W("x", restart=restart)))
+    assert (rig.running(), rig.counts()) == (["a", "b", "c"], (3, 3, 0, 3))
+    assert rig.kinds() == []
+    rig.deaf = False
+    assert isinstance(rig.call(StartChildCall(W("x"))), Started)
+
+
+def test_an_instance_whose_answer_nobody_takes_is_no_orphan():
+    """It is stopped like any other, and nothing of it stays."""
+    rig = Rig("dynamic", [W("t")])
+    rig.deaf = True
+    rig.ask(StartInstanceCall(Arguments(("x",))))
+    assert rig.events() == ["start x", "up x", "stop x", "down x"]
+    assert (rig.counts(), rig.kinds()) == ((0, 0, 0, 0), [])
+
+
+@pytest.mark.parametrize("strategy", STATIC)
+def test_a_restart_by_call_whose_answer_nobody_takes(strategy):
+    """The child has no process again, as before the call; its spec stays, also when there was nothing to run."""
+    rig = Rig(strategy, ABC, starts={"b": ["up", "up", "ignore", "up"]})
+    assert rig.call(terminate("b")) is None
+    rig.deaf = True
+    for _ in range(2):
+        rig.ask(RestartChildCall("b"))
+        assert dict(rig.status()) == {"a": "running", "b": "stopped", "c": "running"}
+    rig.deaf = False
+    assert isinstance(rig.call(RestartChildCall("b")), Started)
+
+
+def test_a_stop_that_takes_its_time_undoes_a_start():
+    """Who wants the same id waits for that; and once the whole stops, in the order of all."""
+    rig = Rig(specs=[W("a")], stops={"x": WAITS})
+    rig.deaf = True
+    rig.ask(StartChildCall(W("x")))
+    assert dict(rig.status()) == {"a": "running", "x": "stopping"}
+    rig.deaf = False
+    again = rig.ask(StartChildCall(W("x")))
+    assert rig.answer(again) is WAITS
+    rig.go_down("x")
+    assert isinstance(rig.answer(again), Started)
+    assert rig.running() == ["a", "x"]
+
+
+def test_a_start_is_not_undone_twice():
+    """A child that is gone, or on its way because all stop, is left alone."""
+    rig = Rig("one_for_all", ABC, starts={"x": ["hang"]}, intensity=5)
+    rig.ask(StartChildCall(W("x")))
+    rig.exit("a")  # it is judged in the step in which x is up, and then the group goes down
+    rig.deaf = True
+    rig.come_up("x")
+    assert rig.running() == ["a", "b", "c"]
+    rig = Rig(specs=[W("a"), W("b")], stops={"a": WAITS, "b": WAITS})
+    stop = rig.ask(StopCall())
+    rig.send(AnswerUntaken, 0, False)  # noqa: FBT003 - of a field
+    assert rig.events("stop") == ["stop b"]
+    rig.send(AnswerUntaken, 99, True)  # noqa: FBT003 - of a field
+    rig.go_down("b")
+    rig.go_down("a")
+    assert rig.answer(stop).ended == 2
+
+
+# --- garbage
+
+
+@pytest.mark.parametrize(
+    "flags", [None, "one_for_one", SupervisorFlags, {"strategy": "one_for_one"}], ids=repr
+)
+def test_flags_that_are_none_are_refused(flags):
+    """By name, and nothing is changed."""
+    rig = Rig(specs=ABC)
+    before = rig.state.flags
+    refusal = rig.call(ReconfigureCall(flags, ()))
+    assert isinstance(refusal, InvalidSpec)
+    assert (refusal.code, refusal.field) == ("invalid_flags", "flags")
+    assert "SupervisorFlags(strategy, …), got" in str(refusal)
+    assert (rig.state.flags, rig.running()) == (before, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])

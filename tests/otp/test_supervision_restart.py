@@ -790,7 +790,7 @@ def test_instance_that_is_stuck_after_giving_up():
     rig.fail("t", InitFailed("timeout", cause=Stuck(1.0)))
     assert (rig.ended.reason, rig.ended.stuck) == (GAVE_UP, 1)
     rig.exit("t", reason=Stuck(3.0))
-    assert (rig.kinds()[-1], rig.counts()) == (("late_end", "t"), (0, 0, 0, 0))
+    assert (rig.kinds()[-1], rig.counts()) == (("shutdown", "t"), (0, 0, 0, 0))
 
 
 # --- tokens

@@ -240,6 +240,16 @@ def test_kill_overtakes_a_stop(strategy):
     assert errors == (3 if strategy == "dynamic" else 1)
 
 
+def test_a_kill_hurries_a_start_that_takes_its_time_to_end():
+    """It was cancelled, with all the time that its spec gives; a kill leaves it none."""
+    rig = Rig(specs=[W("a")], starts={"x": ["hang"]}, stops={"x": WAITS})
+    rig.cancel(rig.ask(StartChildCall(W("x", shutdown_seconds=50.0))))
+    rig.stop()
+    rig.stop(Killed())
+    hows = [effect.how for effect in rig.effects if isinstance(effect, CancelStart)]
+    assert hows == [50.0, "brutal_kill"]
+
+
 @pytest.mark.scenario("S-113")
 def test_kill_during_a_group_restart_takes_what_waits_for_judgement():
     """A child that had crashed meanwhile is not asked, and nothing is waited for that is not there."""
@@ -303,7 +313,7 @@ def test_exit_during_the_initial_start_is_judged_after_it():
 
 @pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
 def test_stuck_child_does_not_hold_up_the_stop(strategy):
-    """It is reported once, the sequence goes on, and the end says that something is left; its end comes later."""
+    """It is reported once, the sequence goes on, and the end says that something is left; after it nothing is said."""
     rig = Rig(strategy, ABC[:1] if strategy == "dynamic" else ABC)
     if strategy == "dynamic":
         instances(rig, "x", "b", "y")
@@ -313,7 +323,7 @@ def test_stuck_child_does_not_hold_up_the_stop(strategy):
     assert (summary.ended, summary.killed, summary.stuck) == (2, 0, 1)
     assert rig.ended == End(Shutdown(), stuck=1)
     rig.send(ChildExited, rig.tokens["b"], Stuck(9.0))
-    assert [kind for kind, _ in rig.kinds()] == ["stuck", "late_end"]
+    assert [kind for kind, _ in rig.kinds()] == ["stuck"]
     assert rig.counts()[1] == 0
 
 

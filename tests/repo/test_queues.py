@@ -29,6 +29,10 @@ QUEUES: Final = {
         "tests/actors/test_mailbox.py",
     ),
     "actors/address.py:_held": ("hold_limit", "tests/actors/test_addresses.py"),
+    "actors/registry.py:_news": (
+        "a thousand changes in a row, `_MAX_CHAIN`",
+        "tests/actors/test_registry.py",
+    ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
     "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),

@@ -1,0 +1,133 @@
+"""An exception as text, as Python prints it, and bounded: what it costs does not grow with what somebody hung on it.
+
+Python's own way walks all causes and all parts of a group before it prints the first line. A chain of a hundred thousand
+causes, or thirty groups of twice the same one, would hold the process for longer than anybody waits. No local variables
+are shown, no exception is kept.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from agentrail.otp.edges import contain, parts_of
+
+CHAIN_LIMIT: Final = 10
+"""How many exceptions of one chain of causes are printed; of a longer one the first and the last."""
+
+GROUP_LIMIT: Final = 50
+"""How many exceptions inside groups are printed."""
+
+FRAME_LIMIT: Final = 100
+"""How many frames of one exception are printed; of more the innermost."""
+
+_WIDTH: Final = 15  # as far as Python itself prints a group
+_DEPTH: Final = 10
+# As they are, and not what a class says in their place.
+_CAUSE: Final = BaseException.__dict__["__cause__"].__get__
+_TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
+_CONTEXT: Final = BaseException.__dict__["__context__"].__get__
+_UNPRINTABLE: Final = "<exception str() failed>"  # in the words of Python
+
+
+def print_exception(error: BaseException) -> str:
+    """Print an exception with its causes and parts, as Python does; what is too much is left out, and said so.
+
+    Args:
+        error: Any exception. One whose `__str__` or `__notes__` raise is printed all the same.
+
+    Returns:
+        Lines with their ends.
+    """
+    return contain(lambda _: _UNPRINTABLE, lambda: "".join(_printable(error).format()))
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an exception says; of one whose `__str__` raises that it does."""
+    return contain(lambda _: _UNPRINTABLE, str, error)
+
+
+def place_of(error: BaseException) -> str:
+    """Return `file:line` of the innermost frame, the file without its folders; empty of what was never raised."""
+    frame = _TRACEBACK(error)
+    if frame is None:
+        return ""
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    name = frame.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{frame.tb_lineno}"
+
+
+def _printable(error: BaseException) -> traceback.TracebackException:
+    seen: set[int] = set()
+    top = _one(error, seen)
+    waiting = deque([(top, error, 0)])
+    left = GROUP_LIMIT
+    while waiting:  # the outermost first: what is left out lies deep
+        head, chained, depth = waiting.popleft()
+        for printed, each in _link(head, chained, seen):
+            if not isinstance(each, BaseExceptionGroup):
+                continue
+            inner = parts_of(each)
+            shown = inner[:_WIDTH] if left > 0 and depth <= _DEPTH else ()
+            parts = [_one(part, seen) for part in shown]
+            left -= len(parts)
+            waiting.extend((part, of, depth + 1) for part, of in zip(parts, shown, strict=True))
+            # Of those behind the shown ones Python prints how many they are.
+            printed.exceptions = [*parts, *parts[-1:] * (len(inner) - len(parts))]
+    return top
+
+
+def _one(error: BaseException, seen: set[int]) -> traceback.TracebackException:
+    # `_seen` is what Python gives to itself for a cause: then it looks at this one, and not at what hangs on it.
+    return contain(lambda _: _one(ValueError(_UNPRINTABLE), seen), _print_one, error, seen)
+
+
+def _print_one(error: BaseException, seen: set[int]) -> traceback.TracebackException:
+    printed = traceback.TracebackException(
+        type(error), error, error.__traceback__, limit=-FRAME_LIMIT, capture_locals=False, _seen=seen
+    )
+    # Without columns no carets are drawn, for which Python would parse the line of each frame again: half of what it
+    # costs to turn a crash into data, while a supervisor waits.
+    for frame in printed.stack:
+        frame.colno = None
+    printed.__cause__ = printed.__context__ = printed.exceptions = None
+    return printed
+
+
+def _link(
+    head: traceback.TracebackException, error: BaseException, seen: set[int]
+) -> Iterator[tuple[traceback.TracebackException, BaseException]]:
+    """Hang the causes of an exception below it; yield it and each of them."""
+    yield head, error
+    chain = _chain_of(error, seen)
+    half = CHAIN_LIMIT // 2
+    skipped = len(chain) - CHAIN_LIMIT
+    if skipped > 0:
+        chain = [*chain[:half], *chain[-half:]]
+    for place, (each, is_cause) in enumerate(chain):
+        below = _one(each, seen)
+        if skipped > 0 and place == half:
+            below.__notes__ = [*(below.__notes__ or ()), f"[... {skipped} more in between are left out ...]"]
+        if is_cause:
+            head.__cause__ = below
+        else:
+            head.__context__ = below
+        head = below
+        yield below, each
+
+
+def _chain_of(error: BaseException, seen: set[int]) -> list[tuple[BaseException, bool]]:
+    """Return what stands behind an exception, the nearest first, and whether each is its cause or only its context."""
+    chain: list[tuple[BaseException, bool]] = []
+    known = {*seen, id(error)}
+    while True:
+        cause: BaseException | None = _CAUSE(error)
+        behind: BaseException | None = (
+            _CONTEXT(error) if cause is None and not error.__suppress_context__ else cause
+        )
+        if behind is None or id(behind) in known:
+            return chain
+        known.add(id(behind))
+        chain.append((behind, cause is not None))
+        error = behind

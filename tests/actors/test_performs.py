@@ -1,0 +1,191 @@
+"""What a machine performs: how its outcome comes back, and that nothing it raises takes the end out of its hands."""
+
+import logging
+
+import pytest
+import trio
+
+from agentrail.actors.actor import ActorExit
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import Crashed, Normal, Shutdown
+from agentrail.otp.statem import Info, Init, Keep, Perform
+from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
+from tests.otp.rig import obey
+
+
+class Stray(BaseException):
+    """What is no `Exception`."""
+
+
+async def fails_in_its_clean_up(error=None):
+    """Work in a nursery, and raise while that is cancelled: the group has a cancellation in it, and an error."""
+
+    async def connection():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("closing failed") if error is None else error
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection)
+        nursery.start_soon(trio.sleep_forever)
+
+
+async def fails_plainly():
+    """Raise in place of the cancellation."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        boom("closing failed")
+
+
+async def fails_deep_down():
+    """Raise a group that is deeper than Python recurses, with the cancellation at its bottom."""
+    try:
+        await trio.sleep_forever()
+    except trio.Cancelled as cancelled:
+        parts = [cancelled]
+    try:
+        boom("closing failed")
+    except Boom as failed:
+        parts.append(failed)
+    error = BaseExceptionGroup("g", parts)
+    for _ in range(1500):
+        error = BaseExceptionGroup("g", [error])
+    raise error
+
+
+def performing(*effects):
+    """Make a machine that performs these from its start."""
+    return Tabled({"s1": obey}, first=Init("s1", None, [Perform(effect) for effect in effects]))
+
+
+@pytest.mark.parametrize("effect", [fails_in_its_clean_up, fails_plainly, fails_deep_down])
+@on_virtual_time
+async def test_terminate_runs_though_a_perform_fails_in_its_clean_up(stage, effect, caplog):
+    """A stop stays a stop: `terminate` runs once, for the reason that was given, and the log tells what failed."""
+    machine = performing(effect)
+    with caplog.at_level(logging.ERROR, "agentrail.actors"):
+        async with stage.play(machine) as handle:
+            await settled()
+            await handle.stop(Shutdown("enough"))
+            assert handle.exit_reason == Shutdown("enough")
+            assert machine.ends == [Shutdown("enough")]
+    (record,) = caplog.records
+    assert "closing failed" in record.getMessage()
+    assert "test_performs.py" in record.getMessage()
+    assert stage.kinds() == []
+
+
+@on_virtual_time
+async def test_every_perform_is_cancelled_and_each_failure_is_told(stage, caplog):
+    """Three of them fail in their clean-up, a fourth exits on purpose, a fifth is only cancelled."""
+
+    async def leaves():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ActorExit(Normal())
+
+    machine = performing(fails_plainly, fails_in_its_clean_up, leaves, fails_plainly, trio.sleep_forever)
+    async with stage.play(machine) as handle:
+        await settled()
+        await handle.stop()
+        assert machine.ends == [Normal()]
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ExceptionGroup("g", [ValueError("x")]), "ValueError"),
+        (Stray(), "Stray"),
+        (GeneratorExit(), "GeneratorExit"),
+        (BaseExceptionGroup("g", [ActorExit(Shutdown("x")), Stray()]), "Stray"),
+    ],
+    ids=repr,
+)
+@on_virtual_time
+async def test_whatever_a_perform_raises_is_the_reason(stage, error, kind):
+    """Of any class: the actor crashes with it, and `terminate` runs."""
+
+    async def fails():
+        raise error
+
+    machine = performing(fails)
+    async with stage.play(machine) as handle:
+        reason = await handle.wait()
+    assert isinstance(reason, Crashed)
+    assert kind in f"{reason.type} {reason.parts} {reason.traceback}"
+    assert machine.ends == [reason]
+
+
+@pytest.mark.parametrize(
+    "error", [ActorExit(Shutdown("x")), ExceptionGroup("g", [ActorExit(Shutdown("x"))])], ids=repr
+)
+@on_virtual_time
+async def test_an_exit_in_a_perform_is_the_reason(stage, error):
+    """Also out of a nursery of its own, which wraps it in a group."""
+
+    async def leaves():
+        raise error
+
+    machine = performing(leaves)
+    async with stage.play(machine) as handle:
+        assert await handle.wait() == Shutdown("x")
+    assert machine.ends == [Shutdown("x")]
+
+
+@on_virtual_time
+async def test_a_perform_says_that_it_is_done(stage):
+    """`None` says nothing. An `Info` is what comes, so `Info(None)` says that it is over and had nothing to tell."""
+
+    async def nothing():
+        await trio.sleep(1)
+
+    async def done():
+        await trio.sleep(2)
+        return Info(None)
+
+    async def told():
+        await trio.sleep(3)
+        return Info("told")
+
+    async def value():
+        await trio.sleep(4)
+        return "value"
+
+    seen = []
+    machine = Tabled(
+        {"s1": lambda event: seen.append(event) or Keep()},
+        first=Init("s1", None, [Perform(effect) for effect in (nothing, done, told, value)]),
+    )
+    async with stage.play(machine):
+        await trio.sleep(10)
+    assert seen == [Info(None), Info("told"), Info("value")]
+
+
+@on_virtual_time
+async def test_an_interrupt_beside_an_error_leaves(stage):
+    """`KeyboardInterrupt` among the errors of a perform stops the tree in order, and leaves its block."""
+    both = BaseExceptionGroup("g", [ValueError("x"), KeyboardInterrupt()])
+
+    async def interrupted():
+        raise both
+
+    machine = performing(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        async with stage.open(children=[ChildSpec("m", machine.start, restart="temporary"), stage.W("w")]):
+            await trio.sleep_forever()
+    assert stage.log[-1] == "gone w"
+
+
+@on_virtual_time
+async def test_a_kill_is_not_told_as_a_failure_of_terminate(stage):
+    """A killed machine does not terminate, whatever its effects raise then."""
+    machine = performing(fails_in_its_clean_up)
+    async with stage.play(machine) as handle:
+        await settled()
+        handle.kill()
+        await handle.wait()
+        assert machine.ends == []

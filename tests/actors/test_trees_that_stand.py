@@ -1,0 +1,544 @@
+"""What may not take a tree down, or let it stop late: garbage, deep errors, crash loops, inits that do not obey."""
+
+from contextlib import nullcontext
+
+import pytest
+import trio
+
+from agentrail.actors.actor import InitStop, machine, subtree, worker
+from agentrail.actors.handle import cell_of
+from agentrail.actors.registry import Registry
+from agentrail.actors.supervisor import SupervisorInit, open_supervisor
+from agentrail.errors import (
+    ActorDown,
+    AlreadyStarted,
+    ChildStartFailed,
+    InvalidSpec,
+    NoMailbox,
+    SupervisorStopping,
+)
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import (
+    ActorExit,
+    Crashed,
+    InitFailed,
+    Killed,
+    Normal,
+    Shutdown,
+)
+from agentrail.otp.statem import Cast, Keep, Limits, Stop
+from agentrail.testing.held import held
+from tests.actors.rig import Boom, Tabled, gives_up, on_virtual_time, settled, statuses
+
+GARBAGE = ["done", None, 3, ValueError("x"), Shutdown]
+
+
+# --- reasons
+
+
+@pytest.mark.parametrize("reason", GARBAGE, ids=repr)
+@on_virtual_time
+async def test_what_is_no_reason_is_refused_at_every_door(stage, reason):
+    """It is the caller's error, and nothing happens to the actor; the message says what to write."""
+    words = r"got .*: Shutdown\(why\)"
+    async with stage.open(children=[stage.W("a"), ChildSpec("m", Tabled({}).start)]) as supervisor:
+        for handle in (supervisor.handle("a"), supervisor.handle("m"), supervisor):
+            with pytest.raises(TypeError, match=words):
+                await handle.stop(reason)
+            with pytest.raises(TypeError, match=words):
+                handle.exit(reason)
+        with Registry() as registry, pytest.raises(TypeError, match=words):
+            registry.close(reason)
+        with pytest.raises(TypeError, match=words):
+            InitStop(reason)
+        with pytest.raises(TypeError, match=words):
+            ActorExit(reason)
+        await settled()
+        assert statuses(await supervisor.which_children()) == {"a": "running", "m": "running"}
+
+
+@pytest.mark.parametrize("reason", GARBAGE, ids=repr)
+@on_virtual_time
+async def test_what_is_no_reason_is_a_crash_where_it_is_returned(stage, reason):
+    """Of a handler, of an init, of a worker that hides it in an `ActorExit`: this actor's crash, and nobody else's."""
+
+    async def hide():
+        leaving = ActorExit(Normal())
+        leaving.reason = reason
+        raise leaving
+
+    class Answers(Tabled):
+        async def init(self):
+            return InitStop(reason)
+
+    async with stage.open(children=[stage.W("b")]) as supervisor:
+        machine_spec = ChildSpec("m", Tabled({"s1": lambda _: Stop(reason)}).start, "temporary")
+        started = await supervisor.start_child(machine_spec, monitor=True)
+        started.handle.cast("go")
+        assert isinstance((await started.monitor.wait()).reason, Crashed)
+        started = await supervisor.start_child(ChildSpec("w", worker(hide), "temporary"), monitor=True)
+        assert isinstance((await started.monitor.wait()).reason, Crashed)
+        with pytest.raises(ChildStartFailed) as caught:
+            await supervisor.start_child(ChildSpec("i", machine(lambda: Answers({}))))
+        assert isinstance(caught.value.reason.cause, Crashed)
+        assert supervisor.handle("b").exit_reason is None
+
+
+@on_virtual_time
+async def test_an_exit_beside_an_error_is_the_error(stage):
+    """A worker that leaves by `ActorExit` while something of it fails has crashed; two that agree to leave have not."""
+
+    async def leave(*errors):
+        message = "together"
+        raise BaseExceptionGroup(message, errors)
+
+    async def reason_of(*errors):
+        spec = ChildSpec("w", worker(leave, *errors), "temporary")
+        return (await (await supervisor.start_child(spec, monitor=True)).monitor.wait()).reason
+
+    async with stage.open() as supervisor:
+        assert await reason_of(ActorExit(Shutdown("one")), ActorExit(Shutdown("two"))) == Shutdown("one")
+        for errors in ((ActorExit(Shutdown()), Boom("x")), (Boom("x"), ActorExit(Shutdown()))):
+            reason = await reason_of(*errors)
+            assert isinstance(reason, Crashed)
+            assert len(reason.parts) == 2
+
+
+# --- deep errors
+
+
+def chained(link):
+    """Make an error with thousands behind it."""
+    last = None
+    for number in range(3_000):
+        error = RuntimeError(number)
+        setattr(error, link, last)
+        last = error
+    return last
+
+
+def nested():
+    """Make a group deeper than Python recurses."""
+    error = ValueError()
+    for _ in range(3_000):
+        error = ExceptionGroup("g", [error])
+    return error
+
+
+def doubled():
+    """Make groups of twice the same, with more paths than anybody walks."""
+    error = ValueError()
+    for _ in range(60):
+        error = ExceptionGroup("g", [error, error])
+    return error
+
+
+def failed():
+    """Make a reason with thousands of causes."""
+    reason = Crashed("E", "x")
+    for number in range(3_000):
+        reason = InitFailed("child", reason, number)
+    return ActorExit(reason)
+
+
+@pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
+@pytest.mark.parametrize("observed", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: chained("__cause__"), lambda: chained("__context__"), nested, doubled, failed],
+    ids=["causes", "contexts", "nested", "doubled", "init failed"],
+)
+@on_virtual_time
+async def test_an_error_as_deep_as_you_like_is_a_crash_like_any_other(stage, strategy, observed, make):
+    """Its report is bounded, in a life and in the clean-up of a stop, in the log and for whoever observes."""
+
+    async def crash():
+        raise make()
+
+    async def crash_at_the_end():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise make()
+
+    observer = {"observer": stage.reports.append} if observed else {}
+    async with open_supervisor(stage.flags(strategy), [stage.W("t")], **observer) as supervisor:
+        for function in (crash, crash_at_the_end):
+            await supervisor.start_child(ChildSpec("w", worker(function), "temporary"))
+            await settled()
+        counts = await supervisor.count_children()
+        assert counts.active == (1 if strategy == "dynamic" else 2)
+
+
+# --- garbage in calls
+
+
+@pytest.mark.parametrize("flags", [None, "one_for_one", {"strategy": "one_for_one"}], ids=repr)
+@on_virtual_time
+async def test_flags_that_are_none_are_refused_at_every_door(stage, flags):
+    """Before anything is started or changed."""
+    words = r"SupervisorFlags\(strategy, …\), got"
+    with pytest.raises(InvalidSpec, match=words):
+        async with open_supervisor(flags):
+            pytest.fail("it opened")
+    with pytest.raises(InvalidSpec, match=words):
+        subtree(flags)
+
+    async def find():
+        return SupervisorInit(flags)
+
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        with pytest.raises(InvalidSpec, match=words):
+            await supervisor.reconfigure(flags, [])
+        with pytest.raises(ChildStartFailed, match="SupervisorFlags"):
+            await supervisor.start_child(ChildSpec("sub", subtree(find)))
+        assert statuses(await supervisor.which_children()) == {"a": "running"}
+
+
+class Hostile:
+    """Raises at whatever is asked of it."""
+
+    def __hash__(self):
+        raise ValueError
+
+    def __eq__(self, other):
+        raise ValueError
+
+    def __repr__(self):
+        raise ValueError
+
+
+class Seldom(dict[str, object]):
+    """A mapping that is looked into once."""
+
+    def __iter__(self):
+        raise KeyError
+
+
+@on_virtual_time
+async def test_what_raises_when_it_is_looked_at_is_the_callers_matter(stage):
+    """Ids and specs are somebody's objects: a supervisor does not fall over them, nor do they keep it from stopping."""
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        for call in (
+            lambda: supervisor.terminate_child(Hostile()),
+            lambda: supervisor.restart_child(Hostile()),
+            lambda: supervisor.delete_child(Hostile()),
+            lambda: supervisor.get_child_spec(Hostile()),
+            lambda: supervisor.start_child(Seldom(id="x")),
+            lambda: supervisor.start_child(None),
+            lambda: supervisor.reconfigure(stage.flags(), [None]),
+            lambda: supervisor.reconfigure(stage.flags(), None),
+        ):
+            with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, it comes to its caller
+                await call()
+        with pytest.raises(InvalidSpec, match="id is <Hostile"):
+            ChildSpec(Hostile(), stage.start("x"))
+        assert statuses(await supervisor.which_children()) == {"a": "running"}
+
+
+@on_virtual_time
+async def test_a_call_to_a_supervisor_is_refused_at_once(stage):
+    """By its handle and by an address of it; one that has ended says so."""
+    below = ChildSpec("below", subtree(stage.flags()))
+    async with stage.open(children=[below]) as supervisor:
+        began = trio.current_time()
+        for target in (supervisor, supervisor.handle("below"), supervisor.address("below")):
+            with pytest.raises(NoMailbox, match="ask it by its methods"):
+                await target.call("hello", timeout_seconds=None)
+        with pytest.raises(ValueError, match="timeout_seconds"):
+            await supervisor.call("hello", timeout_seconds=-1)
+        assert trio.current_time() == began
+        handle = supervisor.handle("below")
+        await supervisor.terminate_child("below")
+        with pytest.raises(ActorDown):
+            await handle.call("hello")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"trap_exits": True}, {"capacity": 5}, {"overflow": "block"}, {"limits": Limits(postponed=1)}],
+    ids=str,
+)
+def test_options_that_mean_nothing_are_refused(stage, options):
+    """A worker and a supervisor read no messages; a machine takes all of them."""
+    [name] = options
+    for start, what in ((worker(trio.sleep_forever), "a worker"), (subtree(stage.flags()), "a supervisor")):
+        with pytest.raises(InvalidSpec, match=f"{name} is .*{what}.*machine") as caught:
+            start.with_options(**options)
+        assert (caught.value.code, caught.value.field) == ("invalid_start", name)
+    assert getattr(Tabled({}).start.with_options(**options).options, name) == options[name]
+
+
+@pytest.mark.parametrize("options", [{"trap_exits": "yes"}, {"limits": None}, {"name": "n"}], ids=str)
+def test_options_of_another_type_are_refused(options):
+    """When they are given, and not at each start."""
+    with pytest.raises(InvalidSpec, match="allowed is"):
+        Tabled({}).start.with_options(**options)
+
+
+@on_virtual_time
+async def test_messages_held_for_a_worker_that_is_restarting(stage):
+    """It reads none: calls are refused, casts are dead letters, and the supervisor that brings them stands."""
+    stage.plans["w"].extend(["up", 1.0])
+    refused = []
+    async with stage.open(children=[stage.W("w"), stage.W("b")]) as supervisor:
+        address = supervisor.address("w")
+        stage.crash("w")
+        await settled()
+
+        async def ask():
+            with pytest.raises(NoMailbox, match=r"use machine\(\)"):
+                await address.call("x")
+            refused.append("x")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            address.cast("y")
+        assert refused == ["x"]
+        assert statuses(await supervisor.which_children()) == {"w": "running", "b": "running"}
+
+
+@on_virtual_time
+async def test_a_callback_that_raises_keeps_nobody_from_hearing_of_an_end(stage, caplog):
+    """Neither of the name nor of the `Down`, and the supervisor goes on."""
+
+    def fail(*_):
+        raise GeneratorExit
+
+    async with stage.open(children=[stage.W("a")]) as supervisor:
+        first = supervisor.handle("a")
+        cell_of(first).on_release("bad", fail)
+        cell_of(first).watch("bad", fail)
+        cell_of(supervisor).core.on_children["bad"] = fail
+        stage.crash("a")
+        await first.wait()
+        await settled()
+        assert supervisor.handle("a").incarnation == 2
+        del cell_of(supervisor).core.on_children["bad"]
+    assert "please report it" in caplog.text
+
+
+# --- crash loops
+
+
+@pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
+@pytest.mark.parametrize(
+    "what", ["which_children", "count_children", "tree", "stop", "start_child", "terminate_child"]
+)
+@on_virtual_time
+async def test_a_restart_storm_starves_nobody(stage, strategy, what):
+    """A hundred children that crash as soon as they are up: each call is answered before each of them crashed ten times."""
+    crashes = []
+    cut = trio.CancelScope()
+
+    async def crash(task_status):
+        task_status.started()
+        crashes.append(1)
+        if len(crashes) > 100 * 100:  # they would go on for ever
+            cut.cancel()
+        raise Boom
+
+    flags = stage.flags(strategy, intensity=10_000_000)
+    children = (
+        [stage.W("t")] if strategy == "dynamic" else [ChildSpec(number, crash) for number in range(100)]
+    )
+    calls = {
+        "start_child": lambda: supervisor.start_child(stage.W("x")),
+        "terminate_child": lambda: supervisor.terminate_child(calm),
+    }
+    async with open_supervisor(flags, children, observer=lambda _: None) as supervisor:
+        with cut:
+            calm = (await supervisor.start_child(stage.W("calm"))).handle if strategy == "dynamic" else 5
+            if strategy == "dynamic":
+                for number in range(100):
+                    supervisor.start_child_soon(ChildSpec(number, crash))
+            before = len(crashes)
+            await calls.get(what, getattr(supervisor, what))()
+            assert len(crashes) - before < 1_000
+        assert not cut.cancelled_caught
+
+
+@on_virtual_time
+async def test_a_call_sees_all_that_was_said_before_it(stage):
+    """Ends and calls wait in one order, so whoever knows of an end finds it in the answer."""
+    async with stage.open(children=[stage.W(name, restart="temporary") for name in "abcde"]) as supervisor:
+        handles = [supervisor.handle(name) for name in "abcde"]
+        async with held(supervisor):
+            stage.crash(*"abcd")
+            for handle in handles[:4]:
+                await handle.wait()
+            answers = []
+
+            async def ask():
+                answers.append(statuses(await supervisor.which_children()))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await settled()
+                cell_of(supervisor).mailbox.release()
+                await settled()
+                cell_of(supervisor).mailbox.hold()
+        assert answers == [{"e": "running"}]
+
+
+# --- stops
+
+
+@on_virtual_time
+async def test_a_supervisor_is_down_when_stop_returns(stage):
+    """Its reason is known and its name is free, whoever Trio lets go first; of the root and of a subtree."""
+    for _ in range(50):
+        with Registry() as registry:
+            name = registry.name("x")
+            async with open_supervisor(stage.flags(), name=name) as supervisor:
+                summary = await supervisor.stop(Shutdown("enough"))
+                assert supervisor.exit_reason == summary.reason == Shutdown("enough")
+                assert registry.lookup("x") is None
+                with pytest.raises(ActorDown):
+                    await supervisor.stop()
+            async with stage.open(
+                children=[ChildSpec("s", subtree(stage.flags()).with_options(name=name), "temporary")]
+            ) as s:
+                below = s.handle("s")
+                await below.stop()
+                assert (below.exit_reason, registry.lookup("x")) == (Shutdown(), None)
+
+
+@on_virtual_time
+async def test_all_who_stop_a_supervisor_get_one_summary(stage):
+    """When it is down; one who does not wait so long goes on without."""
+    summaries = []
+    async with stage.open(children=[stage.Stubborn("a")]) as supervisor:
+
+        async def stop():
+            summaries.append((await supervisor.stop(), supervisor.exit_reason))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            nursery.start_soon(stop)
+            with trio.move_on_after(1) as impatient:
+                await supervisor.stop()
+        assert impatient.cancelled_caught
+    assert summaries[0] == summaries[1]
+    assert summaries[0][0].killed == 1
+    assert summaries[0][1] == Shutdown()
+
+
+@pytest.mark.parametrize("way", ["kill", "cancellation", "timeout"])
+@on_virtual_time
+async def test_a_subtree_that_does_not_obey_in_its_init_is_stuck(stage, way):
+    """As any other child: the kill of the root is answered, it is reported once, and nothing below is started any more."""
+
+    async def find():
+        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
+            await trio.sleep(1000)
+        return SupervisorInit(stage.flags(), [stage.W("below")])
+
+    async def start():
+        timeout = {"start_timeout_seconds": 2.0, "shutdown_seconds": 3.0} if way == "timeout" else {}
+        with pytest.raises((SupervisorStopping, ChildStartFailed)):
+            await supervisor.start_child(ChildSpec("sub", subtree(find), **timeout))
+        done.append(trio.current_time() - began)
+
+    began, done = trio.current_time(), []
+    scope = trio.CancelScope()
+    with gives_up(Killed()) if way == "kill" else nullcontext(), scope:
+        async with stage.open(stop_within_seconds=5.0) as supervisor, trio.open_nursery() as nursery:
+            nursery.start_soon(start)
+            await settled()
+            if way == "kill":
+                supervisor.kill()
+                assert (await supervisor.stop(timeout_seconds=50)).stuck == 1
+                assert trio.current_time() - began == pytest.approx(1.0)
+            elif way == "cancellation":
+                scope.cancel()
+                await trio.sleep_forever()
+    assert [report.kind for report in stage.reports if report.kind == "stuck"] == ["stuck"]
+    assert "init below" not in stage.log
+    if way == "timeout":
+        assert done == [pytest.approx(6.0)]
+
+
+@on_virtual_time
+async def test_a_subtree_whose_init_swallows_its_stop_starts_nothing(stage):
+    """It was told to go, and says which children there are all the same."""
+
+    async def find():
+        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
+            await trio.sleep(3)
+        return SupervisorInit(stage.flags(), [stage.W("below")])
+
+    async with stage.open() as supervisor:
+        with trio.move_on_after(1):
+            await supervisor.start_child(ChildSpec("sub", subtree(find)))
+    assert stage.log == []
+
+
+@on_virtual_time
+async def test_a_name_of_a_start_that_failed_is_told_to_its_own_caller(stage):
+    """Two starts that fail behind each other do not mix up their errors."""
+    with Registry() as registry:
+        taken = Tabled({"s1": lambda _: Keep()}).start.with_options(name=registry.name("n"))
+        stage.always["f"] = "fail"
+        async with stage.open(children=[ChildSpec("m", taken)]) as supervisor:
+            errors = []
+
+            async def ask(spec):
+                try:
+                    await supervisor.start_child(spec)
+                except (AlreadyStarted, ChildStartFailed) as error:
+                    errors.append(type(error))
+
+            async with held(supervisor), trio.open_nursery() as nursery:
+                nursery.start_soon(ask, ChildSpec("two", taken))
+                nursery.start_soon(ask, stage.W("f"))
+                await settled()
+                cell_of(supervisor).mailbox.release()
+                await settled()
+                cell_of(supervisor).mailbox.hold()
+            assert set(errors) == {AlreadyStarted, ChildStartFailed}
+            supervisor.handle("m").cast(Cast("still there"))
+
+
+@on_virtual_time
+async def test_whoever_is_told_of_an_end_finds_the_name_free(stage):
+    """At the instant at which it is told, and not some time later."""
+    found = []
+    with Registry() as registry:
+        start = Tabled({}).start.with_options(name=registry.name("n"))
+        async with stage.open(children=[ChildSpec("m", start, "temporary")]) as supervisor:
+            handle = supervisor.handle("m")
+            cell_of(handle).watch("told", lambda _: found.append(registry.lookup("n")))
+            await handle.stop()
+    assert found == [None]
+
+
+@on_virtual_time
+async def test_a_start_that_is_cancelled_before_its_first_step_runs_nothing(stage):
+    """Trio would let it run until its first checkpoint."""
+    async with stage.open() as supervisor:
+        async with held(supervisor):
+            with trio.move_on_after(1):
+                await supervisor.start_child(stage.W("x"))
+        await settled()
+    assert stage.log == []
+
+
+@pytest.mark.parametrize(("shutdown", "cut_after"), [("infinity", 5.0), (2.0, 2.0), (50.0, 5.0)])
+@on_virtual_time
+async def test_a_terminate_that_nobody_asked_for_has_five_seconds(stage, shutdown, cut_after):
+    """Nobody's ladder has an end there: its shutdown time, and never longer than that."""
+
+    class Slow(Tabled):
+        async def terminate(self, reason, state, data):
+            await trio.sleep(60)
+
+    async with stage.open() as supervisor:
+        start = Slow({"s1": lambda _: Stop()}).start
+        handle = (
+            await supervisor.start_child(ChildSpec("m", start, "temporary", shutdown_seconds=shutdown))
+        ).handle
+        began = trio.current_time()
+        handle.cast("go")
+        assert await handle.wait() == Killed()
+        assert trio.current_time() - began == cut_after
