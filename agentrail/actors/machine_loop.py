@@ -319,7 +319,7 @@ class MachineLoop:
             if passing is error:
                 raise
             if passing is not None:
-                raise passing from None
+                raise passing from None  # noqa: ASYNC104 - what of it is a cancellation
         else:
             if isinstance(result, Info):
                 self._mailbox.put_notice(result)

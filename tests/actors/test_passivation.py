@@ -32,7 +32,7 @@ from tests.otp.rig import said
 PASSIVATED = Shutdown("passivated")
 
 
-class Sleeper(Behaviour):
+class Sleeper(Behaviour[str, None]):
     """Postpones what begins with `p` until `go`, and is passivated by `nap`; notes what each life handles."""
 
     def __init__(self, diary):
