@@ -111,7 +111,7 @@ class Book:
     ended: list[int] = field(factory=list)
 
 
-class Loaded(Behaviour[Any, Any]):
+class Loaded(Behaviour[str, None]):
     """Postpones the words that say so in one of its two states, and is passivated by `nap`."""
 
     def __init__(self, book):

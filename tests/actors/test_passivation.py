@@ -1,7 +1,5 @@
 """Passivation: what an actor had accepted through an address and not handled reaches its next life, once and in order."""
 
-from typing import Any
-
 import pytest
 import trio
 
@@ -34,7 +32,7 @@ from tests.otp.rig import said
 PASSIVATED = Shutdown("passivated")
 
 
-class Sleeper(Behaviour[Any, Any]):
+class Sleeper(Behaviour[str, None]):
     """Postpones what begins with `p` until `go`, and is passivated by `nap`; notes what each life handles."""
 
     def __init__(self, diary):
