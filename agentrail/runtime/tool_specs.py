@@ -9,7 +9,7 @@ from agentrail.abc import Tool, ToolListing
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.otp.edges import contain
-from agentrail.runtime.tool_runner import describe_crash
+from agentrail.otp.leaving import describe_bug
 
 
 class ToolSpecs:
@@ -80,7 +80,7 @@ def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
 
 def _refuse_description(tool: Tool, error: BaseException) -> NoReturn:
     message = (
-        f"the description of tool {tool.name!r} raised {describe_crash(error)}: "
+        f"the description of tool {tool.name!r} raised {describe_bug(error)}: "
         "expected a function of a ToolListing that gives a text"
     )
     raise ToolDefinitionError(message) from None

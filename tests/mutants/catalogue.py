@@ -7,7 +7,7 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import actors, rows, session, supervisors
+from tests.mutants import actors, crashes, rows, session, supervisors
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -15,4 +15,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *session.MUTANTS,
     *rows.MUTANTS,
+    *crashes.MUTANTS,
 )
