@@ -6,10 +6,14 @@ Fixtures are not for this file; they live beside the tests that use them.
 import ipaddress
 import os
 import sys
-from collections.abc import Callable
-from typing import Final
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
 import pytest
+import trio
 from hypothesis import HealthCheck, settings
 from sybil import Sybil
 from sybil.integration.pytest import SybilItem
@@ -17,6 +21,8 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 from sybil.parsers.rest import DocTestParser
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -116,3 +122,69 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     examples = [item for item in items if isinstance(item, SybilItem)]
     examples.sort(key=lambda item: (item.path, item.example.start))
     items[:] = [*(item for item in items if not isinstance(item, SybilItem)), *examples]
+
+
+# --- who holds the loop: the debug mode is on in every Trio run of every test
+
+_LONGEST: Final = 10
+_held: Final[list[Held]] = []
+_watches: Final[weakref.WeakSet[LoopWatch]] = weakref.WeakSet()
+_run: Final = trio.run
+
+
+def _run_watched(*args: Any, instruments: Any = (), **options: Any) -> Any:
+    watch = LoopWatch(_note)
+    _watches.add(watch)
+    return _run(*args, instruments=[*instruments, watch], **options)
+
+
+def _note(held: Held) -> None:
+    # What it computed itself, and not what it waited: a machine with other work makes every step long.
+    if held.cpu_seconds > HELD_SECONDS:
+        _held.append(held)
+
+
+def _look_for_ever() -> None:
+    while True:
+        time.sleep(HELD_SECONDS / 2)
+        for watch in tuple(_watches):
+            watch.look()
+
+
+trio.run = _run_watched  # type: ignore[assignment]  # it takes what `run` takes
+threading.Thread(target=_look_for_ever, name="loop watch of the tests", daemon=True).start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Keep with a test who held the loop in it, so that it comes through from a worker of xdist."""
+    _held.clear()
+    try:
+        return (yield)
+    finally:
+        longest = max(_held, key=lambda held: held.cpu_seconds, default=None)
+        if longest is not None:
+            item.user_properties.append(
+                ("loop held", (round(longest.cpu_seconds * 1000), describe_held(longest)))
+            )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name those that held it longest. No test fails by it: what it costs depends on the machine."""
+    found = sorted(
+        {
+            (*value, report.nodeid)
+            for reports in terminalreporter.stats.values()
+            for report in reports
+            for name, value in getattr(report, "user_properties", ())
+            if name == "loop held"
+        },
+        reverse=True,
+    )
+    if not found:
+        return
+    terminalreporter.section(f"who held the loop: {len(found)} tests, the longest {_LONGEST}")
+    for milliseconds, said, where in found[:_LONGEST]:
+        terminalreporter.line(f"{milliseconds} ms  {where}: {said.splitlines()[0]}")
+        for line in said.splitlines()[-2:]:
+            terminalreporter.line(f"        {line.strip()}")

@@ -6,7 +6,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 import difflib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
+from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
@@ -88,7 +89,8 @@ async def open_supervisor(
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
     Args:
-        environ: Where keys and base urls are looked for; the process's own environment when None.
+        environ: Where keys and base urls are looked for, and `AGENTRAIL_DEBUG`, which with `loop` lets the log name each
+            task that held the loop for over 50 ms; the process's own environment when None.
         shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes that are made here:
             `refuse` them, or run them `unconfined`.
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
@@ -98,13 +100,14 @@ async def open_supervisor(
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
-        OptionError: Your move: `shell_fallback` is neither, or a script is no model.
+        OptionError: Your move: `shell_fallback` is neither, a script is no model, or `AGENTRAIL_DEBUG` names no mode.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most.
     """
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
+    modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
     faults = [
         f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
@@ -119,9 +122,11 @@ async def open_supervisor(
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
         resolve = partial(_script_or, make=resolve, scripts=known)
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
-        async with open_sessions(resolve, sandboxes) as supervisor:
-            supervisor.providers = profiles
-            yield supervisor
+        watching = watch_loop() if "loop" in modes else nullcontext()
+        with watching:
+            async with open_sessions(resolve, sandboxes) as supervisor:
+                supervisor.providers = profiles
+                yield supervisor
 
 
 def _is_model(value: object) -> bool:

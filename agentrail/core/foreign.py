@@ -5,19 +5,23 @@ data is all that may remain of it: events and journals hold no exception objects
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from agentrail.errors import ErrorInfo
 from agentrail.otp.edges import contain
+from agentrail.otp.leaving import describe_bug
+
+MAX_MESSAGE: Final = 2_000
+"""The longest message of an error that is made of an exception, in characters: it goes into events and journals."""
 
 
 class Raised(msgspec.Struct, frozen=True, gc=False):
     """What remains of an exception.
 
     Attributes:
-        error: `plugin_raised`, with the class and the text of the exception.
+        error: `plugin_raised`, with the class and the text of the exception, and the place where it was raised.
     """
 
     error: ErrorInfo
@@ -33,4 +37,4 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _as_data(error: BaseException) -> Raised:
-    return Raised(ErrorInfo(code="plugin_raised", message=f"{type(error).__name__}: {error}"))
+    return Raised(ErrorInfo(code="plugin_raised", message=describe_bug(error)[:MAX_MESSAGE]))

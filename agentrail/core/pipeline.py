@@ -64,11 +64,12 @@ from agentrail.core.plugin import Context
 from agentrail.core.plugin_events import published
 from agentrail.core.plugin_state import unstorable
 from agentrail.core.request import CachePoint
-from agentrail.core.stack import Member, PluginStates, Stack, fault_of_state
+from agentrail.core.stack import Member, PluginStates, Stack, attempt_as, fault_of_state
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugins import Announcement
 from agentrail.messages import JsonObject, Message, ToolResult
+from agentrail.otp.edges import show
 
 MAX_ROUNDS: Final = 3
 """How often rewritten arguments are judged again before the call is given up."""
@@ -176,14 +177,16 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
     """Let every plugin take its last look; give what they want published, and what failed."""
     events: list[Event] = []
     for member in stack.members:
-        said = attempt(member.plugin.on_session_end, states[member.name], ctx)
+        said = attempt_as(stack.ask, member.plugin.on_session_end, states[member.name], ctx)
         if said is None:
             continue
         if isinstance(said, Raised):
             error = said.error
         else:
             emit = Emit(said, None) if isinstance(said, list | tuple | Announcement) else None
-            fault = f"returned {said!r}, expected a name and a payload" if emit is None else malformed(emit)
+            fault = (
+                f"returned {show(said)}, expected a name and a payload" if emit is None else malformed(emit)
+            )
             if emit is not None and fault is None:
                 events += (published(one, ctx.user_data) for one in events_of(emit))
                 continue
@@ -546,7 +549,7 @@ def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> Er
     if type(answer) not in ACTIONS:
         if inspect.iscoroutine(answer):
             answer.close()  # or Python complains that nobody awaited it
-        return _misbehaved(f"returned {answer!r}, expected an action such as Continue(state)")
+        return _misbehaved(f"returned {show(answer)}, expected an action such as Continue(state)")
     fault = fault_of_state(member, answer.state) or (
         None if answer.state is state else unstorable(answer.state)
     )

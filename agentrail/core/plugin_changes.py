@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from agentrail.core.actions import Abort
-from agentrail.core.foreign import Raised, attempt
+from agentrail.core.foreign import Raised
 from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import BeforePluginOptsUpdate, HookEvent
 from agentrail.core.outcome import Outcome
@@ -25,6 +25,7 @@ from agentrail.core.stack import (
     Member,
     PluginStates,
     Stack,
+    attempt_as,
     compile_stack,
     fault_of_state,
     load_plugin,
@@ -110,7 +111,7 @@ def decide_update(
         return OptionChange(
             stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, refused))
         )
-    state = attempt(member.plugin.on_config_update, frozen_json(options), outcome.states[name])
+    state = attempt_as(stack.ask, member.plugin.on_config_update, frozen_json(options), outcome.states[name])
     fault = _fault_in(member, state)
     if fault is not None:
         return OptionChange(
@@ -130,7 +131,7 @@ def attach_plugin(stack: Stack, states: PluginStates, entry: Entry) -> Change:
     Raises:
         PluginError: Your move: it cannot be loaded, or one of its name is there.
     """
-    member, state = load_plugin(entry)
+    member, state = load_plugin(entry, ask=stack.ask)
     grown = compile_stack([*stack.members, member], ask=stack.ask)
     return Change(stack=grown, states=MappingProxyType({**states, member.name: state}))
 
@@ -168,10 +169,10 @@ def reload_plugin(
     """
     given = entry[0] if isinstance(entry, tuple) else entry
     old = find_plugin(stack, getattr(given, "name", repr(given)))
-    fresh, _ = load_plugin(entry if isinstance(entry, tuple) else (given, old.options))
+    fresh, _ = load_plugin(entry if isinstance(entry, tuple) else (given, old.options), ask=stack.ask)
     state = states[old.name]
     if fresh.version != old.version:
-        state = attempt(fresh.plugin.migrate, old.version, state)
+        state = attempt_as(stack.ask, fresh.plugin.migrate, old.version, state)
     fault = _fault_in(fresh, state)
     if fault is not None:
         raise PluginError([f"plugin {fresh.name!r} was not reloaded: {fault.message}"])

@@ -21,6 +21,7 @@ from agentrail.core.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.plugin_state import StateType, classes_of, loses
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject
+from agentrail.otp.edges import show
 
 Entry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, JsonObject]
 """How a plugin is named in the options of a session: a class, an instance, or one of them with its options."""
@@ -73,6 +74,15 @@ def ask(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
     return member.plugin.handle(event, state, ctx)
 
 
+def attempt_as(ask: Ask, function: Callable[..., Any], *args: Any) -> Any:
+    """Call other code of a plugin than its handlers, and give what it returned, or `Raised`.
+
+    Where the shell's `ask` has a `call` as well, it is called through that: a crash goes to the log there.
+    """
+    call = getattr(ask, "call", None)
+    return attempt(function, *args) if call is None else attempt(call, function, *args)
+
+
 class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Plugins, in the order in which they are asked.
 
@@ -122,7 +132,7 @@ def load_stack(entries: Sequence[Entry], *, ask: Ask = ask) -> tuple[Stack, Plug
     faults: list[str] = []
     for entry in entries:
         try:
-            member, state = load_plugin(entry)
+            member, state = load_plugin(entry, ask=ask)
         except PluginError as error:
             faults += error.faults
         else:
@@ -133,27 +143,33 @@ def load_stack(entries: Sequence[Entry], *, ask: Ask = ask) -> tuple[Stack, Plug
     return compile_stack(members, ask=ask), MappingProxyType(states)
 
 
-def load_plugin(entry: Entry) -> tuple[Member, Any]:
+def load_plugin(entry: Entry, *, ask: Ask = ask) -> tuple[Member, Any]:
     """Make a member and its first state.
+
+    Args:
+        entry: As in `load_stack`.
+        ask: As in `load_stack`.
 
     Raises:
         PluginError: Your move: it is no plugin, declares what cannot be, its `init` raised, or its state cannot be stored.
     """
     given, options = entry if isinstance(entry, tuple) else (entry, {})
-    plugin = attempt(given) if isinstance(given, type) else given
+    plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
-        raise PluginError([f"{given!r} cannot be made without arguments: {plugin.error.message}"])
-    if not isinstance(plugin, Plugin):
+        raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
+    faults = attempt_as(ask, _look_at, plugin)
+    if isinstance(faults, Raised):
+        raise PluginError([f"what {type(plugin).__name__} says of itself raised {faults.error.message}"])
+    if faults is None:
         raise PluginError(
-            [f"{given!r} is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
+            [f"{show(given)} is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
         )
-    faults = list(_faults_of(plugin))
     fault_of_options = not_json(options, "options")
     if fault_of_options is not None:
         faults.append(fault_of_options)
     if faults:
         raise PluginError([f"plugin {plugin.name!r}: {fault}" for fault in faults])
-    state = attempt(functools.partial(plugin.init, **options))
+    state = attempt_as(ask, functools.partial(plugin.init, **options))
     if isinstance(state, Raised):
         raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
     member = _member(plugin, frozen_json(options), state)
@@ -194,6 +210,11 @@ def fault_of_state(member: Member, state: object) -> str | None:
 
 
 # --- checks of one
+
+
+def _look_at(given: object) -> list[str] | None:
+    """Find what is wrong with a plugin; None for something that is none."""
+    return [*_faults_of(given)] if isinstance(given, Plugin) else None
 
 
 def _faults_of(plugin: Any) -> Iterator[str]:

@@ -17,6 +17,8 @@ _O = TypeVar("_O")
 
 _FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 _EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
+_NAME: Final = type.__dict__["__name__"].__get__
+_MODULE: Final = type.__dict__["__module__"].__get__
 
 
 _short: Final = Repr()  # bounded, and it survives a `__repr__` that raises
@@ -64,8 +66,8 @@ def travels(error: BaseException) -> bool:
 
 def is_cancellation(error: BaseException) -> bool:
     """Tell whether this is Trio's own cancellation; by its name, since nothing in this room imports Trio."""
-    kind = type(error)
-    return kind.__name__ == "Cancelled" and kind.__module__.partition(".")[0] == "trio"
+    kind = type(error)  # of which its metaclass may say what it likes
+    return _NAME(kind) == "Cancelled" and str(_MODULE(kind)).partition(".")[0] == "trio"
 
 
 def leaves(error: BaseException) -> tuple[BaseException, ...]:

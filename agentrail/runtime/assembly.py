@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -76,8 +77,8 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     )
     # Before the model is looked for: two tools of one name are found first.
     toolbox, names = means.specs.box_of(options.tools, listing)
-    watch = PluginWatch()
-    stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
+    watch = PluginWatch(session_id, options.user_data)
+    stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
     providers = {model: provider}
     provider_opts: dict[str, Mapping[str, Any]] = {model: dict(options.provider_opts)}
@@ -120,7 +121,9 @@ def decide_refusal(state: SessionState, at_ms: int) -> str | None:
     """
     if not state.data.stack.listeners(SessionStarted):
         return None
-    after, _ = step(state, Started(at_ms=at_ms))
+    watch = state.data.stack.ask
+    with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
+        after, _ = step(state, Started(at_ms=at_ms))
     return after.data.stopping
 
 

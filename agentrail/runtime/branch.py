@@ -15,7 +15,7 @@ from agentrail.actors.subtrees import specs_of
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import ChildSpec, Spec, SupervisorFlags
-from agentrail.otp.exits import NoProcess
+from agentrail.otp.exits import NoProcess, Redact, keep
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.crew import Crew
 
@@ -33,15 +33,17 @@ class Label:
 class Branch:
     """The children of one session, over all its incarnations."""
 
-    __slots__ = ("_crew", "_flags", "_name", "_opening", "_specs", "supervisor")
+    __slots__ = ("_crew", "_flags", "_name", "_opening", "_redact", "_specs", "supervisor")
 
-    def __init__(self, name: str, flags: SupervisorFlags) -> None:
+    def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
         """Begin without any.
 
         Args:
             name: Of the session, for reports.
             flags: How the children are treated.
+            redact: Takes the session's secrets out of what is reported of them.
         """
+        self._redact = redact
         self._name = name
         self._flags = flags
         self._specs: tuple[ChildSpec, ...] = ()
@@ -87,7 +89,9 @@ class Branch:
         label = Label(self._name)
         try:
             with scope:
-                async with open_supervisor(self._flags, self._specs, name=label) as supervisor:
+                async with open_supervisor(
+                    self._flags, self._specs, name=label, redact=self._redact
+                ) as supervisor:
                     self.supervisor = supervisor
                     opened.set()
                     await supervisor.wait()

@@ -1,13 +1,48 @@
-"""The edge of ports that await: what a provider or a sandbox raises that it may not raise becomes data about a crash.
+"""The edge of ports that await: what a tool, a provider or a sandbox raises that it may not raise becomes data about a crash.
 
-What it may raise, cancellations, and what is nobody's bug (a `KeyboardInterrupt`) travel on as they are.
+What it may raise, Trio's own cancellation, and what is nobody's bug (a `KeyboardInterrupt`) travel on as they are. Each
+crash is written to the log once, with its traceback; callers read what it was and where.
 """
 
+import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from agentrail.errors import ErrorInfo
-from agentrail.runtime.tool_runner import decide_what_travels, describe_crash
+import attrs
+import trio
+
+from agentrail.errors import ErrorInfo, ProviderError
+from agentrail.otp.edges import contain
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import NOBODYS, describe_bug, traceback_of, what_leaves
+from agentrail.runtime.scrubbing import Scrub
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
+
+MAX_MESSAGE: Final = 2_000
+"""The longest message that is made of a crash, in characters."""
+
+TRAVELS: Final[tuple[type[BaseException], ...]] = (*NOBODYS, trio.Cancelled)
+"""What leaves the edge of any port."""
+
+TRAVELS_FROM_A_TOOL: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, trio.Cancelled)
+"""Not `SystemExit`: argparse and click raise it for wrong input, and the input is the model's."""
+
+
+def what_travels(
+    error: BaseException, kinds: tuple[type[BaseException], ...] = TRAVELS
+) -> BaseException | None:
+    """Say what of a caught exception goes on from here; None when all of it is a bug.
+
+    A `Cancelled` that somebody kept and raised again where nobody was cancelled is no cancellation: no scope would ever
+    catch it, and it would end the program.
+    """
+    leaving = what_leaves(error, kinds)
+    if isinstance(leaving, trio.Cancelled) and trio.current_effective_deadline() != -math.inf:
+        return None
+    return leaving
 
 
 class Crashed(Exception):
@@ -24,12 +59,15 @@ class Crashed(Exception):
 
 
 @contextmanager
-def crash_edge(decide: Callable[[Exception], ErrorInfo], *known: type[Exception]) -> Iterator[None]:
+def crash_edge(
+    decide: Callable[[BaseException], ErrorInfo], *known: type[Exception], scrub: Scrub = keep
+) -> Iterator[None]:
     """Stand around code of a port.
 
     Args:
         decide: Says what a crash means.
         *known: What the port may raise; it passes.
+        scrub: Takes secrets out of what is said of a crash.
 
     Raises:
         Crashed: The port's author's move.
@@ -38,25 +76,63 @@ def crash_edge(decide: Callable[[Exception], ErrorInfo], *known: type[Exception]
         yield
     except known:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of a port: its bug ends one request, not the session
-        raise Crashed(decide(error)) from None
-    except BaseExceptionGroup as group:
-        raise decide_what_travels(group) from None
+    except BaseException as error:
+        leaving = what_travels(error)
+        if leaving is error:
+            raise
+        if leaving is not None:
+            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        raise Crashed(told(error, decide, scrub)) from None  # noqa: ASYNC104 - what travels was asked
 
 
-def decide_provider_crash(model: str, error: Exception) -> ErrorInfo:
+def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
+    """Make data of a crash, and tell the log of it."""
+    made = decide(error)
+    told = attrs.evolve(made, message=scrub(made.message)[:MAX_MESSAGE])
+    log_crash(told.message, error, scrub)
+    return told
+
+
+def log_crash(what: str, error: BaseException, scrub: Scrub) -> None:
+    """Write one record with a traceback, which no model reads; a log is a terminal as well, so nothing in it may act."""
+    LOGGER.error("%s\n%s", what, _harmless(traceback_of(error, scrub)))
+
+
+def _harmless(text: str) -> str:
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+def info_of(error: ProviderError) -> ErrorInfo:
+    """Make data of a provider's error; one whose class is its author's may not even be able to say what it is."""
+    return contain(lambda bug: decide_provider_crash("this session", bug), ErrorInfo.of, error)
+
+
+def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
     """Say what a provider raised that it may not raise: text only, and whose bug it is."""
     message = (
-        f"the provider of {model} crashed ({describe_crash(error)}): "
+        f"the provider of {model} crashed ({describe_bug(error)}): "
         "this is a bug in the provider, please report it"
     )
     return ErrorInfo(code="provider_crashed", message=message)
 
 
-def decide_sandbox_crash(path: str, error: Exception) -> ErrorInfo:
+def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
     """Say what a sandbox raised over a file: its refusals are values, so this is its bug."""
     message = (
-        f"the sandbox crashed over {path!r} ({describe_crash(error)}): "
+        f"the sandbox crashed over {path!r} ({describe_bug(error)}): "
         "this is a bug in the sandbox, please report it"
     )
     return ErrorInfo(code="sandbox_crashed", message=message)
+
+
+def decide_child_crash(name: str, error: BaseException) -> ErrorInfo:
+    """Say what went wrong with a session that was to work for a call, before it could answer."""
+    message = f"{name!r} could not let a session work ({describe_bug(error)})"
+    return ErrorInfo(code="child_crashed", message=message)
+
+
+def decide_close_crash(error: BaseException) -> ErrorInfo:
+    """Say what went wrong when a sandbox was closed."""
+    return ErrorInfo(
+        code="sandbox_crashed", message=f"the sandbox could not be closed ({describe_bug(error)})"
+    )

@@ -4,18 +4,16 @@ In a nursery of its own a crashed session would come back when its last tool has
 cancellation may never end. A crew is dismissed instead: cancelled, waited for within a bound, and then left behind.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 import trio
 from attrs import frozen
 
 from agentrail.actors.mailbox import Mailbox
-from agentrail.otp.exits import leaves
-from agentrail.runtime.tool_runner import describe_crash
-
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.scrubbing import Scrub
 
 
 @frozen
@@ -32,15 +30,17 @@ class Fallen:
 class Crew:
     """The tasks of one incarnation."""
 
-    __slots__ = ("_gone", "_mailbox", "_nursery", "_working")
+    __slots__ = ("_gone", "_mailbox", "_nursery", "_scrub", "_working")
 
-    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any]) -> None:
+    def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
         """Begin with nobody.
 
         Args:
             nursery: Of all sessions of a supervisor.
             mailbox: Of the actor that they work for.
+            scrub: Takes the secrets of the session out of what goes to the log.
         """
+        self._scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
         self._working: dict[trio.CancelScope, str] = {}
@@ -95,18 +95,18 @@ class Crew:
             # Dismissed before its first step, it would still get as far as its first checkpoint.
             if self._gone is None:
                 await function(*args)
-        except BaseException as error:  # noqa: ASYNC103 - the edge of a session's work: it is the actor that crashes
-            parts = leaves(error)
-            if any(
-                isinstance(part, trio.Cancelled) for part in parts
-            ):  # not ours: the supervisor is being closed
-                raise
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - the edge of a session's work: it is the actor that crashes
+            leaving = what_travels(error)
+            if isinstance(leaving, trio.Cancelled):  # not ours: the supervisor is being closed
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
             if self._gone is None:
-                self._mailbox.put_control(Fallen(error))
-            elif all(isinstance(part, Exception) for part in parts):
-                LOGGER.warning("what was left behind of a session ended with %s", describe_crash(error))
+                self._mailbox.put_control(Fallen(error if leaving is None else leaving))
+            elif leaving is None:
+                log_crash(
+                    f"{self._working[scope]!r} was left behind of a session and crashed", error, self._scrub
+                )
             else:
-                raise
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
         finally:
             del self._working[scope]
             if self._gone is not None and not self._working:

@@ -11,14 +11,27 @@ from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, Usa
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
-from agentrail.runtime.crashes import Crashed, crash_edge, decide_provider_crash, decide_sandbox_crash
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import words_of
+from agentrail.runtime.crashes import (
+    Crashed,
+    crash_edge,
+    decide_provider_crash,
+    decide_sandbox_crash,
+    info_of,
+)
+from agentrail.runtime.scrubbing import Scrub
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
 
 
 async def run_errand(
-    effect_id: EffectId, wanted: Wanted, sandbox: Callable[[], Sandbox], find_model: FindModel
+    effect_id: EffectId,
+    wanted: Wanted,
+    sandbox: Callable[[], Sandbox],
+    find_model: FindModel,
+    scrub: Scrub = keep,
 ) -> RequestResult:
     """Do what a plugin asked for.
 
@@ -27,6 +40,7 @@ async def run_errand(
         wanted: What to do.
         sandbox: Where files are.
         find_model: Which models there are.
+        scrub: Takes secrets out of what is said of a crash.
 
     Returns:
         The answer; `RequestFailed` when it cannot be done.
@@ -36,13 +50,13 @@ async def run_errand(
     try:
         match wanted:
             case ReadFile(path=path):
-                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError):
+                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError, scrub=scrub):
                     return await _read(wanted, sandbox())
             case WriteFile(path=path):
-                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError):
+                with crash_edge(partial(decide_sandbox_crash, path), AgentrailError, scrub=scrub):
                     return await _write(wanted, sandbox())
             case CallModel():
-                return await _call_model(effect_id, wanted, find_model)
+                return await _call_model(effect_id, wanted, find_model, scrub)
             case Search(query=query):
                 message = f"nothing is remembered in this session that {query!r} could be looked up in"
                 return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
@@ -51,9 +65,9 @@ async def run_errand(
     except Crashed as crashed:
         return RequestFailed(error=crashed.error)
     except ProviderError as error:
-        return RequestFailed(error=ErrorInfo.of(error))
+        return RequestFailed(error=info_of(error))
     except AgentrailError as error:
-        return RequestFailed(error=ErrorInfo(code="errand_failed", message=str(error)))
+        return RequestFailed(error=ErrorInfo(code="errand_failed", message=words_of(error)))
 
 
 async def _read(wanted: ReadFile, sandbox: Sandbox) -> RequestResult:
@@ -83,9 +97,11 @@ async def _write(wanted: WriteFile, sandbox: Sandbox) -> RequestResult:
     return FileWritten(path=wanted.path, written_bytes=len(wanted.text.encode()))
 
 
-async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindModel) -> RequestResult:
+async def _call_model(
+    effect_id: EffectId, wanted: CallModel, find_model: FindModel, scrub: Scrub
+) -> RequestResult:
     asked = wanted.model or "the session's model"
-    with crash_edge(partial(decide_provider_crash, asked), AgentrailError):
+    with crash_edge(partial(decide_provider_crash, asked), AgentrailError, scrub=scrub):
         name, provider = find_model(wanted.model)
     request = ModelRequest(
         attempt=effect_id,
@@ -99,14 +115,14 @@ async def _call_model(effect_id: EffectId, wanted: CallModel, find_model: FindMo
     message = f"the provider of {name} ended a stream without its terminal chunk"
     error = ErrorInfo(code="protocol_error", message=message)
     try:
-        with crash_edge(partial(decide_provider_crash, name), ProviderError):
+        with crash_edge(partial(decide_provider_crash, name), ProviderError, scrub=scrub):
             async with provider.open_stream(request) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, Completed):
                         return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
                     usage = decide_usage_so_far(usage, chunk)
     except ProviderError as failed:
-        error = ErrorInfo.of(failed)
+        error = info_of(failed)
     except Crashed as crashed:
         error = crashed.error
     return RequestFailed(error=error, usage=usage)

@@ -13,7 +13,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 
-_EVERY: Final = "*"
+EVERY: Final = "*"
 """What stands for the id where no session is meant in particular; it is none."""
 
 
@@ -87,7 +87,7 @@ class FanIn:
             SessionDown: The supervisor is closed: nothing would ever come.
         """
         if self._down is not None:
-            raise SessionDown(_EVERY, self._down)
+            raise SessionDown(EVERY, self._down)
         # A session that is not named was started since, so nothing of it has been seen.
         buses = {
             bus: None if after is None else after.get(bus.session_id, 0)

@@ -496,6 +496,7 @@ class Session:
 
         Raises:
             PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
+            CallingSelf: Your move: a tool of this session asked it, and the cycle waits for that tool.
             SessionDown: The session has ended.
 
         Cancellation: The change stands. Waits for the end of the running cycle.
@@ -508,6 +509,7 @@ class Session:
         Raises:
             PluginError: Your move: there is none of this name, or a cycle waits for a person.
             OptionError: Your move: a name that is no text.
+            CallingSelf: As of `attach_plugin`.
             SessionDown: The session has ended.
 
         Cancellation: The change stands. Waits for the end of the running cycle.
@@ -527,6 +529,7 @@ class Session:
         Raises:
             PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
                 rehearsal, or a cycle waits for a person. The old one stays.
+            CallingSelf: As of `attach_plugin`.
             SessionDown: The session has ended.
 
         Cancellation: The change stands. Waits for the end of the running cycle.
@@ -589,6 +592,7 @@ class Session:
     async def _change_plugins(
         self, change: Literal["attach", "detach", "reload"], *, name: str = "", entry: Entry | None = None
     ) -> None:
+        self._cell.slots.refuse_self(f"{change}_plugin")
         signal = ChangePlugins(
             at_ms=now_ms(), signal_id=self._cell.slots.mint(), change=change, name=name, entry=entry
         )

@@ -50,15 +50,17 @@ from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
 from agentrail.processes import keep_account
 from agentrail.runtime.clock import Timers, jitter, now_ms
-from agentrail.runtime.crashes import Crashed, crash_edge, decide_provider_crash
+from agentrail.runtime.crashes import Crashed, crash_edge, decide_child_crash, decide_provider_crash, info_of
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.ports import Ports, Tab
 from agentrail.runtime.processes import Processes
+from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
+from agentrail.runtime.tool_runner import clean_text
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
@@ -163,6 +165,7 @@ class Interpreter:
         self._bus = bus
         self._slots = slots
         self._deliver = deliver
+        self._scrub = scrub_of(ports)
         self._open: dict[EffectId, _Open] = {}
         self._calls = ToolCalls(ports, slots, crew, deliver)
         self.timers = Timers()
@@ -230,8 +233,9 @@ class Interpreter:
     ) -> ResponseCompleted | StreamFailed:
         attempt = request.attempt
         buffer = ChunkBuffer(attempt)
+        decide = partial(decide_provider_crash, request.model)
         try:
-            with crash_edge(partial(decide_provider_crash, request.model), ProviderError), scope:
+            with crash_edge(decide, ProviderError, scrub=self._scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
                     self.timers.watch(look_of(attempt), chunks)
@@ -241,7 +245,7 @@ class Interpreter:
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
-            return _failed(buffer, ErrorInfo.of(error))
+            return _failed(buffer, info_of(error))
         except Crashed as crashed:
             return _failed(buffer, crashed.error)
         return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
@@ -265,7 +269,7 @@ class Interpreter:
     # --- tools
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
-        processes = opened.processes = Processes(self._crew)
+        processes = opened.processes = Processes(self._crew, self._scrub)
         keep_account(processes.account)  # for this task and all that it starts
         finished = await self._calls.run(effect, opened.scope, processes, opened.tabs)
         opened.gave_value = effect.call_id if finished.late else None
@@ -279,8 +283,12 @@ class Interpreter:
         outcome: ToolOutcome = Error(text="[Stopped]")
         tab = Tab()
         opened.tabs.append(tab)
-        with opened.scope, self._slots.inside():
-            outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
+        decide = partial(decide_child_crash, effect.name)
+        try:
+            with crash_edge(decide, scrub=self._scrub), opened.scope, self._slots.inside():
+                outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
+        except Crashed as crashed:
+            outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
         self._deliver(
             ToolFinished(
@@ -299,7 +307,9 @@ class Interpreter:
     async def _run_errand(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
         result: RequestResult | None = None
         with opened.scope:
-            result = await run_errand(effect_id, wanted, self._ports.open_sandbox, self._model_of)
+            result = await run_errand(
+                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._scrub
+            )
         self._closed(effect_id, opened)
         if result is not None:  # who cancels an errand waits for no answer
             self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))

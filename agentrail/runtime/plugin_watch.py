@@ -1,27 +1,57 @@
-"""The clock beside the plugins: the core that calls them has none, so it is told of the slow ones by a signal."""
+"""The shell beside the plugins, where the core that calls them has neither a clock nor a log.
+
+It is told of the slow ones by a signal; what they raise is written to the log on its way to the core, which makes data of it.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from agentrail.core.hooks import HookEvent
 from agentrail.core.plugin import Context
 from agentrail.core.signals import PluginLagged
 from agentrail.core.stack import Member
+from agentrail.messages import SessionId
+from agentrail.otp.edges import is_cancellation, leaves
+from agentrail.otp.leaving import describe_bug, what_leaves
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import MAX_MESSAGE, log_crash
+from agentrail.runtime.scrubbing import without_secrets
 
 SLOW_SECONDS: Final = 0.05
 QUIET_SECONDS: Final = 60.0
 """How long a plugin that was reported is not reported again."""
 
 
+class PluginCrashed(Exception):
+    """What a plugin raised, said again, where it would not have ended in the core: a cancellation that nobody asked for."""
+
+
 class PluginWatch:
-    """Calls the handlers of one session's plugins, and looks how long each takes."""
+    """Calls the code of one session's plugins, looks how long each handler takes, and tells the log what they raise."""
 
-    __slots__ = ("_report", "_reported_at")
+    __slots__ = (
+        "_is_rehearsing",
+        "_rehearsed",
+        "_report",
+        "_reported_at",
+        "_session_id",
+        "_user_data",
+    )
 
-    def __init__(self) -> None:
-        """Report to nobody yet."""
+    def __init__(self, session_id: SessionId, user_data: Mapping[str, object]) -> None:
+        """Report to nobody yet.
+
+        Args:
+            session_id: Whose plugins they are.
+            user_data: Of the session; the secrets in it stay out of the log.
+        """
+        self._session_id = session_id
+        self._user_data = user_data
+        self._is_rehearsing = False
+        self._rehearsed: frozenset[tuple[str, str]] = frozenset()
         self._report: Callable[[PluginLagged], None] | None = None
         self._reported_at: dict[str, float] | None = (
             None  # made when it is needed: most sessions have no slow plugin
@@ -31,15 +61,54 @@ class PluginWatch:
         """Say who hears of slow plugins: the session's own mailbox."""
         self._report = report
 
-    def ask(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+    @contextmanager
+    def rehearsing(self) -> Iterator[None]:
+        """Stand around a step that is taken to see, and then again: what crashes in both is one crash."""
+        self._is_rehearsing = True
+        try:
+            yield
+        finally:
+            self._is_rehearsing = False
+
+    def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         """Call a handler; what it raises travels on."""
         began = time.perf_counter()
         try:
             return member.plugin.handle(event, state, ctx)
+        except BaseException as error:
+            self._tell_crash(f"plugin {member.name!r} crashed on {type(event).__name__}", error)
+            raise
         finally:
             now = time.perf_counter()
             if now - began > SLOW_SECONDS:
                 self._tell(member.name, type(event).__name__, now - began, now)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call other code of a plugin, such as `init`; what it raises travels on."""
+        try:
+            return function(*args)
+        except BaseException as error:
+            self._tell_crash("a plugin crashed outside of its handler", error)
+            raise
+
+    def _tell_crash(self, what: str, error: BaseException) -> None:
+        if what_leaves(error) is not None:
+            return
+        scrub = partial(without_secrets, user_data=self._user_data)
+        said = scrub(describe_bug(error))[:MAX_MESSAGE]
+        if self._is_first(what, said):
+            log_crash(f"session {self._session_id}: {what}: {said}", error, scrub)
+        if any(is_cancellation(leaf) for leaf in leaves(error)):
+            raise PluginCrashed(said) from None
+
+    def _is_first(self, what: str, said: str) -> bool:
+        """Say whether this was not told already, when the first step was taken to see."""
+        known = (what, said) in self._rehearsed
+        if self._is_rehearsing:
+            self._rehearsed |= {(what, said)}
+        elif known:
+            self._rehearsed -= {(what, said)}
+        return self._is_rehearsing or not known
 
     def _tell(self, plugin: str, hook: str, took: float, now: float) -> None:
         if self._report is None:

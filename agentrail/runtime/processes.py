@@ -5,6 +5,7 @@ alive. What tools call `ctx.open_process` ends up here.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -12,8 +13,11 @@ from attrs import define, field
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
 from agentrail.errors import ProcessRefused
+from agentrail.otp.exits import keep
 from agentrail.processes import ProcessAccount
+from agentrail.runtime.crashes import Crashed, crash_edge, decide_sandbox_crash
 from agentrail.runtime.crew import Crew
+from agentrail.runtime.scrubbing import Scrub
 
 CLOSE_WITHIN_SECONDS: Final = 6.0
 """More than stopping a process may take: what bounds a stop is the sandbox, and this only what it does not."""
@@ -37,14 +41,16 @@ class Processes:
         account: Which of them live, and how many were ended; those of the sandbox's commands are in it too.
     """
 
-    __slots__ = ("_crew", "_opened", "account")
+    __slots__ = ("_crew", "_opened", "_scrub", "account")
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, scrub: Scrub = keep) -> None:
         """Begin with none.
 
         Args:
             crew: Of the incarnation that the call belongs to; a crash ends its processes too.
+            scrub: Takes secrets out of what is said of a crash.
         """
+        self._scrub = scrub
         self._crew = crew
         self._opened: list[_Opened] = []
         self.account = ProcessAccount()
@@ -109,12 +115,17 @@ class Processes:
         self, sandbox: ProcessSandbox, argv: tuple[str, ...], options: ProcessOptions, opened: _Opened
     ) -> None:
         try:
-            with opened.scope:
+            decide = partial(decide_sandbox_crash, argv[0])
+            with crash_edge(decide, ProcessRefused, scrub=self._scrub), opened.scope:
                 async with sandbox.open_process(argv, options) as opened.process:
                     opened.is_open.set()
                     await trio.sleep_forever()
         except ProcessRefused as refusal:
             opened.refusal = refusal
+        except (
+            Crashed
+        ) as crashed:  # while it was opened it is an answer, and at its end nobody is there to hear it
+            opened.refusal = ProcessRefused(crashed.error.message, code=crashed.error.code)
         finally:
             opened.is_open.set()
             opened.is_gone.set()

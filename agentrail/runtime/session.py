@@ -18,16 +18,24 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import contain
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import MAX_MESSAGE, log_crash
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
 from agentrail.runtime.models import Choice, is_object
 from agentrail.runtime.ports import Ports
+from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.subscription import TakenSnapshot
 
 MAILBOX_CAPACITY = 1000
+
+
+class SessionCrashed(Exception):
+    """What a session crashed with, said again without what may not be told or may not travel."""
 
 
 class SessionCell:
@@ -201,7 +209,10 @@ class SessionCell:
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
         def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-            return step(self.state, decide_quarantine(signal, error))
+            scrub = scrub_of(self.ports)
+            quarantine = decide_quarantine(signal, error, scrub)
+            log_crash(f"session {self.ports.session_id}: {quarantine.error.message}", error, scrub)
+            return step(self.state, quarantine)
 
         self.state, effects = contain(put_aside, step, self.state, signal)
         self.undone.extend(effects)
@@ -286,10 +297,11 @@ def _nobody(session_id: str) -> None:
     """Find no session: this one has no supervisor."""
 
 
-def decide_quarantine(signal: Signal, error: BaseException) -> StepCrashed:
+def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep) -> StepCrashed:
     """Make the signal that tells the core of its own bug: text only, no exception is kept."""
     kind = type(signal).__name__
-    message = f"{kind} crashed the session's core and was put aside ({type(error).__name__}: {error}); please report it"
+    said = scrub(describe_bug(error))[:MAX_MESSAGE]
+    message = f"{kind} crashed the session's core and was put aside ({said}); please report it"
     return StepCrashed(
         at_ms=now_ms(),
         signal_kind=kind,

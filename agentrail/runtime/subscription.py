@@ -183,12 +183,14 @@ class Subscription:
 
         Raises:
             SubscriberTooSlow: Your move: the buffer was full. What it held has been given; go on from `resume_after`.
+            YourMove: Its block was not entered, so that nothing would ever come.
             trio.BusyResourceError: Your move: another task waits here already; make a subscription for each.
 
         Cancellation: Always a checkpoint for cancellation, and nothing is lost by it. Other tasks get a turn whenever
             it waits, and at least once in 64 events.
         """
         if not (self._buffer or self._ended or self._replay):
+            self._check_entered()
             self._since_yield = 1  # the event of this very call counts
             await self._wait()
         elif self._since_yield >= _CHECKPOINT_EVERY:
@@ -208,9 +210,10 @@ class Subscription:
         Raises:
             trio.WouldBlock: None waits; `anext` waits for one.
             trio.EndOfChannel: The session has ended, and all was given.
-            SubscriberTooSlow: As of iteration.
+            SubscriberTooSlow, YourMove: As of iteration.
         """
         if not (self._buffer or self._ended or self._replay):
+            self._check_entered()
             raise trio.WouldBlock
         event = self._take()
         if event is None:
@@ -225,6 +228,11 @@ class Subscription:
         if self._cut_at is not None:
             raise self._too_slow(self._cut_at)
         return None
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            message = "this subscription was not entered: read it inside of `async with session.subscribe() as events:`"
+            raise YourMove(message)
 
     def _make_room(self) -> bool:
         kept = deque(event for event in self._buffer if event.meta is not None and not event.meta.ephemeral)

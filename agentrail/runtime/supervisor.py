@@ -26,7 +26,7 @@ from agentrail.actors.tree import TreeNode
 from agentrail.core.budget import spent_of
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Signal, Stop
-from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
+from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import AbortReceipt, AbortSettled, Event
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
@@ -39,21 +39,30 @@ from agentrail.otp.child_specs import (
     SupervisorFlags,
 )
 from agentrail.otp.exits import Killed, Stuck
+from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
 from agentrail.runtime.children import ask_child, assemble_child, run_child
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import (
+    MAX_MESSAGE,
+    Crashed,
+    crash_edge,
+    decide_close_crash,
+    log_crash,
+    what_travels,
+)
 from agentrail.runtime.crew import Crew
-from agentrail.runtime.fan_in import FanIn, ManySubscription
+from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.ports import ChildWish, Ports, Tab
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.scrubbing import scrub_of
+from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.subscription import decide_terms
-from agentrail.runtime.tool_runner import describe_crash
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
@@ -293,11 +302,14 @@ class SessionSupervisor:
             The root; of each session its id, phase, restarts, uptime and mailbox. `render_tree` makes text of it.
 
         Raises:
-            ActorDown: The supervisor was closed.
+            SessionDown: The supervisor was closed.
 
         Cancellation: Always a checkpoint.
         """
-        return await self._root.tree()
+        try:
+            return await self._root.tree()
+        except ActorDown:
+            raise SessionDown(EVERY, self._down or "the supervisor was closed") from None
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
@@ -354,7 +366,9 @@ class SessionSupervisor:
 
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         session_id = cell.ports.session_id
-        entry = self._entries[session_id] = _Entry(cell, workspace, Branch(session_id, BRANCH))
+        entry = self._entries[session_id] = _Entry(
+            cell, workspace, Branch(session_id, BRANCH, redact=scrub_of(cell.ports))
+        )
         cell.find = self._find
         self._fan_in.join(cell)
         # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
@@ -411,12 +425,22 @@ class SessionSupervisor:
             self._started += 1
         else:
             self._restarts += 1
-        crew = Crew(self._nursery, cell.mailbox)
+        scrub = scrub_of(cell.ports)
+        crew = Crew(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(crew)
         try:
             await cell.run(crew)
-        except Exception as error:
-            cell.crash = describe_crash(error)
+        except BaseException as error:
+            leaving = what_travels(error)
+            if leaving is error:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            cell.crash = scrub(describe_bug(error))[:MAX_MESSAGE]
+            log_crash(f"session {cell.ports.session_id} crashed: {cell.crash}", error, scrub)
+            # Reports repeat what leaves here. So it may hold no secret, and be nothing that would end the supervisor.
+            if not isinstance(error, Exception) or scrub(words := describe_crash(error)) != words:
+                raise SessionCrashed(cell.crash) from None  # noqa: ASYNC104 - what travels was asked
             raise
         finally:
             entry.branch.leave()
@@ -447,7 +471,9 @@ class SessionSupervisor:
 
     def hear(self, report: Report) -> None:
         """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
-        log_report(report)
+        ended = self._entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
+        if ended is None or ended.cell.crash is None:  # else it told the log itself, and none of its secrets
+            log_report(report)
         is_given_up = report.kind == "shutdown" or (
             report.kind == "child_terminated" and report.restart == "temporary"
         )
@@ -476,7 +502,13 @@ class SessionSupervisor:
         self._close(entry, reason)
         self._ended += 1
         try:
-            with cleanup_scope(CLOSE_WITHIN_SECONDS) as grace:
+            scrub = scrub_of(entry.cell.ports)
+            # What it raises is told to the log: the session has ended, and nobody else is concerned.
+            with (
+                cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,
+                suppress(Crashed),
+                crash_edge(decide_close_crash, scrub=scrub),
+            ):
                 await entry.workspace.aclose()
             if grace.cancelled_caught:
                 log_report(

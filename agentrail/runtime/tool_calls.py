@@ -8,19 +8,23 @@ from typing import Any, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ToolContext, is_threaded, timeout_seconds_of
+from agentrail.abc import ChildRequest, ToolContext
 from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.errors import ErrorInfo, ToolContractError
 from agentrail.messages import JsonValue
+from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import jitter, now_ms
+from agentrail.runtime.crashes import Crashed, crash_edge
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
+from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.slots import Slots
-from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
+from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
 
@@ -38,12 +42,28 @@ class Voice:
         self._progress = Progress(self._send)
         self._flushing: trio.CancelScope | None = None
 
-    def progress(self, text: str) -> None:
-        """Take what `ctx.report_progress` is given, from any thread."""
+    def progress(self, text: object) -> None:
+        """Take what `ctx.report_progress` is given, from any thread.
+
+        Raises:
+            ToolContractError: The tool author's move: it is no text.
+        """
+        if not isinstance(
+            text, str
+        ):  # refused here, in the tool: from a thread it would come out in the loop
+            message = f"report_progress takes a text, got {type(text).__name__}"
+            raise ToolContractError(message)
         self._in_trio(self._say, text)
 
-    def event(self, name: str, payload: JsonValue) -> None:
-        """Take what `ctx.emit` is given, from any thread."""
+    def event(self, name: object, payload: JsonValue) -> None:
+        """Take what `ctx.emit` is given, from any thread.
+
+        Raises:
+            ToolContractError: The tool author's move: a name that is no text.
+        """
+        if not isinstance(name, str):
+            message = f"emit takes a name, got {type(name).__name__}"
+            raise ToolContractError(message)
         self._in_trio(self._emit, name, payload)
 
     def close(self) -> None:
@@ -140,9 +160,16 @@ class ToolCalls:
     ) -> Ended:
         ports = self._ports
         tool = ports.tools[effect.name, effect.generation]
-        if is_threaded(tool) and ports.threads.is_full:
+        # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
+        try:
+            with crash_edge(partial(_unreadable, effect.name), scrub=scrub_of(ports)):
+                threaded = bool(getattr(tool, "threaded", False))
+                own_seconds = getattr(tool, "timeout_seconds", None)
+        except Crashed as crashed:
+            return Ended(text=clean_text(crashed.error.message), is_error=True)
+        if threaded and ports.threads.is_full:
             return Ended(text=TOO_MANY, is_error=True)
-        timeout_seconds = timeout_seconds_of(tool) or ports.tool_timeout_seconds
+        timeout_seconds = own_seconds or ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
         context = ToolContext(
             session_id=ports.session_id,
@@ -196,3 +223,8 @@ class ToolCalls:
         tab = Tab()
         tabs.append(tab)
         return await self._ports.ask_child(wish, self._ports, self._deliver, tab)
+
+
+def _unreadable(name: str, error: BaseException) -> ErrorInfo:
+    message = f'Tool "{name}" is broken: what it says of itself raises {describe_bug(error)}.'
+    return ErrorInfo(code="tool_broken", message=message)

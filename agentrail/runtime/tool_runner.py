@@ -5,10 +5,9 @@ What an outcome says is decided by plain functions; `run_tool` awaits and asks t
 
 import hashlib
 import json
-import logging
 import re
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,22 +21,20 @@ from agentrail.abc import (
     Error,
     NotDone,
     Ok,
-    Secret,
     Tool,
     ToolContext,
     ToolOutcome,
     Unknown,
     effect_class_of,
-    name_of,
 )
 from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.otp.edges import contain
-from agentrail.otp.exits import leaves
-
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+from agentrail.otp.edges import leaves
+from agentrail.otp.leaving import describe_crash, words_of
+from agentrail.runtime.crashes import TRAVELS_FROM_A_TOOL, log_crash, what_travels
+from agentrail.runtime.scrubbing import without_secrets
 
 MAX_CRASH_CHARACTERS: Final = 1000
 CHANGED: Final = "Not run: the arguments changed after they were approved."
@@ -104,12 +101,15 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
             late = scope.cancel_called
             if not late:
                 return ended
-    except Exception as error:  # noqa: BLE001 - the edge of a tool: its crash is a result, and no sibling notices
-        log_crash(attempt, error)
-        return decide_crash(attempt.tool, error, attempt.context.user_data)
-    except BaseExceptionGroup as group:
-        raise decide_what_travels(group) from None
-    return decide_timeout(attempt, late=late)
+        return decide_timeout(attempt, late=late)
+    except BaseException as error:  # noqa: ASYNC103 - the edge of a tool: its crash is a result, and no sibling notices
+        leaving = what_travels(error, TRAVELS_FROM_A_TOOL)
+        if leaving is error:
+            raise
+        if leaving is not None:
+            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        log_tool_crash(effect.name, attempt.context, error)
+        return decide_crash(effect.name, error, attempt.context.user_data)  # noqa: ASYNC104 - what travels was asked
 
 
 async def _execute(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
@@ -183,50 +183,37 @@ def _plain(tool: Tool, details: object) -> JsonValue:
     return plain
 
 
-def decide_crash(tool: Tool, error: Exception, user_data: Mapping[str, object]) -> Ended:
-    """Say what was raised: type and message for the model, no traceback and no secret of the application."""
-    text = without_secrets(f'Tool "{name_of(tool)}" crashed: {describe_crash(error)}', user_data)
+def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object]) -> Ended:
+    """Say what was raised: type and message for the model, no traceback and no secret of the application.
+
+    A tool that ends the program, as argparse does over wrong input, has ended its call: an error and no crash, because
+    the same input would end it again.
+    """
+    found = leaves(error)
+    exited = all(isinstance(leaf, SystemExit) for leaf in found)
+    said = "; ".join(decide_exit(leaf) for leaf in found) if exited else f"crashed: {describe_crash(error)}"
+    text = without_secrets(f'Tool "{name}" {said}', user_data)
     return Ended(
         text=clean_text(text[:MAX_CRASH_CHARACTERS]),
         is_error=True,
-        crashed=not isinstance(error, ToolContractError),
+        crashed=not exited and not isinstance(error, ToolContractError),
     )
 
 
-def log_crash(attempt: Attempt, error: Exception) -> None:
+def decide_exit(error: BaseException) -> str:
+    """Say how a tool wanted to end the program: with a status, or with a message."""
+    said = words_of(error)
+    is_status = not said or said == "None" or said.lstrip("-").isdigit()
+    return f"exited with status {0 if said in {'', 'None'} else said}" if is_status else f"exited: {said}"
+
+
+def log_tool_crash(name: str, context: ToolContext, error: BaseException) -> None:
     """Give the log the traceback, which no model reads."""
-    context = attempt.context
-    lines = contain(lambda _: ["<no traceback>"], traceback.format_exception, error)
-    LOGGER.error(
-        "tool %r crashed in call %s of session %s, attempt %d\n%s",
-        name_of(attempt.tool),
-        context.call_id,
-        context.session_id,
-        context.attempt,
-        clean_text(without_secrets("".join(lines), context.user_data)),  # a log is a terminal as well
+    what = (
+        f"tool {name!r} crashed in call {context.call_id} of session {context.session_id}, "
+        f"attempt {context.attempt}"
     )
-
-
-def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
-    """Show the secrets that a tool was given as they show themselves, however they came into a text."""
-    values = {secret.reveal() for secret in _secrets_in(user_data)} - {""}
-    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
-        text = text.replace(value, repr(Secret(value)))
-    return text
-
-
-def _secrets_in(value: object) -> Iterator[Secret]:
-    match value:
-        case Secret():
-            yield value
-        case Mapping():
-            for item in value.values():
-                yield from _secrets_in(item)
-        case list() | tuple():
-            for item in value:
-                yield from _secrets_in(item)
-        case _:
-            pass
+    log_crash(what, error, partial(without_secrets, user_data=context.user_data))
 
 
 def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
@@ -246,22 +233,3 @@ def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:
     half = max_bytes // 2
     head, tail = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
     return f"{head}\n[… {len(encoded) - 2 * half:,} bytes left out …]\n{tail}"
-
-
-def decide_what_travels(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Keep of a group what is not the author's crash: the cancellation from outside, `KeyboardInterrupt`.
-
-    What crashed while it was being cancelled has nobody left to tell, and may not crash the session instead.
-    """
-    _, rest = group.split(Exception)
-    return group if rest is None else rest
-
-
-def describe_crash(error: BaseException) -> str:
-    """Say what crashed in one line; no exception is kept."""
-    return "; ".join(f"{type(leaf).__name__}: {_words_of(leaf)}" for leaf in leaves(error))
-
-
-def _words_of(error: BaseException) -> str:
-    # An author's exception that cannot even be printed is still only a crash.
-    return contain(lambda _: "<no message: its __str__ raises>", str, error)

@@ -13,8 +13,8 @@ from agentrail.core.frozen import frozen_json, not_json
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.otp.edges import contain
+from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
-from agentrail.runtime.tool_runner import describe_crash
 
 
 class ToolSpecs:
@@ -117,13 +117,13 @@ def _read(tool: Any, member: str) -> Any:
 
 
 def _refuse_member(who: object, member: str, error: BaseException) -> NoReturn:
-    message = f"reading {member!r} of tool {who!r} raised {describe_crash(error)}: make it a plain attribute"
+    message = f"reading {member!r} of tool {who!r} raised {describe_bug(error)}: make it a plain attribute"
     raise ToolDefinitionError(message) from None
 
 
 def _refuse_description(who: str, error: BaseException) -> NoReturn:
     message = (
-        f"the description of tool {who!r} raised {describe_crash(error)}: "
+        f"the description of tool {who!r} raised {describe_bug(error)}: "
         "expected a function of a ToolListing that gives a text"
     )
     raise ToolDefinitionError(message) from None

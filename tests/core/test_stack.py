@@ -7,7 +7,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import end, run
 from agentrail.core.stack import EMPTY_STACK, load_stack
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS, Says, ask
@@ -253,3 +253,48 @@ def test_failing_closed_follows_the_priority_unless_declared():
         "open": "open",
         "closed": "closed",
     }
+
+
+def test_an_ask_with_a_call_calls_the_rest_of_a_plugin_too():
+    """The shell's does, and tells the log what it raises: construction, what it declares, `init`, `on_session_end`."""
+    called: list[str] = []
+
+    class Watching:
+        """As the shell's, without a log."""
+
+        def __call__(self, member, event, state, ctx):
+            """Ask."""
+            return member.plugin.handle(event, state, ctx)
+
+        def call(self, function, *args):
+            """Note that it was called."""
+            called.append(getattr(function, "__name__", type(function).__name__))
+            return function(*args)
+
+    class Guard(p.Plugin[int]):
+        """Guards nothing."""
+
+        def init(self):
+            return 0
+
+    stack, states = load_stack([Guard], ask=Watching())
+    assert called == ["Guard", "_look_at", "partial"]
+    end(stack, states, CTX)
+    assert called[-1] == "on_session_end"
+
+
+def test_a_plugin_that_raises_when_it_is_looked_at_is_refused():
+    """What it declares may be code, and somebody else's; whatever it raises, its author is told."""
+
+    class Bad(p.Plugin[int]):
+        """Cannot say what it is."""
+
+        @property
+        def priority(self):
+            raise GeneratorExit
+
+        def init(self):
+            return 0
+
+    with pytest.raises(PluginError, match="what Bad says of itself raised GeneratorExit"):
+        load_stack([Bad])

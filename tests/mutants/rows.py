@@ -102,8 +102,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (14,),
         "a child is not in the scope of its call",
         "runtime/interpreter.py",
-        "        with opened.scope, self._slots.inside():\n",
-        "        with self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._scrub), opened.scope, self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._scrub), self._slots.inside():\n",
         f"{_CHILDREN}::test_an_abort_takes_the_children_along",
     ),
     _row(
@@ -715,8 +715,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (21,),
         "the end of a session has no time",
         "runtime/supervisor.py",
-        "            with cleanup_scope(CLOSE_WITHIN_SECONDS) as grace:\n",
-        "            with cleanup_scope(0) as grace:\n",
+        "                cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,\n",
+        "                cleanup_scope(0) as grace,\n",
         "tests/runtime/test_supervisor.py::test_work_at_the_end_of_a_session_has_a_grace_period",
     ),
     _row(

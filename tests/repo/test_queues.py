@@ -23,6 +23,7 @@ PACKAGE: Final = ROOT / "agentrail"
 MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
 
 QUEUES: Final = {
+    "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
     "actors/mailbox.py:_queue": ("capacity", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_control": (
         "its supervisor sends one shutdown and few questions",

@@ -20,7 +20,9 @@ def test_what_may_be_raised_passes():
     assert caught.value is error
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), StopIteration(), ExceptionGroup("", [ValueError("x")])])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), StopIteration(), GeneratorExit(), ExceptionGroup("", [ValueError("x")])]
+)
 def test_what_may_not_be_raised_is_a_crash(error):
     """Alone or in a group."""
     with pytest.raises(Crashed) as caught, crash_edge(as_data, LookupError):
@@ -33,9 +35,8 @@ def test_an_interrupt_is_nobodys_bug():
     with pytest.raises(KeyboardInterrupt), crash_edge(as_data):
         raise KeyboardInterrupt
     group = BaseExceptionGroup("", [KeyboardInterrupt(), ValueError("x")])
-    with pytest.raises(BaseExceptionGroup) as caught, crash_edge(as_data):
+    with pytest.raises(KeyboardInterrupt), crash_edge(as_data):
         raise group
-    assert [type(leaf) for leaf in caught.value.exceptions] == [KeyboardInterrupt]
 
 
 async def test_a_crash_while_it_is_cancelled_has_nobody_left_to_tell():

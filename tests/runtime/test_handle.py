@@ -35,6 +35,7 @@ from agentrail.events import (
     ToolExecutionStart,
 )
 from agentrail.messages import FileRef, Image, Text
+from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, fails, says
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
@@ -542,8 +543,11 @@ async def _call_from_a_tool(supervisor, call):
         lambda session: session.ask("Hi"),
         lambda session: session.collect_reply(),
         lambda session: session.stop(),
+        lambda session: session.attach_plugin(HumanApproval),
+        lambda session: session.detach_plugin("HumanApproval"),
+        lambda session: session.reload_plugin(HumanApproval),
     ],
-    ids=["ask", "collect_reply", "stop"],
+    ids=["ask", "collect_reply", "stop", "attach_plugin", "detach_plugin", "reload_plugin"],
 )
 async def test_a_tool_may_not_wait_for_its_own_session(supervisor, call):
     """`CallingSelf`, at once, where waiting would never end."""

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.actors.supervisor import render_tree
-from agentrail.errors import ActorDown, SessionDown
+from agentrail.errors import SessionDown
 from agentrail.events import SessionRestarted
 from agentrail.runtime.monitoring import Down
 from agentrail.runtime.supervisor import SupervisorStatistics
@@ -64,7 +64,7 @@ async def test_a_closed_supervisor_has_no_tree():
     """It says so, instead of showing one that is empty."""
     async with open_bare() as supervisor:
         await supervisor.start_session(model=saying())
-    with pytest.raises(ActorDown):
+    with pytest.raises(SessionDown, match="the supervisor was closed"):
         await supervisor.tree()
 
 

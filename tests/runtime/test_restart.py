@@ -1,6 +1,7 @@
 """A session whose actor crashes comes back, and a few crashes later no more."""
 
 import logging
+import re
 
 import pytest
 import trio
@@ -295,5 +296,7 @@ async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(superviso
         monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCalls.run", fall)
         await session.prompt("Go")
         restarted = (await until(events, SessionRestarted))[-1]
-    assert restarted.reason == "RuntimeError: a bug of ours"
+    assert re.fullmatch(
+        r"RuntimeError: a bug of ours \(runtime/test_restart.py:\d+ in fall\)", restarted.reason
+    )
     assert await sibling.ask("Hi") == "unharmed"

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.errors import SubscriberTooSlow
+from agentrail.errors import SubscriberTooSlow, YourMove
 from agentrail.events import EPHEMERAL, AgentEnd, AgentStart, MessageDelta, SessionEnd
 from agentrail.testing.expectations import check_events
 from agentrail.testing.models import ScriptedModel, says
@@ -29,6 +29,17 @@ async def test_all_subscribers_see_the_same(supervisor):
     check_events(seen[0])
     assert seen[0] == seen[1]
     assert [event.meta for event in seen[0]] == [event.meta for event in seen[1]]
+
+
+async def test_a_subscription_that_was_not_entered_says_so(supervisor):
+    """Nothing would ever come: whoever forgot `async with` is told at once, however it is read."""
+    session = await supervisor.start_session(model=saying("a"))
+    for events in (session.subscribe(), supervisor.subscribe_all()):
+        await session.status()
+        with trio.fail_after(5), pytest.raises(YourMove, match="inside of `async with"):
+            await anext(events)
+        with pytest.raises(YourMove, match="inside of `async with"):
+            events.next_nowait()
 
 
 async def test_a_subscriber_may_choose_kinds(supervisor):

@@ -5,10 +5,11 @@ from contextlib import suppress
 import pytest
 import trio
 
+from agentrail import plugins as p
 from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.events import AbortSettled, LeftBehind, SessionEnd
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import NoSandbox, calling, on_virtual_time, open_bare, open_with, rest, saying
 
 
@@ -217,12 +218,19 @@ async def test_a_sandbox_made_for_a_session_is_closed_with_it():
 
 
 async def test_what_the_process_is_told_is_not_kept_from_it():
-    """`SystemExit` from a tool is no result: it ends the supervisor in order, and leaves it as itself."""
+    """`SystemExit` from a plugin is no crash: it ends the supervisor in order, and leaves it as itself."""
+
+    class Leaves(p.Plugin[int]):
+        def init(self) -> int:
+            return 0
+
+        @p.on(p.BeforePrompt)
+        def leave(self, event: p.BeforePrompt, state: int, ctx: p.Context) -> p.Action:
+            raise SystemExit(3)
+
     with pytest.raises(SystemExit) as caught:  # noqa: PT012 - the block is what is tested
         async with open_bare() as supervisor:
-            session = await supervisor.start_session(
-                model=calling("crash"), tools=[CrashingTool(error=SystemExit(3))]
-            )
+            session = await supervisor.start_session(model=saying("ok"), plugins=[Leaves])
             await session.ask("Hi")
     assert caught.value.code == 3
 

@@ -22,9 +22,8 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolProgress,
 )
-from agentrail.otp.exits import leaves
 from agentrail.processes import note_started, note_stopped
-from agentrail.runtime.tool_runner import Attempt, run_tool
+from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -455,7 +454,7 @@ async def test_with_too_many_left_behind_none_begins(supervisor):
 
 
 class _Foreign(BaseException):
-    """What no tool may raise and no runner may swallow."""
+    """What some library raises that is no `Exception`."""
 
 
 def _attempt(one):
@@ -493,16 +492,55 @@ async def test_a_cancellation_from_outside_is_no_result():
 
 
 @pytest.mark.at(31)
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), _Foreign()], ids=["ctrl-c", "exit", "other"]
-)
 @pytest.mark.parametrize("grouped", [False, True])
-async def test_what_is_no_exception_of_the_tool_travels(error, grouped):
-    """An interrupt stops the program, alone or in a group, also beside a crash of the tool."""
-    raised = BaseExceptionGroup("both", [error, ValueError("a crash")]) if grouped else error
-    with pytest.raises((type(error), BaseExceptionGroup)) as caught:
+async def test_an_interrupt_travels(grouped):
+    """Ctrl-C stops the program, alone or in a group, also beside a crash of the tool; it leaves as itself."""
+    error = KeyboardInterrupt()
+    raised = BaseExceptionGroup("both", [ValueError("a crash"), error]) if grouped else error
+    with pytest.raises(KeyboardInterrupt) as caught:
         await run_tool(*_attempt(CrashingTool(error=raised)), trio.CancelScope())
-    assert [type(leaf) for leaf in leaves(caught.value)] == [type(error)]
+    assert caught.value is error
+
+
+@pytest.mark.at(31)
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (_Foreign("of a library"), 'Tool "crash" crashed: _Foreign: of a library'),
+        (GeneratorExit(), 'Tool "crash" crashed: GeneratorExit: '),
+        (BaseExceptionGroup("one", [_Foreign("x")]), 'Tool "crash" crashed: _Foreign: x'),
+        (SystemExit(2), 'Tool "crash" exited with status 2'),
+        (SystemExit(), 'Tool "crash" exited with status 0'),
+        (SystemExit("no such option: --x"), 'Tool "crash" exited: no such option: --x'),
+        (BaseExceptionGroup("one", [SystemExit(2)]), 'Tool "crash" exited with status 2'),
+    ],
+)
+async def test_what_else_a_tool_raises_is_its_result(error, text, caplog):
+    """No class of exception ends more than the call: what argparse raises over wrong input is an answer to the model."""
+    ended = await run_tool(*_attempt(CrashingTool(error=error)), trio.CancelScope())
+    assert (ended.text, ended.is_error) == (text, True)
+    assert ended.crashed == ("exited" not in text)  # the same input would end it again
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.at(31)
+def test_a_cancellation_that_was_kept_is_a_crash():
+    """No scope around would ever catch it: raised again where nobody was cancelled, it would end the program."""
+
+    async def main() -> list[Ended]:
+        kept: list[BaseException] = []
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled as cancelled:
+                kept.append(cancelled)
+                raise
+        errors = (kept[0], BaseExceptionGroup("both", [kept[0], ValueError("x")]))
+        return [await run_tool(*_attempt(CrashingTool(error=error)), trio.CancelScope()) for error in errors]
+
+    # A run of its own: a test that ends with a cancellation counts as one that was cancelled.
+    assert all(ended.is_error and ended.crashed for ended in trio.run(main))
 
 
 @on_virtual_time

@@ -1,0 +1,131 @@
+"""What may leave an edge that awaits, and what is said of the rest: text that no bug can spoil.
+
+Who stands at such an edge catches everything and asks `what_leaves`. All else is somebody's bug, of which only text may
+remain: it is made here, also of exceptions whose `__str__` raises. Nothing in here keeps an exception.
+"""
+
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final, TypeVar
+
+from agentrail.otp.edges import leaves
+from agentrail.otp.tracebacks import print_exception
+
+_R = TypeVar("_R")
+
+NOBODYS: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, SystemExit)
+"""What any code may raise and is nobody's bug: a person pressed Ctrl-C, or the program ends itself."""
+
+MAX_PARTS: Final = 20
+"""How many exceptions of a group are described."""
+
+MAX_WORDS: Final = 20_000
+"""How much is read of what one exception says, in characters: whoever shows it takes secrets out first, and cuts it then."""
+
+MAX_TRACEBACK: Final = 20_000
+"""The longest traceback, in characters; of a longer one the middle is left out."""
+
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
+# Where foreign code is called: a call that did not get in, such as one with a wrong argument, was not wrong there.
+_EDGES: Final = ("otp/edges.py", "core/stack.py", "core/plugin_changes.py", "runtime/plugin_watch.py")
+# Where the test kit crashes on purpose: what it says is repeated as it is, so that transcripts hold no numbers of lines.
+_ON_PURPOSE: Final = ("testing/cancelling.py", "testing/plugins.py")
+
+
+def what_leaves(
+    error: BaseException, kinds: tuple[type[BaseException], ...] = NOBODYS
+) -> BaseException | None:
+    """Say what of a caught exception is nobody's bug, and so goes on.
+
+    Args:
+        error: Any exception; of a group all its leaves are judged, so that a group of one is what is in it.
+        kinds: What may leave here. Where several are in one group, the kind that stands first: an interrupt that takes
+            the place of a cancellation stops no less.
+
+    Returns:
+        The one to raise, as itself and without the bugs that came with it; None when all of it is a bug, to be contained.
+    """
+    found = leaves(error)
+    return next((leaf for kind in kinds for leaf in found if isinstance(leaf, kind)), None)
+
+
+def describe_crash(error: BaseException) -> str:
+    """Say what crashed in one line: class and words of each leaf; no exception is kept."""
+    found = leaves(error)
+    said = "; ".join(f"{name_of(leaf)}: {words_of(leaf)}" for leaf in found[:MAX_PARTS])
+    return said if len(found) <= MAX_PARTS else f"{said}; and {len(found) - MAX_PARTS:,} more"
+
+
+def describe_bug(error: BaseException) -> str:
+    """Say what crashed and where: for whoever has to mend it."""
+    place = place_of(error)
+    return f"{describe_crash(error)} ({place})" if place else describe_crash(error)
+
+
+def name_of(error: BaseException) -> str:
+    """Name the class of an exception, whatever its metaclass says of names."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return name
+
+
+def words_of(error: BaseException) -> str:
+    """Give the message of an exception; of one that cannot be printed a placeholder, because it is still only a crash."""
+    return _try(lambda: _plain(str(error)), "<no message: its __str__ raises>")
+
+
+def place_of(error: BaseException) -> str:
+    """Say where it was raised: `folder/file.py:12 in function`; the empty text where nobody knows.
+
+    Inside a library the line of whoever called it says more. Of a group it is the place of its first leaf.
+    """
+    first = leaves(error)[0]
+    frames = [*_frames_of(first.__traceback__)] or [*_frames_of(error.__traceback__)]
+    own = [frame for frame in frames if not _is_library(frame[0])] or frames
+    if not own:
+        return ""
+    file, line, function = own[-1]
+    short = "/".join(file.replace("\\", "/").split("/")[-2:])
+    return "" if short in (*_EDGES, *_ON_PURPOSE) else f"{short}:{line} in {function}"
+
+
+def traceback_of(error: BaseException, redact: Callable[[str], str]) -> str:
+    """Write a traceback as Python prints it, without local variables, bounded in time and length.
+
+    Args:
+        error: Any exception.
+        redact: Takes secrets out, before anything is cut off: half a secret is not recognised.
+    """
+    text = redact(_try(lambda: print_exception(error), f"{name_of(error)}: <no traceback>\n"))
+    if len(text) <= MAX_TRACEBACK:
+        return text
+    half = MAX_TRACEBACK // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+def _frames_of(found: TracebackType | None) -> Iterator[tuple[str, int, str]]:
+    while found is not None:
+        code = found.tb_frame.f_code
+        yield code.co_filename, found.tb_lineno, code.co_name
+        found = found.tb_next
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_LIBRARY, "<frozen")) or "site-packages" in file
+
+
+def _plain(text: str) -> str:
+    """Make exactly a `str` of what may be of a class of somebody's own, not too long, and fit to be encoded."""
+    return _SURROGATE.sub("\ufffd", str.__getitem__(text, slice(MAX_WORDS)))
+
+
+def _try(function: Callable[[], _R], otherwise: _R) -> _R:
+    # Stricter than `contain`: a `SystemExit` of somebody's `__str__` ends no program.
+    try:
+        return function()
+    except BaseException as error:  # noqa: ASYNC103 - of plain code, which nobody can cancel
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return otherwise  # noqa: ASYNC104 - as above

@@ -1,0 +1,165 @@
+"""Who held the loop: a debug mode that names the task whose step kept all other tasks from going on.
+
+An instrument of Trio looks at the clock around each step of a task. A thread beside it looks, while a step takes too long,
+where it is; Trio's own thread cannot, because it is the one that is held. Nothing of this is there while it is off.
+"""
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.errors import OptionError
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
+
+HELD_SECONDS: Final = 0.05
+"""A step that takes longer is reported: people notice, and so do the timeouts of all other sessions."""
+
+VARIABLE: Final = "AGENTRAIL_DEBUG"
+MODES: Final = ("loop",)
+
+_MAX_FRAMES: Final = 12
+_WATCHED: Final[trio.lowlevel.RunVar[bool]] = trio.lowlevel.RunVar("agentrail_loop_is_watched", default=False)
+
+
+@frozen(kw_only=True)
+class Held:
+    """One step that held the loop.
+
+    Attributes:
+        task: Its name, as Trio's: of a session's actor its id, of a call the name of its tool.
+        seconds: How long all others waited.
+        cpu_seconds: How long of that the thread itself computed. Where it is much less, the step waited for something, such
+            as a file or a lock, or the machine was busy with other programs.
+        where: The stack while it was held, innermost last; empty when it was over before anybody could look.
+    """
+
+    task: str
+    seconds: float
+    cpu_seconds: float
+    where: str = ""
+
+
+OnHeld: TypeAlias = Callable[[Held], None]
+
+
+def describe_held(held: Held) -> str:
+    """Say it for people, and what nobody knows as well."""
+    said = (
+        f"task {held.task!r} held the loop for {held.seconds * 1000:.0f} ms "
+        f"({held.cpu_seconds * 1000:.0f} ms of them computing): "
+        "let it wait with await, or move the work into a thread"
+    )
+    where = (
+        held.where
+        or "where is not known: it was over before anybody could look, or it let no other thread run\n"
+    )
+    return f"{said}\n{where}"
+
+
+def log_held(held: Held) -> None:
+    """Write it to the log `agentrail.runtime`, level warning."""
+    LOGGER.warning("%s", describe_held(held))
+
+
+def modes_of(text: str) -> frozenset[str]:
+    """Read `AGENTRAIL_DEBUG`: words with commas between.
+
+    Raises:
+        OptionError: Your move: a word that is no mode.
+    """
+    words = frozenset(word for word in (part.strip() for part in text.split(",")) if word)
+    unknown = sorted(words - set(MODES))
+    if unknown:
+        raise OptionError([f"{VARIABLE} has {word!r}: expected {', '.join(MODES)}" for word in unknown])
+    return words
+
+
+class LoopWatch(trio.abc.Instrument):
+    """The instrument. Give it to `trio.run(…, instruments=[…])`, or use `watch_loop` inside of a run."""
+
+    def __init__(self, on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> None:
+        """Take whom to tell, and from how many seconds on a step is told."""
+        self._on_held = on_held
+        self._seconds = seconds
+        self._began: float | None = None
+        self._cpu_began = 0.0
+        self._thread = 0
+        self._sample: tuple[float, str] | None = None
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Note when it begins."""
+        self._thread = threading.get_ident()
+        self._cpu_began = time.thread_time()
+        self._began = time.perf_counter()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Tell of a step that took too long."""
+        began, self._began = self._began, None
+        if began is None:  # it was put in place in the middle of this very step
+            return
+        took = time.perf_counter() - began
+        if took <= self._seconds:
+            return
+        cpu_seconds = time.thread_time() - self._cpu_began
+        sample, self._sample = self._sample, None
+        where = sample[1] if sample is not None and sample[0] == began else ""
+        self._on_held(Held(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
+
+    def look(self) -> None:
+        """Note where the step is that runs now, if it takes too long; called from another thread."""
+        began = self._began
+        if began is None or time.perf_counter() - began <= self._seconds:
+            return
+        if self._sample is not None and self._sample[0] == began:
+            return
+        frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way to another thread's stack
+        if frame is not None and self._began == began:
+            self._sample = (began, "".join(traceback.format_stack(frame, limit=_MAX_FRAMES)))
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Let a thread look, for as long as the block lasts; without it `where` is never known."""
+        is_over = threading.Event()
+
+        def keep_looking() -> None:
+            while not is_over.wait(self._seconds / 2):
+                self.look()
+
+        thread = threading.Thread(target=keep_looking, name="agentrail loop watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+@contextmanager
+def watch_loop(on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> Iterator[None]:
+    """Tell who holds the loop, for as long as the block lasts; inside of a Trio run. A block inside of another does nothing.
+
+    Args:
+        on_held: Takes each step that held it, in Trio's thread; by default the log does.
+        seconds: How long a step may take.
+    """
+    if _WATCHED.get():
+        yield
+        return
+    watch = LoopWatch(on_held, seconds=seconds)
+    token = _WATCHED.set(True)
+    with watch.sampling():
+        trio.lowlevel.add_instrument(watch)
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(watch)
+            _WATCHED.reset(token)

@@ -1,0 +1,56 @@
+"""Secrets of the application, taken out of texts: of errors that models and callers read, and of the log."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from agentrail.abc import Secret
+from agentrail.runtime.ports import Ports
+
+Scrub: TypeAlias = Callable[[str], str]
+
+MIN_HEADER_CHARACTERS: Final = 8
+"""Shorter values of headers are no keys, and would be found everywhere."""
+
+
+def scrub_of(ports: Ports) -> Scrub:
+    """Give the function that takes a session's secrets out of a text: those of its user data, and its keys."""
+    return partial(_without_secrets_of, ports)
+
+
+def _without_secrets_of(ports: Ports, text: str) -> str:
+    keys = [*_keys_in(ports.provider_opts.values())]
+    return without_secrets(text, {"user_data": ports.user_data, "keys": keys})
+
+
+def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
+    for options in known:
+        key = options.get("api_key")
+        if isinstance(key, str | Secret):
+            yield key if isinstance(key, Secret) else Secret(key)
+        headers = options.get("headers")
+        for value in headers.values() if isinstance(headers, Mapping) else ():
+            if isinstance(value, str) and len(value) >= MIN_HEADER_CHARACTERS:
+                yield Secret(value)
+
+
+def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
+    """Show the secrets that a session was given as they show themselves, however they came into a text."""
+    values = {secret.reveal() for secret in _secrets_in(user_data)} - {""}
+    for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
+        text = text.replace(value, repr(Secret(value)))
+    return text
+
+
+def _secrets_in(value: object) -> Iterator[Secret]:
+    match value:
+        case Secret():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from _secrets_in(item)
+        case list() | tuple():
+            for item in value:
+                yield from _secrets_in(item)
+        case _:
+            pass

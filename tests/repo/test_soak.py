@@ -1,0 +1,50 @@
+"""The soak runs, prints each figure, and knows what is not flat."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak import LIVES, Figures, decide_faults, decide_growth
+
+ROOT = Path(__file__).parents[2]
+
+
+def figures(**grown: int) -> Figures:
+    """Figures of a quiet process, and what differs."""
+    quiet = {"rss_kb": 50_000, "descriptors": 11, "tasks": 6, "threads": 7, "objects": 60_000}
+    return Figures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
+
+
+def test_a_short_soak_is_flat():
+    """`python -m benchmarks.soak` prints the seed and each figure of each round, and ends with 0."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "1", "--seed", "7"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    first, *rounds = ran.stdout.splitlines()
+    assert first.startswith("seed 7, 1 s")
+    assert len([line for line in rounds if "descriptors" in line and "sessions" in line]) >= 4
+    assert rounds[-1] == "flat"
+
+
+@pytest.mark.parametrize(
+    ("name", "each"), [("rss_kb", 500), ("descriptors", 1), ("tasks", 1), ("threads", 1), ("objects", 300)]
+)
+def test_what_grows_with_the_rounds_is_found(name, each):
+    """A little in each round is a leak; the words say what and how much."""
+    samples = [figures(**{name: number * each}) for number in range(60)]
+    (fault,) = decide_faults(samples)
+    assert fault.startswith(f"{name} grew by ")
+    assert decide_growth(samples)[name] > 0
+
+
+def test_what_grows_in_the_warm_up_is_no_leak():
+    """Caches fill, and then it is flat; one sample out of line is nothing either."""
+    samples = [figures(rss_kb=min(number, 10) * 5_000, descriptors=number == 20) for number in range(60)]
+    assert decide_faults(samples) == []
+
+
+def test_every_life_is_described():
+    """Each one says what it does, for whoever reads which one hung."""
+    assert all(life.__doc__ for life in LIVES)

@@ -1,0 +1,42 @@
+"""One tool never ends another session: nor does a plugin, a provider, a sandbox or what a plugin asked for."""
+
+import pytest
+import trio
+
+from tests.runtime.doors import DOORS, PLAIN, Raises, open_torn, says_ok
+
+NURSERIES = {"nursery_of_a_tool", "tool_that_is_killed"}
+# What Trio itself does with them: a scope that is cancelled catches every cancellation, also an old one; and a nursery of
+# the tool's own prints what its tasks raise, so that a `__repr__` that raises ends the run before anybody can catch it.
+CAUGHT = {("a kept cancellation", door) for door in (*NURSERIES, "clean_up_of_a_tool")}
+TRIOS_OWN = {(error, door) for error in PLAIN if error.startswith("unprintable") for door in NURSERIES}
+PAIRS = [(door, error) for door in DOORS for error in PLAIN if (error, door) not in CAUGHT | TRIOS_OWN]
+
+
+@pytest.mark.at(31)
+@pytest.mark.parametrize(("door", "error"), PAIRS)
+async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
+    """The call gets an error, the session goes on, and the next session does not notice."""
+    raises = Raises(PLAIN[error])
+    with trio.fail_after(30):
+        async with open_torn(raises) as supervisor:
+            bystander = await supervisor.start_session(model=says_ok())
+            await DOORS[door].knock(supervisor, raises)
+            assert await bystander.ask("go") == "ok"
+            assert supervisor.statistics().restarts == 0
+    assert raises.times
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert told or door == "description_of_a_tool"  # of which its caller is told
+
+
+@pytest.mark.at(31)
+@pytest.mark.parametrize("door", [name for name, door in DOORS.items() if not door.lets_exits_out])
+async def test_a_tool_cannot_exit(door):
+    """`SystemExit` ends a call and no program: argparse raises it for what the model wrote."""
+    raises = Raises(lambda: SystemExit("usage"))
+    with trio.fail_after(30):
+        async with open_torn(raises) as supervisor:
+            bystander = await supervisor.start_session(model=says_ok())
+            await DOORS[door].knock(supervisor, raises)
+            assert await bystander.ask("go") == "ok"
+    assert raises.times
