@@ -14,8 +14,8 @@ from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.otp.edges import contain
+from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.ports import Ports
-from agentrail.runtime.tool_runner import describe_crash
 
 _OBJECT: Final = re.compile(r":object\d*$")
 
@@ -165,7 +165,7 @@ def _ask(provider: Provider, name: str) -> object:
 def _refuse_provider(model: str, error: Exception) -> NoReturn:
     if isinstance(error, AgentrailError):
         raise error
-    crash = describe_crash(error)
+    crash = describe_bug(error)
     raise OptionError(
         [f"model {model!r}: its provider raised {crash} when it was asked what it can do"]
     ) from None
