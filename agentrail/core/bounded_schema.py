@@ -20,7 +20,7 @@ from jsonschema.validators import create
 
 from agentrail.core.patterns import NoPattern, effort_of
 
-MAX_WORK: Final = 25_000
+MAX_WORK: Final = 12_000
 """What one judgement may cost. A unit is a keyword held against a value: two or three microseconds."""
 
 _STEPS_PER_UNIT: Final = 300  # of a regular expression
@@ -155,7 +155,7 @@ def _cost_of_named(work: Work, keyword: Any, instance: Any, _schema: Any) -> flo
 
 def _cost_of_additional(work: Work, keyword: Any, instance: Any, schema: Any) -> float:
     names = _cost_of_names(schema.get("patternProperties", ()), work, instance)
-    return names if isinstance(keyword, Mapping) else names / 8
+    return names if isinstance(keyword, Mapping) else names / 4
 
 
 def _cost_of_what_is_left(work: Work, _keyword: Any, instance: Any, _schema: Any) -> float:
@@ -166,7 +166,7 @@ def _cost_of_what_is_left(work: Work, _keyword: Any, instance: Any, _schema: Any
 
 def _cost_of_a_reference(work: Work, keyword: Any, _instance: Any, _schema: Any) -> float:
     is_pointer = isinstance(keyword, str) and (keyword == "#" or keyword.startswith("#/"))
-    return 5 if is_pointer else _UNANCHORED + work.schema_parts / 4
+    return 5 if is_pointer else _UNANCHORED + work.schema_parts * 2
 
 
 _COSTS: Final[Mapping[str, Callable[[Work, Any, Any, Any], float]]] = MappingProxyType(
@@ -223,7 +223,7 @@ def _all_differ(items: list[Any], work: Work) -> bool:
     kinds = set(map(type, items))
     if kinds <= {str} or kinds <= {int}:
         return len(set(items)) == len(items)
-    work.pay(parts_of(items) / 4)
+    work.pay(parts_of(items) / 2)
     return len({_as_json(item) for item in items}) == len(items)
 
 

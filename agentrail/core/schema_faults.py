@@ -21,7 +21,7 @@ from agentrail.messages import JsonObject
 
 MAX_PARTS: Final = 10_000
 MAX_DEPTH: Final = 100
-MAX_PATTERN_WORK: Final = 20_000  # characters of all patterns, and fifty more for each
+MAX_PATTERN_WORK: Final = 6_000  # characters of all patterns, and fifty more for each
 MAX_ANCHORS: Final = 10
 
 MAX_FAULT_CHARACTERS: Final = 500
@@ -129,10 +129,13 @@ def _count(schema: object) -> None:
 
 def _look_through(schema: JsonObject) -> None:
     _check_keywords(_Place(path="$", schema=schema))  # first: its $id must be one, for what comes next
-    resolver = _EMPTY.resolver_with_root(DRAFT202012.create_resource(dict(schema)))
+    root = DRAFT202012.create_resource(dict(schema))
+    registry = _EMPTY.with_resource(root.id() or "", root)
+    resolver = registry.resolver(root.id() or "")
     patterns: set[str] = set()
     references: set[str] = set()
     seen: set[int] = set()
+    is_crawled = False
     waiting = [_Place(path="$", schema=schema)]
     while waiting:
         place = waiting.pop()
@@ -146,12 +149,24 @@ def _look_through(schema: JsonObject) -> None:
             raise _Fault(message)
         new = {place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema} - references
         references |= new
-        if sum(not one.startswith("#/") for one in references) > MAX_ANCHORS:
+        anchors = sum(not one.startswith("#/") for one in references)
+        if anchors > MAX_ANCHORS:
             message = f"refers to more than {MAX_ANCHORS} anchors: use #/$defs/…"
             raise _Fault(message)
+        if anchors and not is_crawled:
+            resolver, is_crawled = _crawled(registry, root), True
         # What is referred to may stand where nobody looks for a schema.
         waiting += [_find(resolver, reference) for reference in sorted(new)]
         waiting += _below(place)
+
+
+def _crawled(registry: Registry[Any], root: Any) -> Any:
+    """Look for all anchors at once: otherwise each reference to one would go through the whole schema."""
+    try:
+        return registry.crawl().resolver(root.id() or "")
+    except (ValueError, TypeError, AttributeError):
+        message = "has an $id or an $anchor that is none"
+        raise _Fault(message) from None
 
 
 def _check_keywords(place: _Place) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agentrail.core.strict_json import without_half_pairs
 from agentrail.errors import ProtocolError
 
 _SHOWN_CHARACTERS: Final = 200
@@ -105,7 +106,8 @@ class JsonEnd:
 
 def _decode_slowly(text: str | bytes) -> Any:
     try:
-        return _mended(json.loads(text))
+        whole = text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text
+        return json.loads(without_half_pairs(whole))
     except (ValueError, RecursionError):
         message = f"expected JSON from the provider, got: {shown(text)}"
         raise ProtocolError(message) from None
