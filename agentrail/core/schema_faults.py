@@ -23,6 +23,7 @@ MAX_PARTS: Final = 10_000
 MAX_DEPTH: Final = 100
 MAX_PATTERN_WORK: Final = 6_000  # characters of all patterns, and fifty more for each
 MAX_ANCHORS: Final = 10
+MAX_PARTS_OF_ANCHORS: Final = 1_000
 
 MAX_FAULT_CHARACTERS: Final = 500
 MAX_SHOWN: Final = 200
@@ -63,11 +64,39 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(map(_is_text, value)) and len(set(value)) == len(value)
 
 
+def _is_anchor(value: str) -> bool:
+    return _PLAIN_NAME.fullmatch(value) is not None
+
+
+_ASKED: Final = frozenset(
+    (
+        "$id",
+        "$schema",
+        "$vocabulary",
+        "$dynamicRef",
+        "$recursiveAnchor",
+        "$recursiveRef",
+        "dependencies",
+        "dependentRequired",
+    )
+)
+"""What is rare enough that the draft is asked about it. What it does not know it does not mind."""
+
+MAX_ASKED: Final = 200
+
 _KINDS: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
 _PLAINLY_FINE: Final[Mapping[str, Check]] = MappingProxyType(
     {
-        "type": lambda value: isinstance(value, str) and value in _KINDS,
+        "type": lambda value: (
+            isinstance(value, str)
+            and value in _KINDS
+            or _are_names(value)
+            and bool(value)
+            and set(value) <= _KINDS
+        ),
+        **dict.fromkeys(("$anchor", "$dynamicAnchor"), lambda value: _is_text(value) and _is_anchor(value)),
+        **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
         **dict.fromkeys(("$comment", "$ref", "description", "format", "pattern", "title"), _is_text),
         **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"), _is_number),
         "multipleOf": lambda value: _is_number(value) and value > 0,
@@ -97,14 +126,13 @@ class _Place:
 def fault_of_schema(schema: JsonObject) -> str | None:
     """Say why this is no schema that one could judge by: half a sentence, whose subject is the schema; or None."""
     try:
-        _count(schema)
-        _look_through(schema)
+        _look_through(schema, _count(schema))
     except _Fault as fault:
         return str(fault)
     return None
 
 
-def _count(schema: object) -> None:
+def _count(schema: object) -> int:
     """Refuse what is too large or too deep, before anything goes through it that costs more than counting."""
     parts = 0
     level: list[object] = [schema]
@@ -121,13 +149,13 @@ def _count(schema: object) -> None:
                 raise _Fault(message)
             below += [each for each in inner if isinstance(each, Mapping | list | tuple)]
         if not below:
-            return
+            return parts
         level = below
     message = f"is nested deeper than {MAX_DEPTH} levels: use $defs"
     raise _Fault(message)
 
 
-def _look_through(schema: JsonObject) -> None:
+def _look_through(schema: JsonObject, parts: int) -> None:
     _check_keywords(_Place(path="$", schema=schema))  # first: its $id must be one, for what comes next
     root = DRAFT202012.create_resource(dict(schema))
     registry = _EMPTY.with_resource(root.id() or "", root)
@@ -136,22 +164,28 @@ def _look_through(schema: JsonObject) -> None:
     references: set[str] = set()
     seen: set[int] = set()
     is_crawled = False
+    asked = 0
     waiting = [_Place(path="$", schema=schema)]
     while waiting:
         place = waiting.pop()
         if isinstance(place.schema, bool) or id(place.schema) in seen:
             continue
         seen.add(id(place.schema))
-        _check_keywords(place)
-        patterns |= _patterns_at(place)
-        if sum(len(pattern) + 50 for pattern in patterns) > MAX_PATTERN_WORK:
-            message = f"has {len(patterns)} patterns and more: say some of it in words"
+        asked += _check_keywords(place)
+        if asked > MAX_ASKED:
+            message = (
+                f"has more than {MAX_ASKED} parts with keywords that are seldom used: say some of it in words"
+            )
             raise _Fault(message)
+        _check_patterns(place, patterns)
         new = {place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema} - references
         references |= new
         anchors = sum(not one.startswith("#/") for one in references)
         if anchors > MAX_ANCHORS:
             message = f"refers to more than {MAX_ANCHORS} anchors: use #/$defs/…"
+            raise _Fault(message)
+        if anchors and parts > MAX_PARTS_OF_ANCHORS:
+            message = f"refers to an anchor, and has more than {MAX_PARTS_OF_ANCHORS:,} parts: use #/$defs/…"
             raise _Fault(message)
         if anchors and not is_crawled:
             resolver, is_crawled = _crawled(registry, root), True
@@ -169,26 +203,24 @@ def _crawled(registry: Registry[Any], root: Any) -> Any:
         raise _Fault(message) from None
 
 
-def _check_keywords(place: _Place) -> None:
-    """Hold a schema against the draft, without those within it."""
+def _check_keywords(place: _Place) -> bool:
+    """Hold a schema against the draft, without those within it; say whether the draft had to be asked."""
     shallow: dict[str, Any] = {}
     is_plain = True
     for name, value in place.schema.items():
-        fits = _PLAINLY_FINE.get(name, _is_nothing_plain)(value)
+        check = _PLAINLY_FINE.get(name)
+        fits = name not in _ASKED if check is None else check(value)
         shallow[name] = shallow_value = _without_inner(name, value) if fits else value
         is_plain = is_plain and fits and _is_plain_inside(name, shallow_value)
     if is_plain:
-        return
+        return False
     try:
         Draft202012Validator.check_schema(shallow)
     except SchemaError as error:
         path = place.path + error.json_path.removeprefix("$")
         message = f"is not draft 2020-12 at {path}: {error.message[:MAX_FAULT_CHARACTERS]}"
         raise _Fault(message) from None
-
-
-def _is_nothing_plain(_value: object) -> bool:
-    return False
+    return True
 
 
 def _without_inner(name: str, value: Any) -> Any:
@@ -211,17 +243,21 @@ def _is_plain_inside(name: str, shallow: Any) -> bool:
     return name not in _BY_NAME or all(one is True for one in shallow.values())
 
 
-def _patterns_at(place: _Place) -> set[str]:
+def _check_patterns(place: _Place, patterns: set[str]) -> None:
+    """Look at the patterns of a place; they join those of the places before."""
     found = dict.fromkeys(place.schema.get("patternProperties", ()), "patternProperties")
     if "pattern" in place.schema:
         found[place.schema["pattern"]] = "pattern"
+    patterns.update(found)
+    if sum(len(pattern) + 50 for pattern in patterns) > MAX_PATTERN_WORK:
+        message = f"has {len(patterns)} patterns or more, {MAX_PATTERN_WORK:,} characters at most: say some of it in words"
+        raise _Fault(message)
     for pattern, keyword in found.items():
         try:
             effort_of(pattern)
         except NoPattern as fault:
             message = f"has no pattern at {place.path}.{keyword}, {pattern[:MAX_SHOWN]!r}: {fault}"
             raise _Fault(message) from None
-    return set(found)
 
 
 def _find(resolver: Any, reference: str) -> _Place:

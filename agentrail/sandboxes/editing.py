@@ -21,6 +21,7 @@ MAX_DIFF_BYTES: Final = 4_096
 
 MAX_REPLACEMENTS: Final = 1_000_000
 
+_MAX_CHANGES_SHOWN: Final = MAX_DIFF_BYTES // 2
 _PLACES_AT_A_TIME: Final = 10_000
 _CONTEXT_LINES: Final = 3
 _MAX_NUMBERS_SHOWN: Final = 10
@@ -257,6 +258,8 @@ def _groups(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
             yield group
             group = []
         group.append(change)
+        if len(group) == _MAX_CHANGES_SHOWN:  # each takes two bytes or more, and the diff is cut before that
+            break
     yield group
 
 

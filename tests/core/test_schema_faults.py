@@ -27,7 +27,11 @@ for _ in range(5_000):
         ({"pattern": "("}, "has no pattern at $.pattern, '('"),
         ({"items": {"patternProperties": {"[": {}}}}, "has no pattern at $.items.patternProperties, '['"),
         ({"pattern": "a" * 5_000}, "has no pattern at $.pattern"),
-        ({"anyOf": [{"pattern": f"{i}" * 300} for i in range(100, 130)]}, "patterns and more"),
+        (
+            {"$ref": "#a", "$defs": {f"{i}": {"$anchor": f"a{i}"} for i in range(900)}},
+            "refers to an anchor, and has",
+        ),
+        ({"anyOf": [{"pattern": f"{i}" * 300} for i in range(100, 130)]}, "patterns or more"),
         (
             {
                 "anyOf": [{"$ref": f"#a{i}"} for i in range(20)],
@@ -41,6 +45,7 @@ for _ in range(5_000):
         ),
         ({"const": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "has $schema below its root"),
         ({"properties": {f"p{i}": {} for i in range(MAX_PARTS)}}, "has more than 10,000 parts"),
+        ({"anyOf": [{"dependentRequired": {"a": [f"{i}"]}} for i in range(300)]}, "seldom used"),
         (DEEP, f"is nested deeper than {MAX_DEPTH} levels"),
         ({"properties": {"a-b": {"type": 5}}}, "is not draft 2020-12 at $.properties['a-b'].type"),
         ({"properties": {"a": 5}}, "is not draft 2020-12 at $.properties.a"),
