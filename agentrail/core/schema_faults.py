@@ -89,11 +89,8 @@ _KINDS: Final = frozenset(("array", "boolean", "integer", "null", "number", "obj
 _PLAINLY_FINE: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "type": lambda value: (
-            isinstance(value, str)
-            and value in _KINDS
-            or _are_names(value)
-            and bool(value)
-            and set(value) <= _KINDS
+            (isinstance(value, str) and value in _KINDS)
+            or (_are_names(value) and bool(value) and set(value) <= _KINDS)
         ),
         **dict.fromkeys(("$anchor", "$dynamicAnchor"), lambda value: _is_text(value) and _is_anchor(value)),
         **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),

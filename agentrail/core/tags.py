@@ -115,6 +115,8 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
                     pass
         elif code == "inline":
             code = "none"
+        elif mark[0] == "```" and code == "none" and (closing := text.find("```", position)) >= 0:
+            position = closing + len("```")  # the whole of it at once
         elif mark[0] == "```":
             code = "fence" if code == "none" else "none"
         elif position == end and not is_all:
