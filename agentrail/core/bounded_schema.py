@@ -263,14 +263,16 @@ def _in_order(schema: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     return schema.items()
 
 
+_JUDGES: Final[Any] = Draft202012Validator.VALIDATORS
 _KEYWORDS: Final[Mapping[str, Keyword]] = {
-    **Draft202012Validator.VALIDATORS,
+    **_JUDGES,
     "format": _format,
     "items": _items,
     "uniqueItems": _unique_items,
 }
 
-BoundedValidator: Final[Any] = create(
+_create: Final[Any] = create  # its stubs are stricter than it is
+BoundedValidator: Final[Any] = _create(
     meta_schema=Draft202012Validator.META_SCHEMA,
     validators={name: _paid(name, judge) for name, judge in _KEYWORDS.items()},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),

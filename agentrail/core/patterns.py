@@ -140,7 +140,8 @@ class _Looker:
             looker = self if not added and not removed else _Looker(is_plain=False)
             return looker.sequence(inner, follow)
         if op in {_ops.MAX_REPEAT, _ops.MIN_REPEAT, _ops.POSSESSIVE_REPEAT}:
-            return self._repeat(*value, follow)
+            low, high, body = value
+            return self._repeat(low, high, body, follow)
         if op is _ops.ATOMIC_GROUP:
             return self.sequence(value, follow)
         if op in {_ops.ASSERT, _ops.ASSERT_NOT}:

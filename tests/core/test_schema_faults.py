@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, SchemaError
 from agentrail.core.json_schema import CompiledSchema
 from agentrail.core.schema_faults import MAX_DEPTH, MAX_PARTS, fault_of_schema
 
-DEEP = {}
+DEEP: dict[str, object] = {}
 for _ in range(5_000):
     DEEP = {"items": DEEP}
 
