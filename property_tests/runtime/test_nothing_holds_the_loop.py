@@ -283,7 +283,6 @@ TAKES_NOTHING: Final = {
             "messages",
             "snapshot",
             "monitor",
-            "wait",
             "collect_reply",
             "abort",
             "subscribe",
@@ -294,9 +293,7 @@ TAKES_NOTHING: Final = {
         f"supervisor.{name}"
         for name in ("sessions", "tree", "statistics", "subscribe_all", "subscribe_group", "monitor")
     ),
-    *(
-        f"supervisor.{name}" for name in ("start_behind", "close_rest", "hear", "run")
-    ),  # for the package itself
+    *(f"supervisor.{name}" for name in ("start_behind", "close_rest", "hear")),  # for the package itself
     *("plugin.FunctionPlugin", "sandbox.aclose"),
 }
 """Entries with no text, bytes, pattern or path in them that somebody else could have written."""
