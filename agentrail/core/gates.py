@@ -19,6 +19,7 @@ from agentrail.messages import AssistantMessage, CallId, JsonObject, Message, St
 CUT_OFF: Final = "Not run: the call was cut off by the output limit. Send less in one call."
 WITHHELD: Final = "Not run: this was the last turn of the task. Answer with what you have."
 
+_MAX_NAME_SHOWN: Final = 200
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -108,6 +109,7 @@ def operation_id_of(session_id: str, ordinal: int, name: str, arguments_hash: st
 def _unknown(name: str, tools: Toolbox) -> str:
     if not tools.names:
         return f'Unknown tool "{name}". There are no tools in this session: answer without.'
+    name = name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"  # it may be a megabyte
     near = difflib.get_close_matches(name, tools.names, n=1)
     guess = f' Did you mean "{near[0]}"?' if near else ""
     return f'Unknown tool "{name}".{guess} Tools: {", ".join(tools.names)}.'

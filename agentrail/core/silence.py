@@ -9,7 +9,7 @@ import msgspec
 from agentrail.core.effects import CancelStream, SetTimer, StartStream, look_of
 from agentrail.core.projection import model_of
 from agentrail.core.request import ModelRequest
-from agentrail.core.stalls import StallClock, decide_stall
+from agentrail.core.stalls import FIRST_REPORT_MS, StallClock, decide_stall
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import StreamStalled
@@ -24,9 +24,13 @@ def start_stream(work: Work, request: ModelRequest) -> None:
 
 
 def note_chunk(work: Work) -> None:
-    """Note that something came."""
+    """Note that something came. The first time the silence that counts becomes another, and may end before the next look."""
     stream = work.stream
-    work.change(stream=msgspec.structs.replace(stream, clock=stream.clock.heard(work.at_ms)))
+    clock = stream.clock.heard(work.at_ms)
+    work.change(stream=msgspec.structs.replace(stream, clock=clock))
+    stalls = model_of(work.data).stalls
+    if not stream.clock.begun and stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
+        work.ask(SetTimer(effect_id=look_of(stream.effect_id), at_ms=work.at_ms + stalls.stall_ms))
 
 
 def look(work: Work, pinged_at_ms: int) -> ErrorInfo | None:

@@ -26,9 +26,22 @@ _SPELLED: Final[tuple[tuple[TagName, str, str], ...]] = tuple(
     (name, f"<{name}>", f"</{name}>") for name in _NAMES
 )
 _MARKS: Final[Mapping[Code, re.Pattern[str]]] = MappingProxyType(
-    {"none": re.compile("<|`{1,3}"), "inline": re.compile("[`\n]"), "fence": re.compile("`{1,3}")}
+    {
+        # Of a `<` only one that begins a tag, or may when more has come: others come by the million.
+        "none": re.compile(
+            r"<(?=status>|title>|(?:s(?:t(?:a(?:t(?:us?)?)?)?)?|t(?:i(?:t(?:le?)?)?)?)?\Z)|`{1,3}"
+        ),
+        "inline": re.compile("[`\n]"),
+        "fence": re.compile("`{1,3}"),
+    }
 )
 """What matters next, by where one stands. Code between single backticks ends with its line, in case it has no other end."""
+
+
+_TICKS: Final = re.compile("`{1,3}")
+_ENDING: Final = re.compile("</(?:status|title)>")
+_REACH: Final = MAX_CONTENT + len("<status></status>")
+"""How far in front of its end, or of the end of what has come, a tag can begin."""
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +99,8 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
     found: list[Tag] = []
     shown, position, end = 0, 0, len(text)
     while mark := _MARKS[code].search(text, position):
+        if mark[0] == "<" and (mark := _mark_behind(text, mark)) is None:
+            break
         position = mark.end()
         if mark[0] == "<":
             match _tag_at(text, mark.start()):
@@ -100,6 +115,8 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
                     pass
         elif code == "inline":
             code = "none"
+        elif mark[0] == "```" and code == "none" and (closing := text.find("```", position)) >= 0:
+            position = closing + len("```")  # the whole of it at once
         elif mark[0] == "```":
             code = "fence" if code == "none" else "none"
         elif position == end and not is_all:
@@ -109,6 +126,16 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
             code = "inline"
     visible.append(text[shown:end])
     return TagReader(text[end:], code), "".join(visible), tuple(found)
+
+
+def _mark_behind(text: str, mark: "re.Match[str]") -> "re.Match[str] | None":
+    """Pass over what looks like the beginning of a tag and can be none: tags begin near an end of one, or of the text."""
+    ending = _ENDING.search(text, mark.end())
+    first = (ending.start() if ending else len(text)) - _REACH
+    if mark.start() >= first:
+        return mark
+    ticks = _TICKS.search(text, mark.end())
+    return ticks if ticks is not None and ticks.start() < first else _MARKS["none"].search(text, first)
 
 
 def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "none"]:

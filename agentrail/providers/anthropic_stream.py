@@ -7,7 +7,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft
+from agentrail.providers.draft import Draft, pieces_in
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_json, decode_object, encode_json
 
@@ -183,8 +183,7 @@ class MessagesStream:
     def _whole(self, event: dict[str, Any]) -> list[Chunk]:
         """Take a whole message where a stream was asked for: the same events, made from it."""
         chunks = self._take_usage(event.get("usage"))
-        content = event.get("content")
-        for index, payload in enumerate(content if isinstance(content, list) else []):
+        for index, payload in enumerate(pieces_in(event.get("content"))):
             chunks += self._start({"index": index, "content_block": payload})
             chunks += self._stop({"index": index})
         reason = event.get("stop_reason")

@@ -50,6 +50,7 @@ _SOURCE: Final = re.compile(
 )
 _FILE_LINE: Final = re.compile(r"^\[file\] (.+) \(\d+ bytes\)$", re.MULTILINE)
 _DIR_LINE: Final = re.compile(r"^\[dir\]\s+(.+)$", re.MULTILINE)
+_MAX_NUMBER: Final = 1e15
 _NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 # Not the single quotes, which are apostrophes more often.
 _QUOTED: Final = re.compile(r"[\"“`]([^\"“”`]+)[\"”`]")
@@ -281,11 +282,16 @@ def _value(parameter: JsonObject, names: list[str], numbers: list[str]) -> JsonV
         case "string" if names:
             return names.pop(0).strip()
         case "integer" if numbers:
-            return int(float(numbers.pop(0)))
+            return int(_bounded(numbers.pop(0)))
         case "number" if numbers:
-            return float(numbers.pop(0))
+            return _bounded(numbers.pop(0))
         case _:
             return None
+
+
+def _bounded(digits: str) -> float:
+    """Read a number; one of five thousand digits is infinite, and JSON has no word for that."""
+    return max(-_MAX_NUMBER, min(float(digits), _MAX_NUMBER))
 
 
 def _stand_in(parameter: JsonObject, prompt: str) -> JsonValue:

@@ -3,8 +3,8 @@
 So the message of `Completed` equals what the deltas add up to, for every format. No format enters this file.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from agentrail.core.request import (
     ArgumentsDelta,
@@ -28,6 +28,9 @@ from agentrail.messages import (
     TokenUsage,
     ToolCall,
 )
+
+MAX_CALLS: Final = 10_000
+MAX_PIECES: Final = 10_000
 
 _BYTES_PER_TOKEN = 4
 _MAX_BELIEVED_TOKENS = 1_000_000_000
@@ -77,6 +80,7 @@ class Draft:
         self._attempt = attempt
         self._blocks: list[_Text | _Thinking | _Call | JsonObject] = []
         self._calls: list[_Call] = []
+        self._call_ids: set[str] = set()
         self._last: _Text | _Thinking | _Call | JsonObject | None = None
         self._keyed: dict[object, _Text | _Thinking] = {}
         self._output_characters = 0
@@ -137,8 +141,12 @@ class Draft:
             message = "the provider sent a tool call without a name"
             raise ProtocolError(message)
         index = len(self._calls)
-        if not call_id or any(call.call_id == call_id for call in self._calls):
+        if index >= MAX_CALLS:
+            message = f"the provider sent more than {MAX_CALLS:,} tool calls in one answer: it is given up"
+            raise ProtocolError(message)
+        if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._attempt}_{index}"
+        self._call_ids.add(call_id)
         call = _Call(call_id, name)
         self._calls.append(call)
         self._add(call)
@@ -154,9 +162,9 @@ class Draft:
         """Do for a call's arguments what `missing` does for a block."""
         return _missing(self._calls[index].pieces, whole)
 
-    def arguments_so_far(self, index: int) -> str:
-        """Return what has come of a call's arguments."""
-        return "".join(self._calls[index].pieces)
+    def argument_pieces(self, index: int) -> Sequence[str]:
+        """Return what has come of a call's arguments, as it came."""
+        return self._calls[index].pieces
 
     def count(self, name: str, value: object) -> int | None:
         """Take a token count as the vendor wrote it.
@@ -218,6 +226,20 @@ class Draft:
                 return _call(block)
             case _:
                 return Opaque(provider=self._provider, payload=block)
+
+
+def pieces_in(value: object) -> list[Any]:
+    """Give the pieces of an event; none where there is no list of them.
+
+    Raises:
+        ProtocolError: The vendor's move: more than anybody sends at once, and than one step should take.
+    """
+    if not isinstance(value, list):
+        return []
+    if len(value) > MAX_PIECES:
+        message = f"the provider sent an event of {len(value):,} pieces, at most {MAX_PIECES:,} are taken: it is given up"
+        raise ProtocolError(message)
+    return value
 
 
 def _missing(pieces: list[str], whole: str) -> str:

@@ -5,7 +5,6 @@ that is too long is told from any other 400 by nothing else with some vendors; e
 """
 
 import datetime
-import email.utils
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from agentrail.errors import (
     Timeout,
 )
 from agentrail.providers.json_text import decode_json, shown
+from agentrail.providers.numbers import read_date, read_integer, read_seconds
 
 Kind = type[ProviderError]
 
@@ -190,11 +190,11 @@ def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
         kind, text = _kind_of_page(answer.status), shown(answer.body) or "nothing"
     else:
         kind, text = _kind(answer.status, fault), fault.message
-    said = f"{vendor.name} answered {answer.status}: {scrubbed(shown(text), vendor.secrets)}"
+    said = f"{vendor.name} answered {answer.status}: {shown(text)}"
     return kind(
-        said + _advice(kind, answer, vendor),
+        scrubbed(said, vendor.secrets) + _advice(kind, answer, vendor),
         status=answer.status,
-        request_id=request_id_of(answer.headers),
+        request_id=_shown_id(request_id_of(answer.headers), vendor),
         retry_after_seconds=_longest(
             retry_after_of(answer.headers, answer.now), fault.retry_after_seconds if fault else None
         ),
@@ -228,13 +228,18 @@ def reported_failure(error: Mapping[str, Any], vendor: Vendor) -> ProviderError:
 
 def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:
     kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
-    said = f"{vendor.name} broke off with an error: {scrubbed(shown(fault.message), vendor.secrets)}"
+    said = f"{vendor.name} broke off with an error: {shown(fault.message)}"
     return kind(
-        said,
+        scrubbed(said, vendor.secrets),
         status=fault.status,
-        request_id=request_id,
+        request_id=_shown_id(request_id, vendor),
         retry_after_seconds=fault.retry_after_seconds,
     )
+
+
+def _shown_id(request_id: str | None, vendor: Vendor) -> str | None:
+    """Make an id fit to be shown: it is whatever a server wrote, and some write back what they were sent."""
+    return None if request_id is None else scrubbed(shown(request_id), vendor.secrets) or None
 
 
 _RETRY_HEADER: Final = MappingProxyType({"true": True, "false": False})
@@ -274,10 +279,8 @@ def _advice(kind: Kind, answer: Answer, vendor: Vendor) -> str:
     if kind is ProtocolError or answer.status == 404:  # noqa: PLR2004 - a status is its own name
         return " (look at base_url: is there a server that speaks this format?)"
     if 300 <= answer.status < 400:  # noqa: PLR2004 - a status is its own name
-        target = answer.headers.get("location", "elsewhere")
-        return (
-            f" (it redirects to {shown(target)}, which is not followed, because the key would travel along)"
-        )
+        target = scrubbed(shown(answer.headers.get("location", "elsewhere")), vendor.secrets)
+        return f" (it redirects to {target}, which is not followed, because the key would travel along)"
     return ""
 
 
@@ -306,7 +309,7 @@ def _fault_of(body: Mapping[str, Any]) -> _Fault | None:
 
 def _fault_in(inner: Mapping[str, Any]) -> _Fault:
     code, message = inner.get("code"), inner.get("message")
-    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
+    number = read_integer(code)
     details = inner.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
     # Google says in `status` what others say in `type`, and what it means in the details.
@@ -321,7 +324,7 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
 
 def _delay(text: object) -> float | None:
     """Read a duration of Google's, such as `34.07s`."""
-    return _number(text.removesuffix("s")) if isinstance(text, str) else None
+    return read_seconds(text.removesuffix("s")) if isinstance(text, str) else None
 
 
 def _longest(*pauses: float | None) -> float | None:
@@ -343,30 +346,17 @@ def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float 
         headers: With names in lower case.
         now: What a date is compared to.
     """
-    precise = _number(
+    precise = read_seconds(
         headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms")
     )  # the latter of Azure
     if precise is not None:
         return precise / 1000
     text = headers.get("retry-after") or headers.get("llm_provider-retry-after")  # the latter through LiteLLM
-    seconds = _number(text)
+    seconds = read_seconds(text)
     if seconds is not None or text is None:
         return seconds
-    try:
-        until = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=datetime.UTC)
-    return max(0.0, (until - now).total_seconds())
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if 0 <= value < float("inf") else None
+    until = read_date(text)
+    return None if until is None else max(0.0, (until - now).total_seconds())
 
 
 # --- keys
@@ -386,7 +376,7 @@ def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
     """
     for secret in secrets:
         if len(secret) >= _MIN_SECRET:
-            text = text.replace(secret, "[key]")
+            text = _without_cut_key(text.replace(secret, "[key]"), secret)
             begin, end = secret[:_TELLING_CHARACTERS], secret[-_TELLING_CHARACTERS:]
             text = _WORD.sub(
                 lambda word, begin=begin, end=end: _without_piece(word[0], begin, end),  # type: ignore[misc]
@@ -401,8 +391,22 @@ def no_keys_shown(vendor: Vendor) -> Iterator[None]:
     try:
         yield
     except ProviderError as error:
-        error.args = (scrubbed(str(error), vendor.secrets),)
+        scrub(error, vendor)
         raise
+
+
+def scrub(error: ProviderError, vendor: Vendor) -> None:
+    """Take keys out of an error, all of its members: whoever logs one may log every member."""
+    error.args = (scrubbed(str(error), vendor.secrets),)
+    error.request_id = _shown_id(error.request_id, vendor)
+
+
+def _without_cut_key(text: str, secret: str) -> str:
+    """Take out a key that a text was cut within, wherever in a word it begins."""
+    if "…" in text:
+        for length in range(len(secret) - 1, _TELLING_CHARACTERS - 1, -1):
+            text = text.replace(f"{secret[:length]}…", "[key]…")
+    return text
 
 
 def _without_piece(word: str, begin: str, end: str) -> str:

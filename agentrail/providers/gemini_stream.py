@@ -12,7 +12,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ContentRefused, ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft
+from agentrail.providers.draft import Draft, pieces_in
 from agentrail.providers.failures import Vendor, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
 
@@ -114,7 +114,7 @@ class GeminiStream:
     def _take_candidate(self, candidate: dict[str, Any], chunks: list[Chunk]) -> None:
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
-        for part in parts if isinstance(parts, list) else ():
+        for part in pieces_in(parts):
             if isinstance(part, dict):
                 self._take_part(part, chunks)
         reason = candidate.get("finishReason")

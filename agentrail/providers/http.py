@@ -10,6 +10,7 @@ import datetime
 import ipaddress
 import logging
 import ssl
+import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
@@ -25,6 +26,7 @@ from attrs import field, frozen
 
 from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
 from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
+from agentrail.providers.json_text import shown
 
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_RESPONSE_BYTES: Final = 64 << 20
@@ -35,6 +37,11 @@ _MAX_REFUSAL_BYTES: Final = 64 << 10  # of a body that only becomes an error tex
 _TIMEOUT: Final = httpx.Timeout(connect=10, read=None, write=30, pool=30)
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60)
 _CLOSING_SECONDS: Final = 2.0
+_PLAIN: Final[Mapping[str, str]] = MappingProxyType({"accept-encoding": "identity"})
+_WINDOWS: Final[Mapping[str, int]] = MappingProxyType(
+    {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+)
+_UNPACKED_AT_A_TIME: Final = 1 << 16
 
 
 @frozen(kw_only=True)
@@ -173,7 +180,8 @@ class HttpClients:
         self._requests += 1
         self._open_responses += 1
         try:
-            request = client.build_request("POST", post.url, headers=dict(post.headers), content=post.body)
+            headers = {**_PLAIN, **post.headers}
+            request = client.build_request("POST", post.url, headers=headers, content=post.body)
             request.stream = _Body(post.body)
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
@@ -221,8 +229,10 @@ class HttpClients:
         client = self._client_for(Post(url=url, headers=headers, body=b"", vendor=vendor))
         self._requests += 1
         with _translated(vendor):
-            async with client.stream("GET", url, headers=dict(headers)) as response:
-                body = (await _read(response, MAX_RESPONSE_BYTES + 1)).decode("utf-8", "replace")
+            async with client.stream("GET", url, headers={**_PLAIN, **headers}) as response:
+                body = (await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))).decode(
+                    "utf-8", "replace"
+                )
         if response.status_code != httpx.codes.OK:
             raise failure_of(_answer(response, body), vendor)
         return body
@@ -236,8 +246,7 @@ class HttpClients:
         key = (f"{parts.scheme}://{parts.netloc}", post.verify, post.trust_env, post.http2)
         client = self._clients.get(key)
         if client is None:
-            if post.http2:
-                _keep_headers_out_of_logs()
+            _keep_headers_out_of_logs()
             client = self._clients[key] = httpx.AsyncClient(
                 verify=self._context(post.verify),
                 trust_env=post.trust_env,
@@ -282,13 +291,15 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _keep_headers_out_of_logs() -> None:
-    """Raise the level of a logger that writes every header, and so the key, when all of a program logs at DEBUG.
+    """Raise the level of loggers that write headers, and so the key, when all of a program logs at DEBUG.
 
-    A level is process-wide, which nothing else here is; a key in a log file is worse. Whoever sets a level keeps it.
+    One writes those of requests with HTTP/2, the other those of answers, where a server may say again what it was told. A
+    level is process-wide, which nothing else here is; a key in a log file is worse. Whoever sets a level keeps it.
     """
-    logger = logging.getLogger("hpack")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
+    for name in ("hpack", "httpcore"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
 
 
 def _is_loopback(host: str) -> bool:
@@ -317,12 +328,11 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
                         yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
             pulse.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
-            document = await _read(response, MAX_RESPONSE_BYTES + 1)
+            document = await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))
             pulse.has_ended = True
             yield document.decode("utf-8", "replace")  # noqa: ASYNC119 - as above
         else:
-            body = (await _read(response, _MAX_REFUSAL_BYTES)).decode("utf-8", "replace")
-            raise failure_of(_answer(response, body), vendor)
+            raise failure_of(_answer(response, await _read_refusal(response)), vendor)
 
 
 def _answer(response: httpx.Response, body: str) -> Answer:
@@ -335,17 +345,29 @@ def _answer(response: httpx.Response, body: str) -> Answer:
 
 
 async def _read(response: httpx.Response, max_bytes: int) -> bytes:
-    """Read a body, or its beginning when it is longer; a whole answer that is too long is refused."""
+    """Read a body that must be whole; one that is too long for what it is to be read as is refused."""
     body = bytearray()
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
             body += piece
-            if len(body) > MAX_RESPONSE_BYTES:
-                message = f"the answer is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
+            if len(body) > max_bytes:
+                message = f"the answer is longer than {max_bytes} bytes: it is given up"
                 raise ProtocolError(message)
-            if len(body) >= max_bytes:
-                break
-    return bytes(body[:max_bytes])
+    return bytes(body)
+
+
+async def _read_refusal(response: httpx.Response) -> str:
+    """Read the beginning of a body that only becomes an error text; of one that cannot be read, why."""
+    body = bytearray()
+    try:
+        async with _open_pieces(response) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) >= _MAX_REFUSAL_BYTES:
+                    break
+    except ProtocolError as error:  # its status says more than how it was packed
+        return str(error)
+    return bytes(body[:_MAX_REFUSAL_BYTES]).decode("utf-8", "replace")
 
 
 @asynccontextmanager
@@ -354,17 +376,56 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
 
     The library nests generators that do not close each other: left early, the inner ones would wait for the garbage
     collector, which may come at any time and in any task. Read on from a closed connection, they all end at once.
+
+    Raises:
+        ProtocolError: The vendor's move: the body is packed, and nobody asked for that.
     """
-    pieces = response.aiter_bytes()
+    raw = (
+        response.aiter_raw()
+    )  # never the library's own unpacking: it makes a gigabyte of a piece before it hands it on
     try:
-        yield pieces
+        unpack = _unpacking(response)
+        yield raw if unpack is None else _unpacked(raw, unpack)
     finally:
         await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait; bounded by the pool
         # Cancelled, because a connection of HTTP/2 that others use is still open, and reading from it would wait.
         with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
             scope.cancel()
-            async for _ in pieces:  # noqa: ASYNC102 - ends at once, the connection is closed
+            async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
                 pass
+
+
+def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
+    """Say how a body is to be unpacked: not at all, unless the options asked for one of two packings by a header."""
+    said = response.headers.get("content-encoding", "").strip().lower()
+    if said in {"", "identity"}:
+        return None
+    asked = {
+        one.partition(";")[0].strip().lower()
+        for one in response.request.headers["accept-encoding"].split(",")
+    }
+    if said not in asked or said not in _WINDOWS:
+        message = (
+            f"the answer is packed ({shown(said)}), which was not asked for: "
+            "switch that off at the server or the proxy, or look at base_url"
+        )
+        raise ProtocolError(message)
+    return zlib.decompressobj(_WINDOWS[said])
+
+
+async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") -> AsyncGenerator[bytes, None]:
+    """Unpack as much at a time as may be held; whoever reads counts it and stops."""
+    try:
+        async for piece in pieces:
+            left = piece
+            while left:
+                if data := unpack.decompress(left, _UNPACKED_AT_A_TIME):
+                    yield data  # noqa: ASYNC119 - what it reads from is closed by `_open_pieces`
+                    await trio.lowlevel.checkpoint()
+                left = unpack.unconsumed_tail
+    except zlib.error:
+        message = "the answer is not packed as its content-encoding says"
+        raise ProtocolError(message) from None
 
 
 class _Metered:
@@ -413,7 +474,6 @@ _TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], st
         httpx.TimeoutException: (Timeout, "took too long"),
         httpx.ConnectError: (Transport, "cannot be reached (is base_url right, and the server running?)"),
         httpx.ProxyError: (Transport, "cannot be reached through the proxy"),
-        httpx.DecodingError: (ProtocolError, "sent what its content-encoding does not say"),
         httpx.HTTPError: (Transport, "lost the connection before the answer was complete"),
     }
 )
@@ -431,7 +491,7 @@ def _translated(vendor: Vendor) -> Iterator[None]:
 
 def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
     kind, words = next(entry for foreign, entry in _TRANSLATION.items() if isinstance(error, foreign))
-    detail = scrubbed(str(error), vendor.secrets) or type(error).__name__
+    detail = scrubbed(shown(str(error)), vendor.secrets) or type(error).__name__
     if _is_bad_certificate(error):
         # The same certificate comes next time.
         return Transport(f"{vendor.name} showed a certificate that is not trusted: {detail}", retryable=False)

@@ -5,14 +5,19 @@ surrogate, which some models write as an escape, becomes U+FFFD in both directio
 would otherwise end the session at the next request.
 """
 
+import itertools
 import json
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
+from agentrail.core.strict_json import without_half_pairs
 from agentrail.errors import ProtocolError
 
-_SHOWN_CHARACTERS = 200
+_SHOWN_CHARACTERS: Final = 200
+_MARKS: Final = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 def encode_json(value: object) -> bytes:
@@ -54,12 +59,55 @@ def shown(text: str | bytes) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     line = " ".join(text[: 4 * _SHOWN_CHARACTERS].split())
-    return line if len(line) <= _SHOWN_CHARACTERS else line[:_SHOWN_CHARACTERS] + "…"
+    is_cut = len(text) > 4 * _SHOWN_CHARACTERS or len(line) > _SHOWN_CHARACTERS
+    return line[:_SHOWN_CHARACTERS] + ("…" if is_cut else "")
+
+
+class JsonEnd:
+    """Tells whether a JSON object that comes in pieces could be complete, without reading any piece twice.
+
+    Attributes:
+        is_reached: Whether all that was opened is closed, for the first time; what follows may be blank.
+    """
+
+    __slots__ = ("_depth", "_is_escaped", "_is_text", "_taken", "_was_reached", "is_reached")
+
+    def __init__(self) -> None:
+        """Begin in front of it."""
+        self._taken = self._depth = 0
+        self._is_text = self._is_escaped = self._was_reached = False
+        self.is_reached = False
+
+    def read_on(self, pieces: Sequence[str]) -> None:
+        """Read what has come since the last time.
+
+        Args:
+            pieces: All that has come.
+        """
+        for piece in itertools.islice(pieces, self._taken, None):
+            self._read(piece)
+        self._taken = len(pieces)
+
+    def _read(self, piece: str) -> None:
+        if not piece.strip() and not self._is_text:
+            return
+        begin, self._is_escaped = int(self._is_escaped), False
+        for mark in _MARKS.findall(piece, begin):
+            if mark.startswith("\\"):
+                self._is_escaped = len(mark) == 1  # what it escapes comes with the next piece
+            elif mark == '"':
+                self._is_text = not self._is_text
+            elif not self._is_text:
+                self._depth += 1 if mark in "{[" else -1
+        is_closed = self._depth <= 0 and not self._is_text
+        self.is_reached = is_closed and not self._was_reached
+        self._was_reached = self._was_reached or is_closed
 
 
 def _decode_slowly(text: str | bytes) -> Any:
     try:
-        return _mended(json.loads(text))
+        whole = text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text
+        return json.loads(without_half_pairs(whole))
     except (ValueError, RecursionError):
         message = f"expected JSON from the provider, got: {shown(text)}"
         raise ProtocolError(message) from None

@@ -12,9 +12,9 @@ from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.core.toolbox import parse_arguments
 from agentrail.errors import Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, usage_in
+from agentrail.providers.draft import Draft, pieces_in, usage_in
 from agentrail.providers.failures import Vendor, failure_in_stream
-from agentrail.providers.json_text import decode_object, encode_json
+from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
 from agentrail.providers.think_tags import ThinkTags
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
@@ -31,12 +31,13 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
 class _Slot:
     """A call that is being assembled. It starts, for the outside, when its name is complete."""
 
-    __slots__ = ("index", "name", "wire_id")
+    __slots__ = ("arguments", "index", "name", "wire_id")
 
     def __init__(self) -> None:
         self.index: int | None = None  # in the draft, once started
         self.name = ""
         self.wire_id = ""
+        self.arguments = JsonEnd()
 
 
 class ChatStream:
@@ -56,6 +57,7 @@ class ChatStream:
         self._request_bytes = request_bytes
         self._slots: dict[object, _Slot] = {}  # by the wire's index
         self._slot: _Slot | None = None  # the one that grew last
+        self._waiting: _Slot | None = None  # the last that began: before it, all others were started
         self._tags = ThinkTags()
         self._finish_reason: str | None = None
         self._was_refused = False
@@ -119,7 +121,7 @@ class ChatStream:
             if len(delta) == 1:
                 return
         elif isinstance(content, list):  # parts, as in a request
-            texts = [part.get("text") for part in content if isinstance(part, dict)]
+            texts = [part.get("text") for part in pieces_in(content) if isinstance(part, dict)]
             chunks += [
                 chunk for text in texts if text and isinstance(text, str) for chunk in self._said(text)
             ]
@@ -130,11 +132,9 @@ class ChatStream:
         if refusal and isinstance(refusal, str):
             self._was_refused = True
             chunks.append(self.draft.text(refusal))
-        calls = delta.get("tool_calls")
-        if isinstance(calls, list):
-            for part in calls:
-                if isinstance(part, dict):
-                    self._call_part(part, chunks)
+        for part in pieces_in(delta.get("tool_calls")):
+            if isinstance(part, dict):
+                self._call_part(part, chunks)
 
     def _said(self, text: str) -> list[Chunk]:
         if self._tags.is_over:  # nearly always
@@ -174,7 +174,7 @@ class ChatStream:
         slot = self._slots.get(key) if key is not None else self._slot
         if slot is None or self._begins_anew(slot, wire_id, name):
             chunks += self._start_waiting()
-            slot = self._slots[key] = _Slot()
+            slot = self._slots[key] = self._waiting = _Slot()
         self._slot = slot
         return slot
 
@@ -182,10 +182,11 @@ class ChatStream:
         if wire_id and slot.wire_id:
             return wire_id != slot.wire_id  # some servers write index 0 for every parallel call
         # Without ids: a name again, after arguments that are complete, is the next call.
-        return (
-            bool(name)
-            and slot.index is not None
-            and not isinstance(parse_arguments(self.draft.arguments_so_far(slot.index)), str)
+        if not name or slot.index is None:
+            return False
+        slot.arguments.read_on(self.draft.argument_pieces(slot.index))
+        return slot.arguments.is_reached and not isinstance(
+            parse_arguments("".join(self.draft.argument_pieces(slot.index))), str
         )
 
     def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
@@ -198,8 +199,9 @@ class ChatStream:
     def _start_waiting(self) -> list[Chunk]:
         """Say what was held: text that could have become a tag, and calls whose name could still have grown."""
         chunks: list[Chunk] = self._untagged(self._tags.flush())
-        for slot in self._slots.values():
-            self._start(slot, chunks)
+        if self._waiting is not None:
+            self._start(self._waiting, chunks)
+            self._waiting = None
         return chunks
 
     # --- the end

@@ -12,7 +12,7 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError, Transport
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, usage_in
+from agentrail.providers.draft import Draft, pieces_in, usage_in
 from agentrail.providers.failures import Vendor, failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object
 
@@ -253,11 +253,8 @@ class ResponsesStream:
 
 
 def _parts_of(value: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
-    parts = value.get(name)
     return [
-        (number, part)
-        for number, part in enumerate(parts if isinstance(parts, list) else [])
-        if isinstance(part, dict)
+        (number, part) for number, part in enumerate(pieces_in(value.get(name))) if isinstance(part, dict)
     ]
 
 

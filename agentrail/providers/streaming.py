@@ -15,13 +15,15 @@ from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, Usa
 from agentrail.errors import ProviderError
 from agentrail.messages import TokenUsage
 from agentrail.providers.draft import Draft
-from agentrail.providers.failures import Vendor, scrubbed
+from agentrail.providers.failures import Vendor, scrub, scrubbed
 from agentrail.providers.http import HttpClients, Post, Pulse, next_before
+from agentrail.providers.json_text import shown
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
 from agentrail.providers.wire import current_key, merged_headers
 
 _DRAIN_SECONDS: Final = 0.25
+_CHUNKS_AT_A_TIME: Final = 1_000
 _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "content-type": "application/json",
@@ -123,15 +125,15 @@ async def open_response(
     finally:
         endpoint.http.note_ignored(reader.ignored_events)
         if reader.draft.strange_counts:
-            _warn_of_counts(request.model, reader.draft.strange_counts)
+            _warn_of_counts(request.model, reader.draft.strange_counts, vendor)
 
 
-def _warn_of_counts(model: str, counts: Mapping[str, object]) -> None:
-    shown = {name: scrubbed(f"{value!r:.40}", ()) for name, value in counts.items()}
+def _warn_of_counts(model: str, counts: Mapping[str, object], vendor: Vendor) -> None:
+    said = {name: scrubbed(shown(f"{value!r:.1000}"), vendor.secrets)[:40] for name, value in counts.items()}
     structlog.get_logger(__name__).warning(
         "the provider reports token counts that cannot be: they are left out, and the usage is marked as estimated",
         model=model,
-        counts=shown,
+        counts=said,
     )
 
 
@@ -223,15 +225,19 @@ async def _chunks(
         if not _has_terminal(chunks):
             async for data in events:
                 chunks = reader.feed(data)
-                for chunk in _priced(chunks, cost):
+                for number, chunk in enumerate(_priced(chunks, cost), start=1):
                     yield chunk
+                    if (
+                        number % _CHUNKS_AT_A_TIME == 0
+                    ):  # one event may hold thousands, and others want their turn
+                        await trio.lowlevel.checkpoint()
                 if _has_terminal(chunks):
                     break
             else:
                 for chunk in _priced(reader.close(), cost):
                     yield chunk
     except ProviderError as error:  # the manager `no_keys_shown` would stand around a yield
-        error.args = (scrubbed(str(error), post.vendor.secrets),)
+        scrub(error, post.vendor)
         raise
     # The end of the body is on its way, and only a connection that was read to its end can serve the next request.
     # The response is complete: whatever goes wrong now is not its failure.

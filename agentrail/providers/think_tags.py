@@ -17,6 +17,7 @@ class ThinkTags:
     def __init__(self) -> None:
         """Begin at the beginning of a text."""
         self._held = ""
+        self._blanks: list[str] = []  # in front of what is held: nobody looks at them twice
         self._is_inside = False
         self._has_thought = False
         self._is_behind = False  # of the closing tag, where the blank lines are a part of the tag
@@ -28,19 +29,25 @@ class ThinkTags:
         if self.is_over:
             return [(piece, False)] if piece else []
         said: list[tuple[str, bool]] = []
+        if not self._held and piece.isspace() and not self._is_inside:
+            if not self._is_behind:
+                self._blanks.append(piece)
+            return said
         self._held += piece
         if not (self._is_inside or self._is_behind):
             self._look_for_open(said)
         if self._is_inside:
             self._look_for_close(said)
-        if self._is_behind and self._held.strip():
-            said.append((self._held.lstrip(), False))
-            self._end()
+        if self._is_behind:
+            self._held = self._held.lstrip()
+            if self._held:
+                said.append((self._held, False))
+                self._end()
         return said
 
     def flush(self) -> list[tuple[str, bool]]:
         """Return what was held, because no more text comes."""
-        held, is_inside, is_behind = self._held, self._is_inside, self._is_behind
+        held, is_inside, is_behind = "".join((*self._blanks, self._held)), self._is_inside, self._is_behind
         self._end()
         return [(held, is_inside)] if held and not is_behind else []
 
@@ -48,10 +55,14 @@ class ThinkTags:
         begin = self._held.lstrip()
         if begin.startswith(_OPEN):
             self._is_inside = True
+            self._blanks = []
             self._held = begin[len(_OPEN) :]
         elif not _OPEN.startswith(begin):
-            said.append((self._held, False))
+            said.append(("".join((*self._blanks, self._held)), False))
             self._end()
+        elif len(begin) < len(self._held):
+            self._blanks.append(self._held[: len(self._held) - len(begin)])
+            self._held = begin
 
     def _look_for_close(self, said: list[tuple[str, bool]]) -> None:
         if not self._has_thought:  # the line break behind the tag is a part of it
@@ -67,7 +78,7 @@ class ThinkTags:
             said.append((thought, True))
 
     def _end(self) -> None:
-        self._held = ""
+        self._held, self._blanks = "", []
         self._is_inside = self._is_behind = False
         self.is_over = True
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentrail.abc import Error, Provider, ToolOutcome
 from agentrail.core.actions import Wanted
@@ -66,13 +66,13 @@ TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""
 
 SIGN_OF_LIFE_SECONDS: Final = 1.0
-"""How often a session hears of chunks that say nothing by themselves; well below any `stall_seconds` that makes sense."""
+"""How often a session hears of chunks that say nothing by themselves; what comes between is told by `SignsOfLife`."""
 
 
 class ChunkBuffer:
     """The chunks that wait together: one message in the mailbox, however many came before it is read."""
 
-    __slots__ = ("_chunks", "_lies_there", "_taken_at", "_usage", "effect_id", "usage")
+    __slots__ = ("_chunks", "_lies_there", "_taken_at", "_usage", "effect_id", "touched_at", "usage")
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
@@ -81,6 +81,8 @@ class ChunkBuffer:
         self._lies_there = False
         self._taken_at = trio.current_time()
         self._usage: UsageUpdate | None = None
+        self.touched_at: float | None = None
+        """When something last came that means nothing yet, of which a session need not have heard."""
         self.usage = TokenUsage()
         """What the response has used so far, as far as its server has said."""
 
@@ -102,7 +104,8 @@ class ChunkBuffer:
 
         It need not hear of each: only that the stream is alive.
         """
-        is_time = trio.current_time() - self._taken_at >= SIGN_OF_LIFE_SECONDS
+        self.touched_at = trio.current_time()
+        is_time = self.touched_at - self._taken_at >= SIGN_OF_LIFE_SECONDS
         return is_time and self._put()
 
     def _put(self) -> bool:
@@ -116,6 +119,25 @@ class ChunkBuffer:
             chunks.append(self._usage)
         self._lies_there, self._taken_at, self._usage = False, trio.current_time(), None
         return ChunksArrived(at_ms=now_ms(), effect_id=self.effect_id, chunks=tuple(chunks))
+
+
+@frozen
+class SignsOfLife:
+    """What a stream gave that its session has not heard of.
+
+    Attributes:
+        chunks: The stream; one without `pinged_at` gives no signs of its own.
+        buffer: What it gave.
+    """
+
+    chunks: object
+    buffer: ChunkBuffer
+
+    @property
+    def pinged_at(self) -> float | None:
+        """When the last one came, on Trio's clock; None when there was none."""
+        signs = (getattr(self.chunks, "pinged_at", None), self.buffer.touched_at)
+        return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
 Letter: TypeAlias = Signal | ChunkBuffer
@@ -238,7 +260,7 @@ class Interpreter:
             with crash_edge(decide, ProviderError, scrub=self._scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
-                    self.timers.watch(look_of(attempt), chunks)
+                    self.timers.watch(look_of(attempt), SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)

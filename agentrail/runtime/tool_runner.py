@@ -226,10 +226,21 @@ def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
 
 def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:
     """Make a text fit for every wire: no lone surrogates, no control characters, its middle cut out when it is too long."""
-    cleaned = _CONTROL.sub("", _SURROGATE.sub("\ufffd", text))
-    encoded = cleaned.encode()
-    if len(encoded) <= max_bytes:
-        return cleaned
+    if len(text) > 2 * max_bytes:
+        # Only what stays is looked at. Of ten megabytes each look at all would keep every session waiting, from a thread
+        # as well: a regular expression does not let others run. What is left out is counted as it came.
+        size_bytes = len(text.encode("utf-8", "surrogatepass"))
+        head, tail = (_cleaned(part).encode() for part in (text[:max_bytes], text[-max_bytes:]))
+    else:
+        cleaned = _cleaned(text)
+        head = tail = cleaned.encode()
+        size_bytes = len(head)
+        if size_bytes <= max_bytes:
+            return cleaned
     half = max_bytes // 2
-    head, tail = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
-    return f"{head}\n[… {len(encoded) - 2 * half:,} bytes left out …]\n{tail}"
+    begin, end = head[:half].decode(errors="ignore"), tail[-half:].decode(errors="ignore")
+    return f"{begin}\n[… {size_bytes - 2 * half:,} bytes left out …]\n{end}"
+
+
+def _cleaned(text: str) -> str:
+    return _CONTROL.sub("", _SURROGATE.sub("\ufffd", text))

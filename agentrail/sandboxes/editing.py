@@ -8,20 +8,27 @@ import bisect
 import difflib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from attrs import frozen
 
 from agentrail.abc import Refusal
 from agentrail.sandboxes.paths import escape
+from agentrail.sandboxes.refusals import MAX_WRITTEN_BYTES
 
 MAX_DIFF_BYTES: Final = 4_096
 
+MAX_REPLACEMENTS: Final = 1_000_000
+
+_MAX_CHANGES_SHOWN: Final = MAX_DIFF_BYTES // 2
+_PLACES_AT_A_TIME: Final = 10_000
 _CONTEXT_LINES: Final = 3
 _MAX_NUMBERS_SHOWN: Final = 10
 _MAX_LINES_COMPARED: Final = 5_000
 _MAX_LINE_SHOWN: Final = 200
+_MAX_COMPARED_IN_FULL: Final = 50
+_ALIKE: Final = 0.75
 _CUT: Final = "[The diff goes on; read the file to see the rest.]\n"
 
 
@@ -40,7 +47,20 @@ class Edited:
     diff: str
 
 
-def decide_edit(text: str, old: str, new: str, *, replace_all: bool, path: str) -> Edited | Refusal:
+def _never() -> None:
+    """Let the work go on."""
+
+
+def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
+    text: str,
+    old: str,
+    new: str,
+    *,
+    replace_all: bool,
+    path: str,
+    max_bytes: int = MAX_WRITTEN_BYTES,
+    check: Callable[[], None] = _never,
+) -> Edited | Refusal:
     """Replace the one occurrence of a text, or all of them.
 
     Args:
@@ -49,36 +69,43 @@ def decide_edit(text: str, old: str, new: str, *, replace_all: bool, path: str) 
         new: What to put there.
         replace_all: Whether it may occur more than once.
         path: For messages and the diff.
+        max_bytes: What may come out, in UTF-8.
+        check: Called now and then; raises when nobody wants the result any more.
 
     Returns:
-        The new text; a `Refusal` with the code `invalid_edit`, `old_not_found` or `old_not_unique`.
+        The new text; a `Refusal` with the code `invalid_edit`, `old_not_found`, `old_not_unique` or `too_large`.
     """
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     plain = text.replace("\r\n", "\n")
-    fault = _fault(plain, old, new, replace_all=replace_all, path=path)
+    count = plain.count(old) if old else 0
+    fault = _fault(plain, old, new, count, replace_all=replace_all, path=path) or _fault_of_size(
+        text, old, new, count, path, max_bytes
+    )
     if fault is not None:
         return fault
-    places = list(_places(plain, old))
+    places = list(_checked(_places(plain, old), check))
     # The positions, in the plain text, of line feeds that had a carriage return before them.
     returns = [found.start() - n for n, found in enumerate(re.finditer("\r\n", text))]
     put = new.replace("\n", "\r\n") if len(returns) * 2 > plain.count("\n") else new
     parts: list[str] = []
     done = 0
-    for place in places:
+    for place in _checked(places, check):
         start, end = (where + bisect.bisect_left(returns, where) for where in (place, place + len(old)))
         parts += text[done:start], put
         done = end
-    diff = _diff(plain, places, old, new, path)
+    check()
+    diff = _diff(plain, places, old, new, path, check)
     return Edited(text="".join((*parts, text[done:])), replacements=len(places), diff=diff)
 
 
-def _fault(plain: str, old: str, new: str, *, replace_all: bool, path: str) -> Refusal | None:
+def _fault(  # noqa: PLR0913 - what is known of the edit by now
+    plain: str, old: str, new: str, count: int, *, replace_all: bool, path: str
+) -> Refusal | None:
     if not old:
         message = "old_string is empty; use write_file to create a file."
         return Refusal(code="invalid_edit", message=message)
     if old == new:
         return Refusal(code="invalid_edit", message="old_string and new_string are the same.")
-    count = plain.count(old)
     if count == 0:
         message = f"old_string was not found in {path}. Read the file again: spaces and line ends must match exactly."
         return Refusal(code="old_not_found", message=message + _nearest(plain, old))
@@ -93,6 +120,36 @@ def _fault(plain: str, old: str, new: str, *, replace_all: bool, path: str) -> R
     return Refusal(code="old_not_unique", message=message)
 
 
+def _fault_of_size(  # noqa: PLR0913, PLR0917 - what is known of the edit by now
+    text: str, old: str, new: str, count: int, path: str, max_bytes: int
+) -> Refusal | None:
+    """Refuse what would come out too large, before any of it is made."""
+    if count > MAX_REPLACEMENTS:
+        message = f"old_string occurs {count:,} times in {path}, at most {MAX_REPLACEMENTS:,} are replaced at once. Make it longer."
+        return Refusal(code="too_large", message=message)
+    # Line feeds may become two bytes. What was in the text counts by characters, which are never more than its bytes.
+    put, taken = _size(new) + new.count("\n"), len(old) + old.count("\n")
+    size_bytes = len(text) + count * (put - taken)
+    if put <= taken or size_bytes <= max_bytes:
+        return None
+    message = (
+        f"{path} would have {size_bytes:,} bytes, at most {max_bytes:,} are written. "
+        "Replace less at once, or write several files."
+    )
+    return Refusal(code="too_large", message=message)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _checked(places: Iterable[int], check: Callable[[], None]) -> Iterator[int]:
+    for number, place in enumerate(places):
+        if number % _PLACES_AT_A_TIME == 0:
+            check()
+        yield place
+
+
 def _places(plain: str, old: str) -> Iterator[int]:
     place = plain.find(old)
     while place >= 0:
@@ -104,10 +161,24 @@ def _nearest(plain: str, old: str) -> str:
     """Quote the line that is most like the first one with something in it, when one is close."""
     wanted = next((line for line in old.split("\n") if line.strip()), "")[:_MAX_LINE_SHOWN]
     lines = [line[:_MAX_LINE_SHOWN] for line in plain.split("\n", _MAX_LINES_COMPARED)[:_MAX_LINES_COMPARED]]
-    found = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.75)
-    if not found:
-        return ""
-    return f' The nearest is line {lines.index(found[0]) + 1}: "{escape(found[0])}"'
+    near = _most_like(wanted, lines)
+    return "" if near is None else f' The nearest is line {near + 1}: "{escape(lines[near])}"'
+
+
+def _most_like(wanted: str, lines: Sequence[str]) -> int | None:
+    """Find the line that is most like a text. Only a few are compared in full: some take a thousand times as long."""
+    matcher = difflib.SequenceMatcher(b=wanted)
+    best, found, tried = _ALIKE, None, 0
+    for number, line in enumerate(lines):
+        matcher.set_seq1(line)
+        if matcher.real_quick_ratio() < best or matcher.quick_ratio() < best:
+            continue
+        tried += 1
+        if tried > _MAX_COMPARED_IN_FULL:
+            break
+        if matcher.ratio() > best or (found is None and matcher.ratio() == best):
+            best, found = matcher.ratio(), number
+    return found
 
 
 # --- the diff
@@ -126,12 +197,15 @@ class _Change:
         return self.first + len(self.removed)
 
 
-def _diff(plain: str, places: Sequence[int], old: str, new: str, path: str) -> str:
+def _diff(  # noqa: PLR0913, PLR0917 - what is known of the edit by now
+    plain: str, places: Sequence[int], old: str, new: str, path: str, check: Callable[[], None]
+) -> str:
     # Not difflib.unified_diff, which compares whole texts to find out what is known here, and takes minutes for some.
     lines = _lines(plain)
     written = f"--- {path}\n+++ {path}\n"
     shift = 0
-    for group in _groups(_changes(plain, places, old, new)):
+    for group in _groups(_changes(plain, places, old, new, check)):
+        check()
         hunk, shift = _hunk(lines, group, shift)
         written += hunk
         if len(written.encode("utf-8", "replace")) > MAX_DIFF_BYTES:
@@ -146,28 +220,35 @@ def _lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([last] if last else [])
 
 
-def _changes(plain: str, places: Sequence[int], old: str, new: str) -> Iterator[_Change]:
+def _changes(
+    plain: str, places: Sequence[int], old: str, new: str, check: Callable[[], None]
+) -> Iterator[_Change]:
     """Give the changes line by line: places that share a line are one."""
     number = looked = at = 0
     while at < len(places):
         begin = end = plain.rfind("\n", 0, places[at]) + 1
         number += plain.count("\n", looked, begin)
         looked = done = begin
-        after = ""
+        after: list[str] = []  # joined once: a line may have a million places
         while True:
             while at < len(places) and (places[at] < end or end == begin):
-                after += plain[done : places[at]] + new
+                if at % _PLACES_AT_A_TIME == 0:
+                    check()
+                after += filter(None, (plain[done : places[at]], new))
                 done = places[at] + len(old)
                 # Whole lines, so up to the end of the line in which the last character of the old text stands.
-                end = plain.find("\n", done - 1) + 1 or len(plain)
+                if done > end or end == begin:
+                    end = plain.find("\n", done - 1) + 1 or len(plain)
                 at += 1
-            joined = after + plain[done:end]
-            if end == len(plain) or not joined or joined.endswith("\n"):
+            last = plain[done:end] or "".join(after[-1:])
+            if end == len(plain) or not last or last.endswith("\n"):
                 break
             end = plain.find("\n", end) + 1 or len(
                 plain
             )  # an end of line was removed: the next line joins this one
-        yield _Change(first=number, removed=_lines(plain[begin:end]), added=_lines(joined))
+        yield _Change(
+            first=number, removed=_lines(plain[begin:end]), added=_lines("".join((*after, plain[done:end])))
+        )
 
 
 def _groups(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
@@ -177,6 +258,8 @@ def _groups(changes: Iterator[_Change]) -> Iterator[list[_Change]]:
             yield group
             group = []
         group.append(change)
+        if len(group) == _MAX_CHANGES_SHOWN:  # each takes two bytes or more, and the diff is cut before that
+            break
     yield group
 
 

@@ -24,6 +24,7 @@ from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
 from agentrail.sandboxes.refusals import (
+    MAX_WRITTEN_BYTES,
     Names,
     Refused,
     check_read_size,
@@ -191,8 +192,10 @@ class Files:
         written = self.write(names, data)
         return evolve(written, total_lines=count_lines(content))
 
-    def edit(self, names: Names, old: str, new: str, *, replace_all: bool) -> EditResult:
-        """Replace a text in a file, unless somebody changes the file meanwhile."""
+    def edit(
+        self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
+    ) -> EditResult:
+        """Replace a text in a file, unless somebody changes the file meanwhile; `check` raises when nobody wants it."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -201,7 +204,8 @@ class Files:
             if before is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             read = self._read_beside(parent, names)
-            edited = _edit(read, old, new, replace_all=replace_all, shown=show_names(names))
+            edited = edit_bytes(read, old, new, replace_all=replace_all, shown=show_names(names), check=check)
+            check()
             if _identity(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != _identity(before):
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
                 raise Refused(code="changed", message=message)
@@ -383,14 +387,39 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _edit(data: bytes, old: str, new: str, *, replace_all: bool, shown: str) -> tuple[bytes, int, str]:
+def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
+    data: bytes, old: str, new: str, *, replace_all: bool, shown: str, check: Callable[[], None]
+) -> tuple[bytes, int, str]:
+    """Replace the one occurrence of a text, or all.
+
+    Args:
+        data: Of the file.
+        old: What to replace.
+        new: What to put there.
+        replace_all: Whether it may occur more than once.
+        shown: The path, for messages and the diff.
+        check: Called now and then; raises when nobody wants the result any more.
+
+    Returns:
+        The new bytes, how often something was replaced, and the difference.
+
+    Raises:
+        Refused: It is no text, the edit is none, or what comes out is larger than a file that is written may be. One that
+            was larger before may stay so, and not grow.
+    """
     decoded = decode_text(data, shown)
     if isinstance(decoded, Refusal):
         raise Refused(code=decoded.code, message=decoded.message)
-    edited = decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown)
+    max_bytes = max(MAX_WRITTEN_BYTES, len(data))
+    edited = decide_edit(
+        decoded.text, old, new, replace_all=replace_all, path=shown, max_bytes=max_bytes, check=check
+    )
     if isinstance(edited, Refusal):
         raise Refused(code=edited.code, message=edited.message)
-    return decoded.encode(edited.text), edited.replacements, edited.diff
+    written = decoded.encode(edited.text)
+    if len(written) > max_bytes:  # as in UTF-16, where a character has twice the bytes
+        check_written_size(len(written), shown)
+    return written, edited.replacements, edited.diff
 
 
 def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:

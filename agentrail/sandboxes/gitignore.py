@@ -1,5 +1,6 @@
 """`.gitignore`: which paths git would not look at, after gitignore(5). Pure."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -8,6 +9,11 @@ from attrs import frozen
 from agentrail.sandboxes.globbing import PathPattern, PatternFault, compile_names
 
 FILE_NAME: Final = ".gitignore"
+
+MAX_RULES: Final = 2_000
+"""Of one file; each is asked about each path. What stands behind them is left out."""
+
+_MAX_LINE_CHARACTERS: Final = 1_024
 
 
 @frozen(kw_only=True)
@@ -39,8 +45,16 @@ class IgnoreFile:
 
 def read_ignore_file(text: str, directory: tuple[str, ...]) -> IgnoreFile:
     """Read the text of a `.gitignore`; lines that are no pattern are left out, as git does."""
-    rules = (rule for line in text.splitlines() if (rule := _read_line(line)) is not None)
-    return IgnoreFile(directory=directory, rules=tuple(rules))
+    rules = (rule for line in lines_of(text) if (rule := _read_line(line)) is not None)
+    return IgnoreFile(directory=directory, rules=tuple(itertools.islice(rules, MAX_RULES)))
+
+
+def lines_of(text: str) -> list[str]:
+    """Give the lines of a file that are read: the first few thousand, and none that is longer than a path."""
+    lines = text[: MAX_RULES * _MAX_LINE_CHARACTERS].splitlines()[
+        : 2 * MAX_RULES
+    ]  # half of them may be comments
+    return [line for line in lines if len(line) <= _MAX_LINE_CHARACTERS]
 
 
 def is_ignored(files: Iterable[IgnoreFile], names: Sequence[str], *, is_directory: bool) -> bool:

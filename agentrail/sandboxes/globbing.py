@@ -4,14 +4,22 @@ A pattern is matched name by name. One regular expression for a whole path would
 which it would take years.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from agentrail.sandboxes.paths import fault_of_text
+
 MAX_ALTERNATIVES: Final = 256
 """What `{a,b}` may stand for, all of them together."""
+
+MAX_PATTERN_CHARACTERS: Final = 4_096
+"""No path is longer."""
+
+MAX_EXPANDED_CHARACTERS: Final = 20_000
 
 _Segments: TypeAlias = tuple["re.Pattern[str] | None", ...]
 _ANY_NAME: Final = re.compile(".*", re.DOTALL)
@@ -44,8 +52,12 @@ def compile_pattern(pattern: str) -> PathPattern:
     """Read a pattern with `{a,b}`.
 
     Raises:
-        PatternFault: It is empty, climbs, begins with `/`, or stands for too many.
+        PatternFault: It is empty, climbs, begins with `/`, is too long, has characters that no path has, or stands for
+            too many.
     """
+    fault = fault_of_text(pattern, MAX_PATTERN_CHARACTERS)
+    if fault is not None:
+        raise PatternFault(fault)
     if not pattern.strip("/"):
         message = "it is empty"
         raise PatternFault(message)
@@ -152,37 +164,39 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
     """
     done: list[str] = []
     waiting = [(pattern, 0)]
+    characters = 0
     while waiting:
-        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+        text, start = waiting.pop()
+        characters += len(text)
+        if len(done) + len(waiting) >= MAX_ALTERNATIVES:
             message = f"its braces stand for more than {MAX_ALTERNATIVES} patterns"
             raise PatternFault(message)
-        text, start = waiting.pop()
-        start = text.find("{", start)
-        options, end = _options(text, start) if start >= 0 else ((), 0)
-        if start < 0:
+        if characters > MAX_EXPANDED_CHARACTERS:
+            message = f"its braces stand for more than {MAX_EXPANDED_CHARACTERS:,} characters"
+            raise PatternFault(message)
+        found = _first_choice(text, start)
+        if found is None:
             done.append(text)
-        elif len(options) > 1:
-            waiting += [(text[:start] + option + text[end:], start) for option in options]
         else:
-            waiting.append((text, start + 1))
+            start, commas, end = found
+            bounds = itertools.pairwise((start, *commas, end))
+            waiting += [(f"{text[:start]}{text[a + 1 : b]}{text[end + 1 :]}", start) for a, b in bounds]
     return tuple(done)
 
 
-def _options(text: str, start: int) -> tuple[tuple[str, ...], int]:
-    """Split what stands between the brace at `start` and its partner, and say where it ends."""
-    depth, begin = 0, start + 1
-    options: list[str] = []
+def _first_choice(text: str, start: int) -> tuple[int, list[int], int] | None:
+    """Find the first braces from `start` on that offer a choice: where they open, their commas, and where they close."""
+    # One look at each character, and not one for each brace in front of it: those that are never closed come by the thousand.
+    opened: list[tuple[int, list[int]]] = []
+    found: tuple[int, list[int], int] | None = None
     for at in range(start, len(text)):
-        match text[at]:
-            case "{":
-                depth += 1
-            case "," if depth == 1:
-                options.append(text[begin:at])
-                begin = at + 1
-            case "}":
-                depth -= 1
-                if depth == 0:
-                    return (*options, text[begin:at]), at + 1
-            case _:
-                pass
-    return (), 0
+        character = text[at]
+        if character == "{":
+            opened.append((at, []))
+        elif character == "," and opened:
+            opened[-1][1].append(at)
+        elif character == "}" and opened:
+            begin, commas = opened.pop()
+            if commas and (found is None or begin < found[0]):
+                found = (begin, commas, at)
+    return found

@@ -51,7 +51,7 @@ from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
-from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
+from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_searched
 from agentrail.sandboxes.walking import (
     MAX_SEARCHED_BYTES,
@@ -209,7 +209,8 @@ class LocalSandbox:
 
         Cancellation: Takes effect when the file is the old one or the new one.
         """
-        work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all)
+        check = trio.from_thread.check_cancelled
+        work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check)
         found = await self._writing(path, work)
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
@@ -280,13 +281,19 @@ class LocalSandbox:
 
         Cancellation: Takes effect at once; the process that searches is killed.
         """
-        include = compile_include(options.include)
-        if isinstance(include, Refusal):
-            return GrepResult(error=include)
-        found = await self._reading("file", path, lambda start: (start, self._files.is_file(start)))
+        fault = fault_of_pattern(pattern)
+        if fault is not None:
+            await trio.lowlevel.checkpoint()
+            return GrepResult(error=fault)
+        # Off the loop as well: a pattern may stand for hundreds, each of which is compiled.
+        found = await self._reading(
+            "file", path, lambda start: (start, self._files.is_file(start), compile_include(options.include))
+        )
         if isinstance(found, Refusal):
             return GrepResult(error=found)
-        start, is_file = found
+        start, is_file, include = found
+        if isinstance(include, Refusal):
+            return GrepResult(error=include)
         program = shutil.which("rg")
         if program is not None and not is_file and self._virtual and has_proc():
             return await self._grep_with_ripgrep(program, pattern, start, options, include)

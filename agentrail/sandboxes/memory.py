@@ -1,6 +1,7 @@
 """`MemorySandbox`: files in a dictionary, under the same rules and with the same words as those of a directory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, TypeVar
 
@@ -21,8 +22,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
-from agentrail.sandboxes.editing import decide_edit
-from agentrail.sandboxes.files import hash_bytes
+from agentrail.sandboxes.files import edit_bytes, hash_bytes
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
@@ -36,14 +36,17 @@ from agentrail.sandboxes.refusals import (
     refuse_protected,
     refuse_unreadable,
 )
-from agentrail.sandboxes.searching import Document, fill_batches, grep_in_helper
-from agentrail.sandboxes.text import count_lines, decode_searched, decode_text, read_page
+from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
+from agentrail.sandboxes.text import count_lines, decode_searched, read_page
 from agentrail.sandboxes.walking import MAX_SEARCHED_BYTES, Tree, compile_include, glob_tree, list_searched
 
 T = TypeVar("T")
 Names = tuple[str, ...]
 
 _ROOTS: Final = (PurePosixPath("/"),)
+_SMALL_BYTES: Final = 1 << 16
+"""What is done at once: a thread would cost more, and tests that let time fly would not wait for it."""
+_BYTES_PER_FILE: Final = 256  # of text, which take as long as a file does that is looked at
 
 
 class MemorySandbox:
@@ -129,25 +132,29 @@ class MemorySandbox:
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
         """Replace a text in a file, as `LocalSandbox.edit`."""
 
-        def work() -> EditResult:
+        def work() -> tuple[Names, bytes]:
             names = _decide(path)
             self._refuse_protected(names)
             shown = show_names(names)
             encode_text(new, shown)
-            before = self._get(names)
-            decoded = _accept(decode_text(before, shown))
-            edited = _accept(decide_edit(decoded.text, old, new, replace_all=replace_all, path=shown))
-            data = decoded.encode(edited.text)
-            self._files[names] = data
-            return EditResult(
-                replacements=edited.replacements,
-                diff=edited.diff,
-                sha256=hash_bytes(data),
-                sha256_before=hash_bytes(before),
-            )
+            return names, self._get(names)
 
         found = await _settle(work)
-        return EditResult(error=found) if isinstance(found, Refusal) else found
+        if isinstance(found, Refusal):
+            return EditResult(error=found)
+        names, before = found
+        edit = partial(edit_bytes, before, old, new, replace_all=replace_all, shown=show_names(names))
+        edited = await _apart(edit, len(before) + len(old) + len(new))
+        if isinstance(edited, Refusal):
+            return EditResult(error=edited)
+        if self._files.get(names) is not before:
+            message = f"{show_names(names)} changed while it was being edited. Read it again."
+            return EditResult(error=Refusal(code="changed", message=message))
+        data, replacements, diff = edited
+        self._files[names] = data
+        return EditResult(
+            replacements=replacements, diff=diff, sha256=hash_bytes(data), sha256_before=hash_bytes(before)
+        )
 
     async def exists(self, path: str) -> bool:
         """Tell whether there is a file or directory that may be read."""
@@ -193,12 +200,13 @@ class MemorySandbox:
     async def glob(self, pattern: str, path: str) -> GlobResult:
         """Find files and directories, as `LocalSandbox.glob`."""
 
-        def work() -> GlobResult:
+        def work(check: Callable[[], None]) -> GlobResult:
             start = _decide(path)
             self._list_dir(start)  # refuses a directory that is none
-            return glob_tree(self._tree(), pattern, start)
+            return glob_tree(seen._tree(check), pattern, start)  # noqa: SLF001 - a copy of its own
 
-        found = await _settle(work)
+        seen = self._as_it_is()
+        found = await _apart(work, len(self._files) * _BYTES_PER_FILE)
         return GlobResult(error=found) if isinstance(found, Refusal) else found
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
@@ -207,23 +215,28 @@ class MemorySandbox:
         Cancellation: The helper is killed.
         """
 
-        def work() -> list[Names]:
+        def work(check: Callable[[], None]) -> list[Names]:
             include = _accept(compile_include(options.include))
             start = _decide(path)
-            self._refuse_unreadable(start)
-            if start in self._files:
+            seen._refuse_unreadable(start)  # noqa: SLF001 - a copy of its own
+            if start in seen._files:  # noqa: SLF001 - as above
                 return [start]
-            self._list_dir(start)  # refuses a directory that is none
-            return list_searched(self._tree(), start, include)
+            seen._list_dir(start)  # noqa: SLF001 - as above; refuses a directory that is none
+            return list_searched(seen._tree(check), start, include)  # noqa: SLF001 - as above
 
-        found = await _settle(work)
+        fault = fault_of_pattern(pattern)
+        if fault is not None:
+            await trio.lowlevel.checkpoint()
+            return GrepResult(error=fault)
+        seen = self._as_it_is()
+        # A search starts a process, beside which a thread costs nothing; and what is ignored may be long.
+        found = await _apart(work, _SMALL_BYTES + 1)
         if isinstance(found, Refusal):
             return GrepResult(error=found)
-        batches = fill_batches(self._documents(found))
+        batches = fill_batches(seen._documents(found))  # noqa: SLF001 - as above
 
         async def next_batch() -> Sequence[Document]:
-            await trio.lowlevel.checkpoint()
-            return next(batches, ())
+            return await trio.to_thread.run_sync(next, batches, (), abandon_on_cancel=True)
 
         return await grep_in_helper(pattern, options, next_batch, searched_files=len(found))
 
@@ -313,8 +326,14 @@ class MemorySandbox:
         every = [entry.name for entry in self._list_dir(names[:depth])]
         return refuse_missing(what, names, describe_neighbours(every, names, depth))
 
-    def _tree(self) -> Tree:
-        return Tree(list_dir=self._entries, read_text=self._text_of)
+    def _as_it_is(self) -> "MemorySandbox":
+        """Give a copy that nobody writes to, for a thread; contents are shared."""
+        seen = MemorySandbox()
+        seen._protected, seen._files = self._protected, dict(self._files)
+        return seen
+
+    def _tree(self, check: Callable[[], None]) -> Tree:
+        return Tree(list_dir=self._entries, read_text=self._text_of, check=check)
 
     def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
         entries = _result(lambda: self._list_dir(names))
@@ -353,3 +372,14 @@ def _result(work: Callable[[], T]) -> T | Refusal:
 async def _settle(work: Callable[[], T]) -> T | Refusal:
     await trio.lowlevel.checkpoint()
     return _result(work)
+
+
+async def _apart(work: Callable[..., T], size_bytes: int) -> T | Refusal:
+    """Do work that may take long: in a thread, unless it is small. It is handed what to call now and then."""
+    if size_bytes <= _SMALL_BYTES:
+        return await _settle(lambda: work(check=_go_on))
+    return await trio.to_thread.run_sync(_result, lambda: work(check=trio.from_thread.check_cancelled))
+
+
+def _go_on() -> None:
+    """Let the work go on: it is small."""

@@ -67,9 +67,25 @@ def show_names(names: tuple[str, ...]) -> str:
 
 def escape(text: str) -> str:
     """Escape what would break a line or repaint a terminal: a file may be called anything but `/`."""
+    if len(text) > MAX_PATH_BYTES:
+        text = f"{text[:_MAX_SHOWN_CHARACTERS]}…"
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def fault_of_text(text: str, max_characters: int) -> str | None:
+    """Say why a text is nothing that a file is called by, or that is looked for in one; or None.
+
+    The length comes first: nothing goes through a text that is too long.
+    """
+    if len(text) > max_characters:
+        return f"it has {len(text):,} characters, at most {max_characters:,} are taken"
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in text):
+        return "it has a control character in it"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "it is not valid Unicode"
+    return None
 
 
 def _refuse(path: str, fault: str) -> Refusal:
@@ -79,6 +95,8 @@ def _refuse(path: str, fault: str) -> Refusal:
 def _fault(path: str) -> str | None:
     if not path:
         return "it is empty"
+    if len(path) > 2 * MAX_PATH_BYTES:  # before anything goes through it
+        return f"it has {len(path)} characters, at most {MAX_PATH_BYTES} bytes are allowed"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in path):
         return "it has a control character in it"
     try:

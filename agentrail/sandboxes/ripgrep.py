@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import GrepOptions, GrepResult
-from agentrail.sandboxes.gitignore import decide_anchored
+from agentrail.sandboxes.gitignore import decide_anchored, lines_of
 from agentrail.sandboxes.globbing import PathPattern, expand_braces
 from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, refuse_pattern, refuse_slow
 from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED, is_included
@@ -106,7 +106,7 @@ def decide_rules(
         wanted = (decide_anchored(one, start) for one in expand_braces(include))
         rules += ["*", "!*/", *(f"!{one}" for one in wanted if one is not None)]
     for directory, text in above:
-        anchored = (decide_anchored(line, directory) for line in (text or "").splitlines())
+        anchored = (decide_anchored(line, directory) for line in lines_of(text or ""))
         rules += [line for line in anchored if line is not None]
     return rules
 

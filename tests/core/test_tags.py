@@ -120,3 +120,26 @@ def test_people_see_one_line():
     assert Tag("status", "\n  Reading\n two   files ").text == "Reading two files"
     assert Tag("status", "x" * 61).text == "x" * 61
     assert Tag("title", "  " + "x" * 61).text == "x" * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "names"),
+    [
+        ("<" * 5_000 + "<status>a</status>", "<" * 5_000, ["status"]),
+        ("<status>" * 500 + "x</status>", None, ["status"]),
+        ("<title>" * 500 + "`<status>a</status>`", None, []),
+        ("<status>" + "`" * 3 + "x" * 600 + "</status>", "<status>```" + "x" * 600 + "</status>", []),
+        ("<status>" * 500 + "`" + "x" * 600 + "\n<title>t</title>", None, ["title"]),
+        ("<status>" * 500, "<status>" * 500, []),
+    ],
+)
+def test_what_cannot_be_a_tag_is_passed_over(text, visible, names):
+    """A million of them in one step; and those that can be are found, however the text comes."""
+    for size in (len(text), 7, 1):
+        reader, said, tags = TagReader(), "", ()
+        for begin in range(0, len(text), size):
+            reader, more, found = reader.fed(text[begin : begin + size])
+            said, tags = said + more, tags + found
+        rest, found = reader.closed()
+        assert [tag.name for tag in (*tags, *found)] == names
+        assert visible is None or said + rest == visible

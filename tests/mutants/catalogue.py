@@ -7,12 +7,13 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import actors, crashes, rest, rows, session, supervisors
+from tests.mutants import actors, crashes, exhaustion, rest, rows, session, supervisors
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
     *crashes.MUTANTS,
+    *exhaustion.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *session.MUTANTS,

@@ -195,3 +195,30 @@ async def test_what_a_failed_attempt_has_used_counts():
             seen = await until(events, AgentEnd)
         assert seen[-1].usage == spent
         assert (await session.status()).usage == spent
+
+
+@on_virtual_time
+@pytest.mark.parametrize("stall_seconds", [0.05, 0.5, 2.0, 9.9])
+async def test_a_short_patience_counts_from_the_first_chunk(stall_seconds):
+    """Not from the next report, which is ten seconds away; and what says nothing by itself keeps the stream alive."""
+    begun_at, ended_at = 3.0, 3.0 + 20 * stall_seconds * 0.8 + stall_seconds
+    arguments = [(stall_seconds * 0.8, ArgumentsDelta(0, "x")) for _ in range(20)]
+    model = Slow((begun_at, TextDelta("Hi.")), *arguments, (25.0, DONE))
+    model.model_policy = ModelPolicy(stall_seconds=stall_seconds)
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=model, max_retries=0)
+        asked_at = trio.current_time()
+        with pytest.raises(CycleFailed) as caught:
+            await session.ask("Hi")
+    assert caught.value.error.code == "stream_stalled"
+    assert trio.current_time() - asked_at == pytest.approx(ended_at, abs=0.01 + 0.2 * stall_seconds)
+
+
+@on_virtual_time
+async def test_a_short_patience_that_only_reports_ends_nothing():
+    """It is the policy that says so."""
+    model = Slow((1.0, TextDelta("Hi.")), (25.0, DONE))
+    model.model_policy = ModelPolicy(stall_seconds=0.5, stall_policy="report")
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=model)
+        assert await session.ask("Hi") == "Hi."

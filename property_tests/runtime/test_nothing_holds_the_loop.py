@@ -1,0 +1,625 @@
+"""No call of a public function with a megabyte of hostile input holds the loop for more than 100 ms.
+
+Each public entry that takes something from a model, a tool, a server or a file is found by looking at the package, and has
+its inputs below: who adds an entry adds inputs, or a test here fails. What is measured is the processor time of the loop's
+own thread between two checkpoints, so that a busy machine makes nothing fail; of three attempts the best counts.
+
+Rounds: each input once, three times where the first attempt is over the limit.
+"""
+
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+import trio
+
+from agentrail import plugins
+from agentrail.abc import Error, FileBytes, GrepOptions, Ok, Sandbox
+from agentrail.core import codec, importing
+from agentrail.core.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.structured import ResponseFormat, fault_of_format
+from agentrail.errors import AgentrailError
+from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
+from agentrail.plugins import Plugin
+from agentrail.runtime.handle import Session
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.supervisors import open_nameless
+from agentrail.tools import builtin
+from agentrail.tools.function import tool
+from tests.providers.transcripts import READERS, reader_of
+
+LIMIT_SECONDS: Final = 0.1
+ATTEMPTS: Final = 3
+QUIET_SECONDS: Final = 0.0065
+"""What `slowness` takes where nobody else works."""
+MEGABYTE: Final = 1_000_000
+
+Entry: TypeAlias = Callable[[], Awaitable[object]]
+Entries: TypeAlias = dict[str, list[tuple[str, Any]]]
+
+
+class LongestHold(trio.abc.Instrument):
+    """Notes the longest time that a task kept the loop for itself, in seconds of the loop's own processor time."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.where = ""
+        self._began_at = time.thread_time()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """A task has the loop."""
+        self._began_at = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """It has given it back."""
+        held = time.thread_time() - self._began_at
+        if held > self.seconds:
+            self.seconds, self.where = held, task.name
+
+
+def slowness() -> float:
+    """Say how much slower than the machine of the figures this one is now: neighbours share its caches."""
+    began_at = time.thread_time()
+    sum(number * number for number in range(200_000))
+    return max(1.0, (time.thread_time() - began_at) / QUIET_SECONDS)
+
+
+def hold_of(work: Entry) -> LongestHold:
+    """Run something in a loop of its own, and say how long the loop was held. What it raises in words is an answer."""
+
+    async def answer() -> None:
+        with suppress(AgentrailError, trio.TooSlowError), trio.fail_after(60):
+            await work()
+
+    async def main() -> LongestHold:
+        await trio.lowlevel.checkpoint()
+        hold = LongestHold()
+        trio.lowlevel.add_instrument(hold)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+        trio.lowlevel.remove_instrument(hold)
+        return hold
+
+    return trio.run(main)
+
+
+# --- hostile values
+
+
+def _deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+TEXTS: Final[Mapping[str, str]] = {
+    "one letter": "a" * MEGABYTE,
+    "lines": "a\n" * (MEGABYTE // 2),
+    "blanks": " \n" * (MEGABYTE // 2),
+    "fences": "```\n" * (MEGABYTE // 4),
+    "json fences": "```json\n{}\n```\n" * (MEGABYTE // 15),
+    "tags": "<status>" * (MEGABYTE // 8),
+    "open tags": "<" * MEGABYTE,
+    "braces": "{" * MEGABYTE,
+    "brackets": _deep(MEGABYTE // 2),
+    "quotes": '"' * MEGABYTE,
+    "backslashes": "\\" * MEGABYTE,
+    "at signs": "a@" * (MEGABYTE // 2),
+    "digits": "9" * MEGABYTE,
+    "dashes": "-" * MEGABYTE,
+    "words": "sk-" * (MEGABYTE // 3),
+    "capitals": "Ab " * (MEGABYTE // 3),
+    "controls": "\x00\x1b[" * (MEGABYTE // 3),
+    "three bytes each": "€" * (MEGABYTE // 3),
+    "dots and slashes": "../" * (MEGABYTE // 3),
+}
+DOCUMENTS: Final[Mapping[str, str]] = {
+    "numbers": f'{{"a": [{"1," * (MEGABYTE // 2 - 10)}1]}}',
+    "fractions": f'{{"a": [{"1.5," * (MEGABYTE // 4 - 10)}1]}}',
+    "texts": f'{{"a": [{chr(34) * 2 + ","}{(chr(34) * 2 + ",") * (MEGABYTE // 3 - 10)}1]}}',
+    "objects": f'{{"a": [{"{}," * (MEGABYTE // 3 - 10)}1]}}',
+    "members": "{" + ",".join(f'"{i:06}":1' for i in range(MEGABYTE // 11)) + "}",
+    "half of a pair": f'{{"a": ["\\ud800", {"{}," * (MEGABYTE // 3 - 10)}1]}}',
+    "deep": f'{{"a": {_deep(MEGABYTE // 3)}}}',
+    "cut": f'{{"a": [{"1," * (MEGABYTE // 2 - 10)}',
+    "no json": "x" * MEGABYTE,
+    "a long number": "9" * MEGABYTE,
+    "one text": json.dumps({"a": "x" * (MEGABYTE - 20)}),
+}
+
+
+# --- sessions
+
+
+def _model(*turns: Any) -> ScriptedModel:
+    return ScriptedModel([*turns, *(says("ok") for _ in range(6))])
+
+
+async def _session(work: Callable[[Session], Awaitable[object]], *turns: Any, **options: Any) -> None:
+    async with open_nameless(lambda _name, _root: MemorySandbox()) as supervisor:
+        session = await supervisor.start_session(model=_model(*turns), **options)
+        await work(session)
+
+
+def _asking(*turns: Any, **options: Any) -> Entry:
+    async def ask(session: Session) -> None:
+        with suppress(AgentrailError):
+            await session.ask("go")
+
+    return lambda: _session(ask, *turns, **options)
+
+
+def _handle(method: str, *args: Any, **options: Any) -> Entry:
+    async def call(session: Session) -> None:
+        await getattr(session, method)(*args, **options)
+
+    return lambda: _session(call)
+
+
+def _texts(make: Callable[[str], Entry]) -> list[tuple[str, Entry]]:
+    return [(name, make(text)) for name, text in TEXTS.items()]
+
+
+class Own:
+    """A tool of somebody's, with whatever schema."""
+
+    name = "own"
+    description = "Somebody's."
+    killable, effect_class, timeout_seconds = True, "pure", None
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = parameters
+
+    async def execute(self, arguments: Any, ctx: Any) -> Ok:
+        """Do nothing."""
+        return Ok(text="ok")
+
+
+SCHEMAS: Final[Mapping[str, Any]] = {
+    "wide": {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(40_000)}},
+    "patterns": {"type": "object", "patternProperties": {f"(a|{i})*" * 30: {} for i in range(90)}},
+    "anchors": {
+        "type": "object",
+        "properties": {f"p{i}": {"$ref": f"#y{i}"} for i in range(1_500)},
+        "$defs": {f"p{i}": {"$anchor": f"y{i}"} for i in range(1_500)},
+    },
+    "a long enum": {"type": "object", "properties": {"a": {"enum": [f"e{i:06}" for i in range(100_000)]}}},
+    "faults": {"type": "object", "allOf": [{"type": "whole"}] * 9_000},
+    "kinds": {"type": "object", "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(2_400)}},
+}
+JUDGING: Final[Mapping[str, Any]] = {
+    "pattern": {
+        "properties": {"a": {"items": {"pattern": "^(a+)+$"}}},
+        "patternProperties": {"^([0-9]+)+$": {}},
+    },
+    "unique": {"properties": {"a": {"uniqueItems": True}}},
+    "every item": {"properties": {"a": {"items": {"type": "string", "minLength": 3}}}},
+    "any of": {
+        "$defs": {"x": {"anyOf": [{"type": "string"}, {"items": {"$ref": "#/$defs/x"}}]}},
+        "additionalProperties": {"$ref": "#/$defs/x"},
+    },
+    "nothing more": {"properties": {}, "additionalProperties": False},
+    "evaluated": {"properties": {"b": {}}, "unevaluatedProperties": {"unevaluatedItems": False}},
+    "enum": {"additionalProperties": {"items": {"enum": [[i] for i in range(4_000)]}}},
+    "plain": {"properties": {"a": {"type": "array", "items": {"type": "object"}}}},
+}
+
+
+def _in_calls(name: str) -> list[tuple[str, Entry]]:
+    """Let a model call a built-in tool with a megabyte: of each document, and of each text in each of its parameters."""
+    (made,) = builtin(name)
+    entries = [(kind, _asking(calls((name, text)), tools=[made])) for kind, text in DOCUMENTS.items()]
+    properties = made.parameters.get("properties", {})
+    for parameter, schema in properties.items():
+        if "string" in str(schema.get("type", schema)):
+            for kind, text in TEXTS.items():
+                arguments = {one: _plain(properties[one]) for one in made.parameters.get("required", [])}
+                written = json.dumps({**arguments, parameter: text[: MEGABYTE - 2_000]}, ensure_ascii=False)
+                entries.append((f"{parameter}: {kind}", _asking(calls((name, written)), tools=[made])))
+    return entries
+
+
+def _plain(schema: Any) -> Any:
+    kind = schema.get("type", "string")
+    return {"string": "a", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}.get(
+        kind, "a"
+    )
+
+
+# --- the entries, as the package has them
+
+
+def entries_of_the_package() -> set[str]:
+    """Name every public entry that takes something from outside."""
+    named = {f"session.{name}" for name in _methods(Session)} | {
+        f"supervisor.{name}" for name in _methods(SessionSupervisor)
+    }
+    named |= {f"tool.{one.name}" for one in builtin()} | {f"sandbox.{name}" for name in _methods(Sandbox)}
+    named |= {f"codec.{name}" for name in _functions(codec) if name.startswith("decode")}
+    named |= {f"importing.{name}" for name in _functions(importing)}
+    named |= {f"stream.{wire}" for wire in READERS}
+    found = vars(plugins).items()
+    named |= {
+        f"plugin.{name}"
+        for name, kind in found
+        if inspect.isclass(kind) and issubclass(kind, Plugin) and kind is not Plugin
+    }
+    return named | {
+        "schema.fault_of_schema",
+        "schema.faults",
+        "structured.fault_of_format",
+        "structured.judge",
+        "tool.own",
+    }
+
+
+def _methods(kind: type) -> Iterator[str]:
+    return (
+        name for name, value in vars(kind).items() if not name.startswith("_") and inspect.isfunction(value)
+    )
+
+
+def _functions(module: Any) -> Iterator[str]:
+    return (
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__
+    )
+
+
+TAKES_NOTHING: Final = {
+    *(
+        f"session.{name}"
+        for name in (
+            "status",
+            "messages",
+            "snapshot",
+            "monitor",
+            "collect_reply",
+            "abort",
+            "subscribe",
+        )
+    ),
+    *("session.attach_plugin", "session.reload_plugin"),  # objects of the application
+    *(
+        f"supervisor.{name}"
+        for name in ("sessions", "tree", "statistics", "subscribe_all", "subscribe_group", "monitor")
+    ),
+    *(f"supervisor.{name}" for name in ("start_behind", "close_rest", "hear")),  # for the package itself
+    *("plugin.FunctionPlugin", "sandbox.aclose"),
+}
+"""Entries with no text, bytes, pattern or path in them that somebody else could have written."""
+
+
+def _sandboxed(
+    work: Callable[[Any, str], Awaitable[object]], arguments: Mapping[str, str]
+) -> list[tuple[str, Any]]:
+    return [(name, lambda sandbox, text=text: work(sandbox, text)) for name, text in arguments.items()]
+
+
+def _searching(pattern: str = "a", include: str | None = None) -> Callable[[Any], Awaitable[object]]:
+    options = GrepOptions(include=include, context_lines=1, max_results=50, ignore_case=True)
+    return lambda sandbox: sandbox.grep(pattern, ".", options)
+
+
+FILES: Final = {
+    ".gitignore": "x*y*z\n" * (MEGABYTE // 6),
+    "line": "a" * MEGABYTE,
+    "lines": "a\n" * (MEGABYTE // 2),
+    "alike": "".join(f"{'ab' * 90}{i:05}\n" for i in range(5_000)),
+    **{f"d/{i}": "a" for i in range(200)},
+}
+
+
+def _sandbox(kind: str, root: Path) -> Any:
+    memory = MemorySandbox(FILES)
+    if kind == "local":
+        (root / "d").mkdir(exist_ok=True)
+        for path, text in FILES.items():
+            (root / path).write_text(text if path != ".gitignore" else "a*b\n" * 500)
+        return LocalSandbox(root)
+    return memory if kind == "memory" else CompositeSandbox(memory, routes={"/m/": MemorySandbox(FILES)})
+
+
+def _inputs_of_sandboxes() -> Entries:
+    return {
+        "sandbox.read": _sandboxed(lambda sandbox, text: sandbox.read(text), TEXTS),
+        "sandbox.write": [
+            *_sandboxed(lambda sandbox, text: sandbox.write(text, "x"), TEXTS),
+            *_sandboxed(lambda sandbox, text: sandbox.write("new", text), TEXTS),
+        ],
+        "sandbox.edit": [
+            ("a long line", lambda sandbox: sandbox.edit("line", "a", "bb", replace_all=True)),
+            ("many lines", lambda sandbox: sandbox.edit("lines", "a", "b\n", replace_all=True)),
+            ("line ends", lambda sandbox: sandbox.edit("lines", "\n", "", replace_all=True)),
+            ("much for little", lambda sandbox: sandbox.edit("lines", "a", "b" * MEGABYTE, replace_all=True)),
+            ("not unique", lambda sandbox: sandbox.edit("lines", "a", "b")),
+            ("what is alike", lambda sandbox: sandbox.edit("alike", "ba" * 90 + "0", "b")),
+            *_sandboxed(lambda sandbox, text: sandbox.edit("line", text, "b"), TEXTS),
+            *_sandboxed(lambda sandbox, text: sandbox.edit(text, "a", "b"), TEXTS),
+        ],
+        "sandbox.exists": _sandboxed(lambda sandbox, text: sandbox.exists(text), TEXTS),
+        "sandbox.list_dir": _sandboxed(lambda sandbox, text: sandbox.list_dir(text), TEXTS),
+        "sandbox.glob": [
+            *_sandboxed(lambda sandbox, text: sandbox.glob(text, "."), TEXTS | PATTERNS),
+            *_sandboxed(lambda sandbox, text: sandbox.glob("*", text), {"dots": "../" * 300_000}),
+        ],
+        "sandbox.grep": [
+            *[(name, _searching(include=text)) for name, text in (TEXTS | PATTERNS).items()],
+            *[(f"pattern: {name}", _searching(pattern=text)) for name, text in TEXTS.items()],
+            ("everything", _searching()),
+        ],
+        "sandbox.upload": [
+            ("bytes", lambda sandbox: sandbox.upload([FileBytes(path="b", content=bytes(MEGABYTE))]))
+        ],
+        "sandbox.download": _sandboxed(lambda sandbox, text: sandbox.download([text, "line"]), TEXTS),
+        "sandbox.execute": [
+            ("nothing runs", lambda sandbox: sandbox.exists("x"))
+        ],  # commands run in processes of their own
+    }
+
+
+PATTERNS: Final = {
+    "open braces": "{" * 4_000,
+    "choices": "{a,b}" * 700,
+    "long choices": "{a,b}" * 6 + "x" * 4_000,
+    "stars": "*a" * 2_000,
+    "classes": "[" * 4_000,
+    "wild": "**/" * 1_300,
+}
+
+
+async def _done(work: Callable[[], object]) -> None:
+    await trio.lowlevel.checkpoint()
+    work()
+
+
+def _at_once(work: Callable[[], object]) -> Entry:
+    return lambda: _done(work)
+
+
+def _inputs_of_pure_functions() -> Entries:
+    from_others = {**DOCUMENTS, **TEXTS}
+    return {
+        "codec.decode_event": [
+            (name, _at_once(lambda text=text: _refused(codec.decode_event, text)))
+            for name, text in from_others.items()
+        ],
+        "codec.decode_signal": [
+            (name, _at_once(lambda text=text: _refused(codec.decode_signal, text)))
+            for name, text in from_others.items()
+        ],
+        "importing.import_messages": [
+            ("repairs", _at_once(lambda: importing.import_messages(_strange_messages())))
+        ],
+        "schema.fault_of_schema": [
+            (name, _at_once(lambda schema=schema: fault_of_schema(schema)))
+            for name, schema in SCHEMAS.items()
+        ],
+        "structured.fault_of_format": [
+            (name, _at_once(lambda schema=schema: fault_of_format(schema)))
+            for name, schema in SCHEMAS.items()
+        ],
+        "tool.own": [
+            *[
+                (kind, _asking(calls(("own", text)), tools=[Own({"type": "object", **schema})]))
+                for schema in JUDGING.values()
+                for kind, text in DOCUMENTS.items()
+            ],
+            *[
+                (f"a result of {name}", _asking(calls(("own", "{}")), tools=[_giving(text)]))
+                for name, text in TEXTS.items()
+            ],
+        ],
+    }
+
+
+def _judgements() -> list[tuple[str, Any]]:
+    return [
+        (f"{kind}: {name}", _at_once(partial(CompiledSchema(schema).faults, value)))
+        for name, text in DOCUMENTS.items()
+        for value in [_value_of(text)]
+        for kind, schema in JUDGING.items()
+    ]
+
+
+def _answers() -> list[tuple[str, Any]]:
+    return [
+        (f"{kind}: {name}", _at_once(partial(ResponseFormat(schema).judge, text, repaired=False)))
+        for kind, schema in JUDGING.items()
+        for name, text in (DOCUMENTS | TEXTS if kind == "plain" else DOCUMENTS).items()
+    ]
+
+
+def _giving(text: str) -> Any:
+    @tool
+    async def own() -> Error | Ok:
+        """Give a result that is ten times as long as any may be."""
+        return Ok(text=text * 10)
+
+    return own
+
+
+def _refused(decode: Callable[[str], object], text: str) -> None:
+    with suppress(AgentrailError):
+        decode(text)
+
+
+def _value_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strange_messages() -> list[Any]:
+    many = MEGABYTE // 200  # each about two hundred bytes, as it would be stored
+    results = tuple(ToolResult(call_id=CallId("c"), name="x", text="") for _ in range(3))
+    call = ToolCall(call_id=CallId("c"), name="x", arguments={})
+    rounds = [
+        UserMessage(content=(Text(text=""),)),
+        AssistantMessage(content=(call, call), model="x:y", stop_reason="tool_use"),
+        ToolMessage(results=results),
+    ]
+    return rounds * (many // 3)
+
+
+def _events(wire: str) -> dict[str, str]:
+    piece = {"text": "a"}
+    shapes: dict[str, dict[str, Any]] = {
+        "gemini": {"candidates": [{"content": {"parts": [piece] * (MEGABYTE // 14)}}]},
+        "openai_chat": {
+            "choices": [
+                {
+                    "delta": {
+                        "tool_calls": [{"index": i, "function": {"name": "f"}} for i in range(MEGABYTE // 45)]
+                    }
+                }
+            ]
+        },
+        "openai_responses": {
+            "object": "response",
+            "status": "completed",
+            "output": [{"type": "x"}] * (MEGABYTE // 14),
+        },
+        "anthropic": {"type": "message", "content": [{"type": "text", "text": "a"}] * (MEGABYTE // 30)},
+    }
+    return {"pieces": json.dumps(shapes[wire]), **DOCUMENTS}
+
+
+def _feeding(wire: str, data: str) -> Entry:
+    def feed() -> None:
+        with suppress(AgentrailError):
+            reader_of(wire).feed(data)
+
+    return _at_once(feed)
+
+
+def _inputs_of_sessions() -> Entries:
+    texts = ("prompt", "steer", "ask")
+    names = (
+        "abort_tool",
+        "approve",
+        "reject",
+        "switch_model",
+        "detach_tools",
+        "detach_plugin",
+        "compact",
+        "stop",
+        "update_plugin_opts",
+    )
+    entries: Entries = {
+        f"session.{name}": _texts(lambda text, name=name: _handle(name, text)) for name in (*texts, *names)
+    }
+    entries["session.respond"] = _texts(lambda text: _handle("respond", text, text))
+    for name in ("attach_tools", "replace_tools"):
+        entries[f"session.{name}"] = [(kind, _handle(name, Own(schema))) for kind, schema in SCHEMAS.items()]
+    entries["supervisor.start_session"] = [
+        *[
+            (f"format: {kind}", lambda schema=schema: _session(_nothing, response_format=schema))
+            for kind, schema in SCHEMAS.items()
+        ],
+        *_texts(lambda text: lambda: _session(_nothing, system_prompt=text)),
+        *_texts(lambda text: _asking(says(text), inline_tags=True)),
+        *_texts(
+            lambda text: _asking(
+                says(*[text[i : i + 1_000] for i in range(0, len(text), 1_000)]), inline_tags=True
+            )
+        ),
+        ("many calls", _asking(calls(*[("nothing", "{}")] * 500))),
+    ]
+    for name in ("session", "stop_session"):
+        entries[f"supervisor.{name}"] = _texts(lambda text, name=name: lambda: _supervised(name, text))
+    entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
+    return entries
+
+
+async def _nothing(_session: Session) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def _supervised(method: str, text: str) -> None:
+    async with open_nameless(lambda _name, _root: MemorySandbox()) as supervisor:
+        found = getattr(supervisor, method)(text)
+        if inspect.isawaitable(found):
+            await found
+
+
+def _inputs_of_plugin(name: str) -> list[tuple[str, Any]]:
+    # Commands with expansions have tests of their own; here it is what any plugin sees of any text.
+    kind = getattr(plugins, name)
+    return [
+        entry
+        for case, text in TEXTS.items()
+        for entry in (
+            (f"said: {case}", _asking(says(text), plugins=[kind()])),
+            (
+                f"called: {case}",
+                _asking(calls(("own", {"a": text})), tools=[_giving("ok")], plugins=[kind()]),
+            ),
+            (
+                f"given: {case}",
+                _asking(calls(("own", "{}")), tools=[_giving(text[:100_000])], plugins=[kind()]),
+            ),
+        )
+    ]
+
+
+def _inputs_of_stream(wire: str) -> list[tuple[str, Any]]:
+    return [(name, _feeding(wire, text)) for name, text in _events(wire).items()]
+
+
+def _all_inputs() -> dict[str, Callable[[], list[tuple[str, Any]]]]:
+    """Say how to make the inputs of each entry: all at once they would be a gigabyte."""
+    made: dict[str, Callable[[], list[tuple[str, Any]]]] = {
+        "schema.faults": _judgements,
+        "structured.judge": _answers,
+    }
+    for several in (_inputs_of_sandboxes, _inputs_of_pure_functions, _inputs_of_sessions):
+        made.update({entry: partial(_made_by, several, entry) for entry in several()})
+    for entry in entries_of_the_package() - TAKES_NOTHING:
+        room, _, name = entry.partition(".")
+        if room == "plugin":
+            made[entry] = partial(_inputs_of_plugin, name)
+        elif room == "stream":
+            made[entry] = partial(_inputs_of_stream, name)
+        elif room == "tool" and entry not in made:
+            made[entry] = partial(_in_calls, name)
+    return made
+
+
+def _made_by(several: Callable[[], Entries], entry: str) -> list[tuple[str, Any]]:
+    return several()[entry]
+
+
+INPUTS: Final = _all_inputs()
+
+
+def test_every_public_entry_has_its_hostile_inputs():
+    """A new one without any fails here, and one that is gone as well."""
+    assert set(INPUTS) | TAKES_NOTHING == entries_of_the_package()
+    assert not set(INPUTS) & TAKES_NOTHING
+
+
+@pytest.mark.parametrize("entry", sorted(INPUTS))
+def test_no_entry_holds_the_loop(entry, tmp_path):
+    """Whatever it is given, others have their turn within a tenth of a second."""
+    slow = {}
+    kinds = ("memory", "local", "composite") if entry.startswith("sandbox.") else ("",)
+    for kind in kinds:
+        for name, work in INPUTS[entry]():
+            for _ in range(ATTEMPTS):
+                hold = hold_of(partial(work, _sandbox(kind, tmp_path)) if kind else work)
+                if hold.seconds <= LIMIT_SECONDS * slowness():
+                    break
+            else:
+                slow[f"{kind} {name}"] = f"{hold.seconds * 1000:.0f} ms in {hold.where}"
+    assert slow == {}

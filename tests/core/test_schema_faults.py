@@ -1,0 +1,113 @@
+"""Schemas that are none, or none that one could judge by: each is refused with a sentence, soon, and nothing raises."""
+
+import copy
+
+import pytest
+from hypothesis import given, strategies as st
+from jsonschema import Draft202012Validator, SchemaError
+
+from agentrail.core.json_schema import CompiledSchema
+from agentrail.core.schema_faults import MAX_DEPTH, MAX_PARTS, fault_of_schema
+
+DEEP: dict[str, object] = {}
+for _ in range(5_000):
+    DEEP = {"items": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"properties": {"a": {"$ref": "#/allOf/x"}}, "allOf": [{}]}, "refers to '#/allOf/x'"),
+        ({"title": "x", "properties": {"a": {"$ref": "#/title"}}}, "refers to '#/title', which is no schema"),
+        ({"properties": {"a": {"$ref": "#/title/x"}}, "title": "x"}, "refers to '#/title/x'"),
+        ({"$ref": "#nowhere"}, "refers to '#nowhere'"),
+        ({"$id": "http://[::1", "$ref": "x"}, "has an $id or an $anchor that is none"),
+        ({"properties": {"default": {"$ref": "https://example.com"}}}, "refers to 'https://example.com'"),
+        ({"$ref": "#/x", "x": {"type": "whole"}}, "is not draft 2020-12 at $ref #/x.type"),
+        ({"pattern": "("}, "has no pattern at $.pattern, '('"),
+        ({"items": {"patternProperties": {"[": {}}}}, "has no pattern at $.items.patternProperties, '['"),
+        ({"pattern": "a" * 5_000}, "has no pattern at $.pattern"),
+        (
+            {"$ref": "#a", "$defs": {f"{i}": {"$anchor": f"a{i}"} for i in range(900)}},
+            "refers to an anchor, and has",
+        ),
+        ({"anyOf": [{"pattern": f"{i}" * 300} for i in range(100, 130)]}, "patterns or more"),
+        (
+            {
+                "anyOf": [{"$ref": f"#a{i}"} for i in range(20)],
+                "$defs": {f"{i}": {"$anchor": f"a{i}"} for i in range(20)},
+            },
+            "anchors",
+        ),
+        (
+            {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}},
+            "has $schema below its root",
+        ),
+        ({"const": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "has $schema below its root"),
+        ({"properties": {f"p{i}": {} for i in range(MAX_PARTS)}}, "has more than 10,000 parts"),
+        ({"anyOf": [{"dependentRequired": {"a": [f"{i}"]}} for i in range(300)]}, "seldom used"),
+        (DEEP, f"is nested deeper than {MAX_DEPTH} levels"),
+        ({"properties": {"a-b": {"type": 5}}}, "is not draft 2020-12 at $.properties['a-b'].type"),
+        ({"properties": {"a": 5}}, "is not draft 2020-12 at $.properties.a"),
+        ({"allOf": [5]}, "is not draft 2020-12 at $.allOf[0]"),
+        ({"allOf": [{"items": {"maxLength": -1}}]}, "is not draft 2020-12 at $.allOf[0].items.maxLength"),
+        ({"items": 5}, "is not draft 2020-12 at $.items"),
+        ({"required": ["a", "a"]}, "is not draft 2020-12 at $.required"),
+        ({"pattern": 5}, "is not draft 2020-12 at $.pattern"),
+        ({"$ref": 5}, "is not draft 2020-12 at $"),
+    ],
+)
+def test_what_one_cannot_judge_by_is_refused(schema, words):
+    """Before any call is judged by it, and with its place."""
+    fault = fault_of_schema(schema)
+    assert fault is not None
+    assert words in fault
+    assert len(fault) < 1_000
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": ["string", "null"], "enum": ["a", None]},
+        {"properties": {"$schema": {"type": "string"}, "$ref": {"type": "string"}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#"}}},
+        {"$dynamicRef": "#a", "$defs": {"a": {"$dynamicAnchor": "a"}}},
+        {"$ref": "#/components/x", "components": {"x": {"type": "string"}}},
+        {"$vocabulary": {}, "maxLength": 3.0, "unknown": [1]},
+        {"items": False, "$ref": "#/items"},
+    ],
+)
+def test_what_is_seldom_but_right_is_taken(schema):
+    """What the table does not know is asked of the draft."""
+    assert fault_of_schema(schema) is None
+
+
+WORDS = st.sampled_from(["", "a", "string", "integer", "^a", "(", "#", "#/$defs/a", "#/allOf/0", "#a", "x"])
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.floats(allow_nan=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+KEYWORDS = st.sampled_from(
+    [*sorted(Draft202012Validator.VALIDATORS), "$defs", "$id", "$anchor", "default", "if", "then", "x"]
+)
+SCHEMAS = st.recursive(
+    DATA,
+    lambda inner: st.dictionaries(
+        KEYWORDS, inner | st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner), max_size=4
+    ),
+    max_leaves=12,
+)
+
+
+@given(schema=st.dictionaries(KEYWORDS, SCHEMAS, max_size=4), value=DATA)
+def test_any_schema_is_judged_and_any_value_by_it(schema, value):
+    """Whatever it is: a fault or none, a judgement or a refusal, and no exception. The draft agrees with what is taken."""
+    before = copy.deepcopy(schema)
+    if fault_of_schema(schema) is None:
+        assert all(isinstance(fault, str) for fault in CompiledSchema(schema).faults(value))
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            pytest.fail(f"taken, although {error.message}")
+    assert schema == before

@@ -1,0 +1,191 @@
+"""Answers in very many pieces: each piece costs what the first cost, and an event holds no more than one step may take."""
+
+import itertools
+import json
+import logging
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.request import ArgumentsDelta, TextDelta, ThinkingDelta, ToolCallStarted
+from agentrail.core.toolbox import parse_arguments
+from agentrail.errors import ProtocolError
+from agentrail.providers.draft import MAX_CALLS, MAX_PIECES
+from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.json_text import JsonEnd, shown
+from agentrail.providers.think_tags import ThinkTags
+from tests.providers.transcripts import VENDOR, completed, reader_of
+
+FEW, MANY = 500, 2_000
+
+
+def _steps(work):
+    """Count the calls and returns of Python functions, C ones too, and the characters that are joined or stripped."""
+    count = 0
+
+    def note(_frame, _event, _arg):
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _chat(**delta):
+    return json.dumps({"choices": [{"delta": delta}]})
+
+
+def _call(index, **members):
+    return {"index": index, "function": members}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda i: _chat(tool_calls=[{**_call(i, name="f"), "id": f"c{i}"}]),
+        lambda i: _chat(tool_calls=[{**_call(0, name="f", arguments="{}"), "id": f"c{i}"}]),
+        lambda i: _chat(tool_calls=[_call(0, name="f", arguments="{}" if i % 2 else " ")]),
+        lambda i: _chat(tool_calls=[_call(0, name="f", arguments='{"a":"' if i == 0 else "}")]),
+        lambda i: _chat(content="<think></think>" if i == 0 else " \n"),
+        lambda _: _chat(content=" \n"),
+    ],
+)
+def test_twice_the_pieces_are_twice_the_work(event):
+    """Calls, names that come again, and blanks around thinking."""
+
+    def feed(pieces):
+        reader = reader_of("openai_chat")
+        for i in range(pieces):
+            reader.feed(event(i))
+
+    few, many = (_steps(lambda pieces=pieces: feed(pieces)) for pieces in (FEW, MANY))
+    assert many < 1.5 * few * MANY / FEW
+
+
+@pytest.mark.parametrize("begin", ["", "<think>x</think>"])
+def test_blanks_are_not_gathered_and_stripped_again_and_again(begin):
+    """Nothing grows with what has come: it would be looked through with every piece."""
+    tags = ThinkTags()
+    tags.feed(begin)
+    for _ in range(10_000):
+        assert tags.feed(" \n") == []
+        assert len(tags._held) < 10  # noqa: SLF001 - what is looked through with each piece
+    assert [pair for pair in (*tags.feed("text"), *tags.flush()) if pair[0].strip()][-1][0].strip() == "text"
+
+
+@given(
+    text=st.text(alphabet=" \n<think>/x", max_size=40) | st.just("<think>a</think> \n b"),
+    cuts=st.lists(st.integers(0, 40), max_size=6),
+)
+def test_thinking_is_the_same_in_pieces_of_any_size(text, cuts):
+    """What is text and what is thinking does not depend on how it was cut."""
+
+    def read(pieces):
+        tags = ThinkTags()
+        pairs = [pair for piece in pieces for pair in tags.feed(piece)] + tags.flush()
+        return tuple("".join(said for said, inside in pairs if inside is wanted) for wanted in (True, False))
+
+    bounds = sorted({0, *cuts, len(text)})
+    pieces = [text[a:b] for a, b in itertools.pairwise(bounds)]
+    assert read(pieces) == read([text])
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.text(max_size=5) | st.lists(st.integers())),
+    st.lists(st.integers(0, 60)),
+)
+def test_the_end_of_an_object_is_found_in_any_pieces(value, cuts):
+    """Not before it is there, and as soon as it is."""
+    text = json.dumps(value)
+    bounds = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
+    pieces = [text[a:b] for a, b in itertools.pairwise(bounds)]
+    end = JsonEnd()
+    for count in range(1, len(pieces) + 1):
+        end.read_on(pieces[:count])
+        is_whole = not isinstance(parse_arguments("".join(pieces[:count])), str)
+        assert end.is_reached is is_whole
+    end.read_on([*pieces, " \n"])
+    assert end.is_reached
+    end.read_on([*pieces, " \n", "{}"])
+    assert not end.is_reached
+
+
+def test_a_name_again_behind_complete_arguments_is_the_next_call():
+    """Of servers that send no ids; the arguments may end in any piece."""
+    reader = reader_of("openai_chat")
+    for piece in ('{"a": "}', '"', "}", " "):
+        reader.feed(_chat(tool_calls=[_call(0, name="f", arguments=piece)]))
+    reader.feed(_chat(tool_calls=[_call(0, name="f", arguments="{}")]))
+    chunks = reader.feed("[DONE]")
+    assert [call.arguments for call in completed(chunks).message.calls] == [{"a": "}"}, {}]
+
+
+def test_text_that_only_began_like_a_tag_is_all_there():
+    """With the blanks in front of it."""
+    reader = reader_of("openai_chat")
+    chunks = [chunk for piece in (" ", "\n ", "<th", "ree") for chunk in reader.feed(_chat(content=piece))]
+    assert chunks == [TextDelta(" \n <three")]
+
+
+@pytest.mark.parametrize(
+    ("wire", "event"),
+    [
+        ("openai_chat", lambda many: _chat(tool_calls=[_call(i, name="f") for i in range(many)])),
+        ("openai_chat", lambda many: _chat(content=[{"text": "a"}] * many)),
+        ("gemini", lambda many: json.dumps({"candidates": [{"content": {"parts": [{"text": "a"}] * many}}]})),
+        (
+            "anthropic",
+            lambda many: json.dumps({"type": "message", "content": [{"type": "text", "text": "a"}] * many}),
+        ),
+        (
+            "openai_responses",
+            lambda many: json.dumps(
+                {"object": "response", "status": "completed", "output": [{"type": "x"}] * many}
+            ),
+        ),
+    ],
+)
+def test_an_event_of_too_many_pieces_is_given_up(wire, event):
+    """In all formats: one event is one step."""
+    with pytest.raises(ProtocolError, match="pieces, at most 10,000"):
+        reader_of(wire).feed(event(MAX_PIECES + 1))
+
+
+def test_an_answer_of_too_many_calls_is_given_up():
+    """However they come."""
+    reader = reader_of("openai_chat")
+    event = [_call(i, name="f", arguments="{}") for i in range(MAX_CALLS)]
+    chunks = reader.feed(_chat(tool_calls=event))
+    assert sum(isinstance(chunk, ToolCallStarted) for chunk in chunks) == MAX_CALLS
+    assert sum(isinstance(chunk, ArgumentsDelta) for chunk in chunks) == MAX_CALLS
+    assert not any(isinstance(chunk, ThinkingDelta) for chunk in chunks)
+    with pytest.raises(ProtocolError, match="more than 10,000 tool calls"):
+        reader.feed(_chat(tool_calls=[_call(MAX_CALLS, name="f", arguments="{}")]))
+
+
+def test_a_text_that_was_cut_says_so():
+    """Also where only blanks are left of what is shown: what was cut may be half of a key."""
+    assert shown(" " * 900 + "x") == "…"
+    assert shown("x" * 201) == "x" * 200 + "…"
+    assert shown("x" * 200) == "x" * 200
+
+
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.DEBUG])
+async def test_headers_are_kept_out_of_the_logs(level):
+    """With any version of HTTP; whoever sets a level keeps it."""
+    loggers = [logging.getLogger(name) for name in ("hpack", "httpcore")]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(level)
+        async with HttpClients() as http:
+            http._client_for(Post(url="http://127.0.0.1:1", headers={}, body=b"", vendor=VENDOR))  # noqa: SLF001 - a door
+        assert {logger.level for logger in loggers} == {level or logging.INFO}
+    finally:
+        for logger, old in zip(loggers, before, strict=True):
+            logger.setLevel(old)

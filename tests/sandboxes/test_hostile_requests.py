@@ -1,0 +1,271 @@
+"""What a model may ask of files, in sizes that nobody means: each is a value, soon, and nothing larger is made of it."""
+
+import re
+
+import pytest
+import trio
+
+from agentrail.abc import GrepOptions, Refusal
+from agentrail.sandboxes import files, memory
+from agentrail.sandboxes.editing import MAX_REPLACEMENTS, Edited, decide_edit
+from agentrail.sandboxes.gitignore import MAX_RULES, read_ignore_file
+from agentrail.sandboxes.globbing import PatternFault, compile_pattern, expand_braces
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.sandboxes.ripgrep import decide_rules
+
+MEGABYTE = 1_000_000
+OPTIONS = GrepOptions(include=None, context_lines=0, max_results=5, ignore_case=False)
+
+
+@pytest.fixture(params=["memory", "local"])
+def sandbox(request, tmp_path):
+    """Each of the two that hold files."""
+    return MemorySandbox() if request.param == "memory" else LocalSandbox(tmp_path)
+
+
+def _edit(text, old, new, **options):
+    return decide_edit(text, old, new, replace_all=True, path="f", **options)
+
+
+# --- edits
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("a" * 400_000, "a", "bb"),
+        ("a\n" * 200_000, "a", "b"),
+        ("a\n" * 200_000, "\n", ""),
+        ("\n" * 200_000, "\n", ""),
+        ("a\r\n" * 200_000, "a", "b\nc"),
+        ("ab" * 200_000, "b", ""),
+    ],
+)
+def test_an_edit_looks_at_each_place_once(text, old, new, monkeypatch):
+    """A line with a million places is no worse than a million lines."""
+    searched = 0
+
+    class Text(str):
+        """Counts what is searched through for the end of a line."""
+
+        __slots__ = ()
+
+        def find(self, sub, start=0, *rest):
+            nonlocal searched
+            found = str.find(self, sub, start, *rest)
+            searched += (len(self) if found < 0 else found) - start + 1
+            return found
+
+        def replace(self, *args):
+            return Text(str.replace(self, *args))
+
+    edited = _edit(Text(text), old, new)
+    assert isinstance(edited, Edited)
+    assert edited.text.replace("\r\n", "\n") == text.replace("\r\n", "\n").replace(old, new)
+    assert len(edited.diff) < 5_000
+    assert searched < 8 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "max_bytes", "is_fine"),
+    [
+        ("a" * 10, "bb", 20, True),
+        ("a" * 10, "bb", 19, False),
+        ("a" * 10, "b", 5, True),  # no larger than it was
+        ("a" * 10, "é", 19, False),
+        ("a" * 10, "é", 20, True),
+        ("a" * 10, "\n", 19, False),  # which may become two bytes
+    ],
+)
+def test_the_outcome_of_an_edit_is_counted_before_it_is_made(text, new, max_bytes, is_fine):
+    """No more than a write may be."""
+    edited = _edit(text, "a", new, max_bytes=max_bytes)
+    assert isinstance(edited, Edited) is is_fine
+    if isinstance(edited, Refusal):
+        assert edited.code == "too_large"
+        assert f"at most {max_bytes} are written" in edited.message
+
+
+def test_more_places_than_a_million_are_not_replaced():
+    """They would be a hundred times as much memory as the file."""
+    edited = _edit("a" * (MAX_REPLACEMENTS + 1), "a", "b")
+    assert isinstance(edited, Refusal)
+    assert "at most 1,000,000 are replaced at once" in edited.message
+
+
+def test_an_edit_asks_whether_it_is_still_wanted():
+    """Every few thousand places, in each thing that it does with them."""
+    asked = 0
+
+    def ask():
+        nonlocal asked
+        asked += 1
+
+    _edit("a\n" * 100_000, "a", "b", check=ask)
+    assert asked >= 20
+
+    def leave():
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        _edit("a", "a", "b", check=leave)
+
+
+async def test_an_edit_is_no_larger_than_a_write(sandbox):
+    """Four kilobytes do not become two hundred megabytes."""
+    await sandbox.write("f", "a\n" * 2_000)
+    result = await sandbox.edit("f", "a", "b" * 100_000, replace_all=True)
+    assert result.error is not None
+    assert result.error.code == "too_large"
+    assert (await sandbox.read("f")).text == "a\n" * 2_000
+
+
+async def test_a_large_file_may_be_edited_and_not_grow(sandbox, monkeypatch):
+    """It was there before; half of UTF-16 is counted too."""
+    monkeypatch.setattr(files, "MAX_WRITTEN_BYTES", 100)
+    await sandbox.write("f", "a" * 100)
+    monkeypatch.setattr(files, "MAX_WRITTEN_BYTES", 10)
+    assert (await sandbox.edit("f", "a", "b", replace_all=True)).error is None
+    assert (await sandbox.edit("f", "b", "cc", replace_all=True)).error.code == "too_large"
+
+
+async def test_an_edit_can_be_cancelled(tmp_path):
+    """The file is the old one, and the thread has ended."""
+    sandbox = LocalSandbox(tmp_path)
+    (tmp_path / "f").write_text("a\n" * 500_000)
+    with trio.fail_after(20), trio.move_on_after(0.01) as scope:
+        await sandbox.edit("f", "a", "bb", replace_all=True)
+    assert scope.cancelled_caught
+    assert (tmp_path / "f").read_text() == "a\n" * 500_000
+
+
+async def test_what_is_written_during_a_long_edit_is_not_overwritten(monkeypatch):
+    """In memory as on a disk: it is done apart from the loop, where others go on."""
+    sandbox = MemorySandbox({"f": "a" * 100_000})
+    begun, go_on = trio.Event(), trio.Event()
+    edit = memory.edit_bytes
+
+    def edit_slowly(*args, **options):
+        trio.from_thread.run_sync(begun.set)
+        trio.from_thread.run(go_on.wait)
+        return edit(*args, **options)
+
+    monkeypatch.setattr(memory, "edit_bytes", edit_slowly)
+    results = []
+
+    async def change():
+        results.append(await sandbox.edit("f", "a", "b", replace_all=True))
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change)
+            await begun.wait()
+            await sandbox.write("f", "other")
+            go_on.set()
+    assert results[0].error.code == "changed"
+    assert (await sandbox.read("f")).text == "other"
+
+
+async def test_the_nearest_line_is_looked_for_among_many(sandbox):
+    """Of lines that are all alike only some are compared in full."""
+    await sandbox.write("f", "".join(f"{'ab' * 90}{i:05}\n" for i in range(5_000)))
+    result = await sandbox.edit("f", "ba" * 90 + "00000", "x")
+    assert result.error.code == "old_not_found"
+
+
+# --- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{" * 10_000, "10,000 characters"),
+        ("{a,b}" * 400, "stand for more than"),
+        ("{" + "," * 4_000 + "}", "more than 256 patterns"),
+        ("{a,b}" * 7 + "x" * 4_000, "more than 20,000 characters"),
+        ("a\0b", "control character"),
+        ("a\nb", "control character"),
+        ("\ud800", "not valid Unicode"),
+    ],
+)
+async def test_a_pattern_that_is_none_is_a_value(sandbox, pattern, words):
+    """Of a path, and of the files to search."""
+    with pytest.raises(PatternFault, match=re.escape(words)):
+        compile_pattern(pattern)
+    found = await sandbox.glob(pattern, ".")
+    searched = await sandbox.grep(
+        "x", ".", GrepOptions(include=pattern, context_lines=0, max_results=5, ignore_case=False)
+    )
+    for result in (found, searched):
+        assert result.error.code == "invalid_pattern"
+        assert len(result.error.message) < 6_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expanded"),
+    [
+        ("{a,b}", {"a", "b"}),
+        ("{{a,b}", {"{a", "{b"}),
+        ("{a{b,c}", {"{ab", "{ac"}),
+        ("{a}{b,c}", {"{a}b", "{a}c"}),
+        ("{a,{b,c}}", {"a", "b", "c"}),
+        ("}{a,b},{", {"}a,{", "}b,{"}),
+        ("{" * 4_000, {"{" * 4_000}),
+        ("{a,b" * 1_000, {"{a,b" * 1_000}),
+        ("{,a}", {"", "a"}),
+    ],
+)
+def test_braces_are_written_out(pattern, expanded):
+    """Those that offer a choice, from the left; all others stand for themselves."""
+    assert set(expand_braces(pattern)) == expanded
+
+
+@pytest.mark.parametrize("pattern", ["a\0b", "\ud800", "a" * 200_000, "(" * 9_000])
+async def test_grep_gives_values_for_any_pattern(sandbox, pattern):
+    """NUL, half of a character, and more than a command line holds."""
+    result = await sandbox.grep(pattern, ".", OPTIONS)
+    assert result.error.code == "invalid_pattern"
+    assert len(result.error.message) < 10_000
+
+
+@pytest.mark.parametrize(
+    "path", ["a" * MEGABYTE, "a/" * MEGABYTE, "\0" * MEGABYTE, "\ud800", "../" * MEGABYTE]
+)
+async def test_any_path_is_judged(sandbox, path):
+    """By its length before anything else."""
+    for result in (await sandbox.read(path), await sandbox.list_dir(path), await sandbox.glob("*", path)):
+        assert result.error.code == "invalid_path"
+        assert len(result.error.message) < 2_000
+
+
+# --- what is ignored
+
+
+def test_a_gitignore_of_a_megabyte_is_read_in_part():
+    """Each rule is asked about each path."""
+    text = "# comment\nx*y\n" * (MEGABYTE // 10) + "z" * MEGABYTE
+    assert len(read_ignore_file(text, ()).rules) == MAX_RULES
+    assert len(read_ignore_file("z" * MEGABYTE + "\n*.py\n", ()).rules) <= 1
+    assert len(decide_rules(None, (), [((), text)])) <= 2 * MAX_RULES
+
+
+async def test_a_search_beside_a_large_gitignore_goes_on(sandbox):
+    """And the loop with it."""
+    await sandbox.write(".gitignore", "*.log\n" + "# why\n" * 160_000)
+    await sandbox.write("a.log", "needle")
+    await sandbox.write("a.txt", "needle")
+    with trio.fail_after(30):
+        found = await sandbox.grep("needle", ".", OPTIONS)
+    assert [line.path for line in found.lines] == ["a.txt"]
+
+
+async def test_a_search_in_memory_sees_what_was_there_when_it_began():
+    """It goes through a copy: others write meanwhile."""
+    sandbox = MemorySandbox({f"d/{i}": "needle" for i in range(1_000)})
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sandbox.write, "d/new", "needle")
+            paths = (await sandbox.glob("**", "d")).paths
+            assert (await sandbox.grep("needle", "d/1", OPTIONS)).searched_files == 1
+    assert len(paths) == 500
