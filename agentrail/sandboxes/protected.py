@@ -16,7 +16,7 @@ PROTECTED: Final = (
     *(f"{GIT}/{part}" for part in _GIT_PARTS),
     # Submodules and further working trees have the same parts, at any depth because a name may have a slash in it.
     *(f"{GIT}/{place}/**/{part}" for place in ("modules", "worktrees") for part in _GIT_PARTS),
-    *(".gitmodules", ".gitconfig"),
+    *(".gitmodules", ".gitconfig", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
     *(".vscode", ".idea", ".mcp.json", ".envrc"),
