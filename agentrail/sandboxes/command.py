@@ -329,7 +329,7 @@ async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Run
 async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> AsyncIterator[_Running]:
     with _Pipe() as info, ExitStack() as files:
         token = secrets.token_hex(16)
-        passed = [info.writing]
+        passed = [info.writing, *confine.descriptors]
         options = [*confine.options, "--info-fd", str(info.writing)]
         if confine.call_filter is not None:
             passed.append(files.enter_context(_InMemory(confine.call_filter)).descriptor)

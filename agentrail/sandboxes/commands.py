@@ -19,7 +19,7 @@ from agentrail.errors import ProcessRefused
 from agentrail.sandboxes.command import Command, Program, open_process, run_command
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
 from agentrail.sandboxes.files import Files
-from agentrail.sandboxes.guarded import Guarded
+from agentrail.sandboxes.guarded import Guarded, Mount
 from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.paths import escape, show_names
 from agentrail.sandboxes.process_tree import has_proc
@@ -126,17 +126,15 @@ class Commands:
         wrapped = self._rules.limits.wrap(
             argv, timeout_seconds=options.timeout_seconds, confined=confined, staying=confined
         )
-        program = await trio.to_thread.run_sync(
-            self._program, wrapped, directory, options.workdir, before, confinement
-        )
-        result = await run_command(
-            Command(
-                program=program,
-                timeout_seconds=options.timeout_seconds,
-                output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
-                open_output=functools.partial(self._files.create_output, name),
+        async with self._preparing(wrapped, directory, options.workdir, before, confinement) as program:
+            result = await run_command(
+                Command(
+                    program=program,
+                    timeout_seconds=options.timeout_seconds,
+                    output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
+                    open_output=functools.partial(self._files.create_output, name),
+                )
             )
-        )
         ours = name if result.output_path is not None else None
         written = await trio.to_thread.run_sync(self._files.find_written, before, ours)
         return evolve(result, written_protected=tuple(sorted(map(show_names, written))))
@@ -157,11 +155,10 @@ class Commands:
         protected = await trio.to_thread.run_sync(self._files.find_protected)
         confined, seconds = confinement.mode == "bubblewrap", options.timeout_seconds
         wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, staying=False)
-        program = await trio.to_thread.run_sync(
-            self._program, wrapped, directory, options.workdir, protected, confinement
-        )
-        program = evolve(program, environment={**program.environment, **options.env})
         async with AsyncExitStack() as stack:
+            preparing = self._preparing(wrapped, directory, options.workdir, protected, confinement)
+            program = await stack.enter_async_context(preparing)
+            program = evolve(program, environment={**program.environment, **options.env})
             try:
                 process = await stack.enter_async_context(open_process(program, errors=options.errors))
             except OSError as error:
@@ -169,8 +166,29 @@ class Commands:
                 raise ProcessRefused(message, code="not_started") from None
             yield process
 
-    def _program(
+    @asynccontextmanager
+    async def _preparing(
         self, argv: tuple[str, ...], directory: int, workdir: str, guarded: Guarded, confinement: Confinement
+    ) -> AsyncIterator[Program]:
+        """Decide how a program is started, and hold what it needs for that open."""
+        mounts: list[Mount] = []
+        if confinement.mode == "bubblewrap":
+            mounts = await trio.to_thread.run_sync(self._files.open_mounts, guarded)
+        try:
+            yield await trio.to_thread.run_sync(
+                self._program, argv, directory, workdir, tuple(mounts), confinement
+            )
+        finally:
+            for mount in mounts:
+                os.close(mount.descriptor)
+
+    def _program(
+        self,
+        argv: tuple[str, ...],
+        directory: int,
+        workdir: str,
+        mounts: tuple[Mount, ...],
+        confinement: Confinement,
     ) -> Program:
         root, begin = self._path, self._path.joinpath(workdir)
         if has_proc():  # where they are by now, should they have been renamed since
@@ -180,14 +198,12 @@ class Commands:
         bubblewrap = self._programs.bubblewrap
         if confinement.mode != "bubblewrap" or bubblewrap is None:
             return Program(argv=argv, confine=None, directory=where, environment=self._environment())
-        protected, pinned = guarded.decide_mounts()
         view = View(
             root=root,
             directory=begin,
             network=self._rules.network,
             readable=self._rules.readable,
-            protected=tuple(root.joinpath(*names) for names in protected),
-            pinned=tuple(root.joinpath(*names) for names in pinned),
+            mounts=mounts,
             max_temporary_bytes=self._rules.limits.max_temporary_bytes,
             lacks=confinement.lacks,
         )

@@ -1,8 +1,10 @@
 """Whether commands can be confined here, found out by trying."""
 
 import errno
+import os
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -11,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.sandboxes.command import NotBegun, Program, try_program
-from agentrail.sandboxes.view import CALL_FILTER, OPTIONAL, Confining, decide_basis, find_filter
+from agentrail.sandboxes.view import BIND_OPENED, CALL_FILTER, OPTIONAL, Confining, decide_basis, find_filter
 
 ShellFallback: TypeAlias = Literal["refuse", "unconfined"]
 
@@ -126,7 +128,26 @@ async def _try_bubblewrap(program: str | None) -> Trial:
 
 async def _try_with(program: str, lacks: frozenset[str]) -> Trial:
     options = decide_basis("none", lacks, shared_memory_bytes=1 << 20)
-    confining = Confining(program=program, options=options, call_filter=find_filter("none", lacks))
+    with ExitStack() as opened:
+        if BIND_OPENED not in lacks:
+            try:
+                descriptor = os.open("/dev", os.O_PATH | os.O_CLOEXEC)
+            except OSError as error:
+                return Trial(why=f"it cannot be started: {error.strerror}", is_for_good=False)
+            opened.callback(os.close, descriptor)
+            options += (BIND_OPENED, str(descriptor), "/dev/shm")  # noqa: S108 - any directory that there is
+        descriptors = () if BIND_OPENED in lacks else (descriptor,)
+        return await _try_confining(
+            Confining(
+                program=program,
+                options=options,
+                call_filter=find_filter("none", lacks),
+                descriptors=descriptors,
+            )
+        )
+
+
+async def _try_confining(confining: Confining) -> Trial:
     tried = Program(
         argv=("/bin/sh", "-c", ":"),
         confine=confining,

@@ -19,7 +19,7 @@ from attrs import evolve
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
 from agentrail.sandboxes.editing import decide_edit
-from agentrail.sandboxes.guarded import Guard, Guarded, identify
+from agentrail.sandboxes.guarded import Guard, Guarded, Mount, identify
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
@@ -247,6 +247,10 @@ class Files:
     def find_protected(self) -> Guarded:
         """Find what exists of the protected names."""
         return self._guard.look()
+
+    def open_mounts(self, guarded: Guarded) -> list[Mount]:
+        """Open what has to be a mount for a command; the caller closes each."""
+        return self._guard.open_mounts(guarded)
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
         """Find what a command has written of it; as `Guard.find_written` says."""

@@ -22,7 +22,7 @@ Identity: TypeAlias = tuple[int, ...]
 _MAX_ENTRIES_LOOKED_AT: Final = 20_000
 _MAX_DEPTH_LOOKED_AT: Final = 8
 _MAX_IN_REPOSITORY: Final = 5_000
-_MAX_MOUNTS: Final = 1_000  # bubblewrap takes nine thousand arguments
+_MAX_MOUNTS: Final = 128  # each is a descriptor as long as the command runs, and a process has often 1,024
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _REPOSITORIES_WITHIN: Final = ("modules", "worktrees")
 _WITHOUT_REPOSITORIES: Final = frozenset({"objects", "refs", "logs", "lfs"})
@@ -44,31 +44,49 @@ class Guarded:
     links: frozenset[Names] = frozenset()
     repositories: frozenset[Names] = frozenset()
 
-    def decide_mounts(self) -> tuple[tuple[Names, ...], tuple[Names, ...]]:
-        """Say what has to be read-only for a command, and which directories it must not rename.
+    def decide_mounts(self) -> Mapping[Names, bool]:
+        """Say what has to be a mount for a command, and whether that may be written.
 
-        A mount goes along with a directory above it that is renamed, and then another may be put in its place. So the code of
-        this process is held by all directories above it, and what is in a repository by those up to the repository. What lies
-        elsewhere is not, because nothing can be renamed from one mount to another: it is told afterwards.
+        What is protected is read-only. A mount goes along with a directory above it that is renamed, and then another may be
+        put in its place. So the code of this process is held by all directories above it, and what is in a repository by those
+        up to the repository, as mounts that may be written. What lies elsewhere is not, because nothing can be renamed from
+        one mount to another: it is told afterwards.
         """
-        pinned: dict[Names, None] = {}
-        protected: dict[Names, None] = {}
+        mounts: dict[Names, bool] = {}
         for names in self.own_code:
-            pinned.update(dict.fromkeys(names[:depth] for depth in range(1, len(names))))
-            protected[names] = None
-        pinned.update(dict.fromkeys(sorted(self.repositories - {()}, key=len)))
+            for depth in range(1, len(names)):
+                mounts.setdefault(names[:depth], True)
+            mounts[names] = False
+        for names in sorted(self.repositories - {()}, key=len):
+            mounts.setdefault(names, True)
         for names in self.found:
-            if len(protected) + len(pinned) >= _MAX_MOUNTS:
+            if len(mounts) >= _MAX_MOUNTS:
                 break
             if names in self.links or any(names[:depth] in self.own_code for depth in range(len(names))):
                 continue
-            protected[names] = None
+            mounts[names] = False
             within = next(
                 (depth for depth in range(1, len(names)) if names[:depth] in self.repositories), None
             )
             if within is not None:
-                pinned.update(dict.fromkeys(names[:depth] for depth in range(within, len(names))))
-        return tuple(protected), tuple(names for names in pinned if names not in protected)
+                for depth in range(within, len(names)):
+                    mounts.setdefault(names[:depth], True)
+        return mounts
+
+
+@frozen(kw_only=True)
+class Mount:
+    """What a command sees of one path below the root.
+
+    Attributes:
+        names: The path.
+        descriptor: What is there, opened without following a link; whoever asked for it closes it.
+        is_writable: Whether it may be written; it cannot be renamed in either case.
+    """
+
+    names: Names
+    descriptor: int
+    is_writable: bool
 
 
 class Guard:
@@ -103,6 +121,20 @@ class Guard:
             links=frozenset(seen.links),
             repositories=frozenset(seen.repositories),
         )
+
+    def open_mounts(self, guarded: Guarded) -> list[Mount]:
+        """Open what has to be a mount: by the time of bubblewrap another command may have put a link there, to anywhere."""
+        opened: list[Mount] = []
+        for names, is_writable in sorted(
+            guarded.decide_mounts().items()
+        ):  # a mount hides those that were made below it
+            with contextlib.suppress(OSError), self._opened(names[:-1]) as parent:
+                descriptor = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+                if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+                    os.close(descriptor)
+                else:
+                    opened.append(Mount(names=names, descriptor=descriptor, is_writable=is_writable))
+        return opened
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
         """Find what a command has written of what is protected.

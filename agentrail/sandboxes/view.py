@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
+from agentrail.sandboxes.guarded import Mount
 from agentrail.sandboxes.process_tree import PROC
 from agentrail.sandboxes.protected import STATE_DIRECTORY
 from agentrail.sandboxes.seccomp import assemble_filter
@@ -17,7 +18,8 @@ from agentrail.sandboxes.seccomp import assemble_filter
 Network: TypeAlias = Literal["none", "host"]
 
 CALL_FILTER: Final = "--seccomp"
-OPTIONAL: Final = ("--size", "--disable-userns", "--unshare-cgroup", CALL_FILTER)
+BIND_OPENED: Final = "--ro-bind-fd"
+OPTIONAL: Final = ("--size", "--disable-userns", "--unshare-cgroup", CALL_FILTER, BIND_OPENED)
 """What not every bubblewrap knows, or not every kernel allows; without one of these the rest still holds."""
 
 _HIDDEN_FILES: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
@@ -49,11 +51,13 @@ class Confining:
         program: Where it is.
         options: All but those that name descriptors and variables.
         call_filter: Which system calls are refused, as `seccomp.py` writes it; None for none.
+        descriptors: Those that the options name.
     """
 
     program: str
     options: tuple[str, ...]
     call_filter: bytes | None
+    descriptors: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -65,9 +69,7 @@ class View:
         directory: Where the command begins.
         network: `none` or `host`.
         readable: What is shown although it is hidden.
-        protected: What exists below the root and may not be written.
-        pinned: Directories below the root that may be written and not renamed: what is protected in one would go with it,
-            and another could take its place.
+        mounts: What below the root is not to be written or not to be renamed, those further up first.
         max_temporary_bytes: In all temporary directories together.
         lacks: Which of `OPTIONAL` cannot be had here.
     """
@@ -76,8 +78,7 @@ class View:
     directory: Path
     network: Network
     readable: tuple[str, ...]
-    protected: tuple[Path, ...]
-    pinned: tuple[Path, ...]
+    mounts: tuple[Mount, ...]
     max_temporary_bytes: int
     lacks: frozenset[str] = field(default=frozenset())
 
@@ -112,17 +113,20 @@ class View:
             program=program,
             options=(*options, "--chdir", str(self.directory)),
             call_filter=find_filter(self.network, self.lacks),
+            descriptors=tuple(mount.descriptor for mount in self.mounts),
         )
 
     def _decide_protected(self) -> Iterator[str]:
-        # Those further up first: a mount hides what was mounted below it before.
-        every = {**dict.fromkeys(self.pinned, "--bind-try"), **dict.fromkeys(self.protected, "--ro-bind-try")}
-        for path in sorted(every, key=lambda path: path.parts):
-            if path.name == STATE_DIRECTORY:
-                yield from _empty(path, _EMPTY_BYTES, self.lacks)
-                yield from ("--remount-ro", str(path))
+        for mount in self.mounts:
+            path = str(self.root.joinpath(*mount.names))
+            option = "--bind" if mount.is_writable else "--ro-bind"
+            if mount.names[-1] == STATE_DIRECTORY:
+                yield from _empty(Path(path), _EMPTY_BYTES, self.lacks)
+                yield from ("--remount-ro", path)
+            elif BIND_OPENED in self.lacks:
+                yield from (f"{option}-try", path, path)  # it may be gone by now
             else:
-                yield from (every[path], str(path), str(path))  # it may be gone by now
+                yield from (f"{option}-fd", str(mount.descriptor), path)
 
 
 def decide_basis(network: Network, lacks: frozenset[str], *, shared_memory_bytes: int) -> tuple[str, ...]:

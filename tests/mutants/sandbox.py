@@ -44,8 +44,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what leads to the settings of a submodule can be moved away",
         breaks=_CONFINED,
         file="sandboxes/guarded.py",
-        old="pinned.update(dict.fromkeys(names[:depth] for depth in range(within, len(names))))",
-        new="pass",
+        old="                for depth in range(within, len(names)):\n",
+        new="                for depth in range(0):\n",
         killed_by=f"{_ATTACKS}[repositories_that_are_moved-confined]",
     ),
     Mutant(

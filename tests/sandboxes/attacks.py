@@ -406,6 +406,30 @@ async def settings_of_the_kernel(target: Target) -> None:
         assert looked.output == ""
 
 
+async def swapped_protected_directories(target: Target) -> None:
+    """While one command swaps what is protected for a link to what is hidden, another sees and writes nothing of that."""
+    if not target.confined:
+        return
+    hidden = target.root.parent / "hidden"
+    hidden.mkdir()
+    (hidden / "secret").write_text("hidden words")
+    (hidden / "HEAD").write_text("ref: refs/heads/m")
+    swap = "rm -rf {0}; ln -sfn ../../hidden {0}; rm -rf {0}; mkdir -p {0}"
+    loop = f"mkdir x; while :; do {swap.format('x/.vscode')}; {swap.format('x/.git')}; done"
+    command = (
+        "cat x/.vscode/secret x/.git/secret 2>/dev/null; echo evil > x/.git/made; echo evil > x/.vscode/made"
+    )
+    seen: set[str] = set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(target.run, loop)
+        for _ in range(15):
+            result = await target.sandbox.execute(f"({command}) 2>/dev/null; :", ExecuteOptions())
+            seen.add(result.output)
+        nursery.cancel_scope.cancel()
+    assert not any("hidden words" in output for output in seen), seen
+    assert sorted(path.name for path in hidden.iterdir()) == ["HEAD", "secret"]
+
+
 async def repositories_that_are_moved(target: Target) -> None:
     """What git trusts is neither written, nor moved away to be put there anew, nor overlooked among very many files."""
     git = target.root / ".git"
@@ -612,6 +636,7 @@ ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
     planted_programs,
     code_of_this_process,
     settings_of_the_kernel,
+    swapped_protected_directories,
     repositories_that_are_moved,
     repositories_that_are_made,
     names_that_programs_trust,

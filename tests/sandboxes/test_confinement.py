@@ -115,6 +115,7 @@ async def test_a_command_that_cannot_be_confined_for_a_moment_is_not_run(monkeyp
         ("bwrap: Unknown option --size", "--size"),
         ("bwrap: Unknown option --disable-userns", "--disable-userns"),
         ("bwrap: cannot open /proc/sys/user/max_user_namespaces: Read-only file system", "--disable-userns"),
+        ("bwrap: Unknown option --ro-bind-fd", "--ro-bind-fd"),
         ("bwrap: prctl(PR_SET_SECCOMP): Invalid argument", "--seccomp"),
     ],
 )
