@@ -128,22 +128,18 @@ async def _try_bubblewrap(program: str | None) -> Trial:
 
 async def _try_with(program: str, lacks: frozenset[str]) -> Trial:
     options = decide_basis("none", lacks, shared_memory_bytes=1 << 20)
+    descriptors: tuple[int, ...] = ()
     with ExitStack() as opened:
         if BIND_OPENED not in lacks:
             try:
-                descriptor = os.open("/dev", os.O_PATH | os.O_CLOEXEC)
+                descriptors = (os.open("/dev", os.O_PATH | os.O_CLOEXEC),)
             except OSError as error:
                 return Trial(why=f"it cannot be started: {error.strerror}", is_for_good=False)
-            opened.callback(os.close, descriptor)
-            options += (BIND_OPENED, str(descriptor), "/dev/shm")  # noqa: S108 - any directory that there is
-        descriptors = () if BIND_OPENED in lacks else (descriptor,)
+            opened.callback(os.close, *descriptors)
+            options += (BIND_OPENED, str(*descriptors), "/dev/shm")  # noqa: S108 - any directory that there is
+        call_filter = find_filter("none", lacks)
         return await _try_confining(
-            Confining(
-                program=program,
-                options=options,
-                call_filter=find_filter("none", lacks),
-                descriptors=descriptors,
-            )
+            Confining(program=program, options=options, call_filter=call_filter, descriptors=descriptors)
         )
 
 
