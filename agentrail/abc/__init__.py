@@ -51,6 +51,10 @@ from agentrail.abc.tool import (
     ToolListing as ToolListing,
     ToolOutcome as ToolOutcome,
     Unknown as Unknown,
+    effect_class_of as effect_class_of,
+    is_threaded as is_threaded,
+    name_of as name_of,
+    timeout_seconds_of as timeout_seconds_of,
 )
 from agentrail.abc.tool_context import (
     MAX_CLEANUP_SECONDS as MAX_CLEANUP_SECONDS,

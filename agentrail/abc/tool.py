@@ -1,7 +1,7 @@
 """The port of a tool: arguments in, an outcome out. What it may do meanwhile stands in `tool_context`."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from attrs import frozen
 
@@ -10,6 +10,7 @@ from agentrail.core.changes import Change
 from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject, JsonValue, SessionId
+from agentrail.otp.edges import contain
 
 
 @frozen(kw_only=True)
@@ -123,10 +124,13 @@ class ToolListing:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A function that the model may call. `@agentrail.tool` makes one; a class with these members is one.
+    """A function that the model may call. `@agentrail.tool` makes one; a class with these four members is one.
 
     Members that it may have besides, each with what holds without it:
 
+    - `killable: bool` (True): whether a steer or a default abort may stop it.
+    - `effect_class` (`"once"`): what it promises about being run twice: `"pure"`, `"idempotent"`, `"reconcilable"`, `"once"`.
+    - `timeout_seconds: float | None` (None): per attempt; None for the session's own.
     - `max_retries: int | None` (None): how often a call that raised is made again; None for what its effect class and the
       session say. For a `once` tool a number says that raising means that nothing happened.
     - `reconcile(operation_id, ctx)`, `async`: required of `reconcilable`; says `Done(result)`, `NotDone()` or `Unknown()`.
@@ -152,21 +156,6 @@ class Tool(Protocol):
         """JSON Schema, draft 2020-12, outermost `"type": "object"`."""
         ...
 
-    @property
-    def killable(self) -> bool:
-        """Whether a steer or a default abort may stop it."""
-        ...
-
-    @property
-    def effect_class(self) -> EffectClass:
-        """What it promises about being run twice."""
-        ...
-
-    @property
-    def timeout_seconds(self) -> float | None:
-        """Per attempt; None for the session's own."""
-        ...
-
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Run one call whose arguments are as the schema says.
 
@@ -174,3 +163,31 @@ class Tool(Protocol):
         has two seconds.
         """
         ...
+
+
+def name_of(tool: Tool) -> str:
+    """Give the name of a tool, for words about it."""
+    return str(_member_of(tool, "name", type(tool).__name__))
+
+
+def effect_class_of(tool: Tool) -> EffectClass:
+    """Give what a tool promises about being run twice: nothing, where it does not say."""
+    promised: EffectClass = _member_of(tool, "effect_class", "once")
+    return promised
+
+
+def timeout_seconds_of(tool: Tool) -> float | None:
+    """Give how long one attempt of a tool may take; None for the session's own time."""
+    seconds: float | None = _member_of(tool, "timeout_seconds", None)
+    return seconds
+
+
+def is_threaded(tool: Tool) -> bool:
+    """Say whether a tool works in a thread."""
+    return bool(_member_of(tool, "threaded", False))  # noqa: FBT003 - what holds without it
+
+
+def _member_of(tool: Tool, name: str, default: Any) -> Any:
+    # Checked when the tool was given to the session. One that is computed and fails later counts as not there: it is read
+    # where a call begins or ends, outside of what catches the crashes of tools.
+    return contain(lambda _: default, getattr, tool, name, default)

@@ -345,9 +345,10 @@ def show_status(status: Status) -> str:
         f"model {status.model}",
         f"{status.messages} messages",
         f"{status.usage.total} tokens",
-        *(["waits for you"] if status.suspended else []),
+        *(["waits for you"] if status.suspended or status.all_approvals or status.all_questions else []),
         *([f"{len(status.queued)} prompts wait"] if status.queued else []),
         *([f"running: {tools}"] if tools else []),
+        *([f"{len(status.children)} sub-agents"] if status.children else []),
         *([f"{status.restarts} restarts"] if status.restarts else []),
     ]
     return " · ".join(parts)

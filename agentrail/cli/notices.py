@@ -100,6 +100,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             | events.PromptTaken()  # what it decided is said right after it
             | events.SteeringReceived()
             | events.SteeringApplied()
+            | events.CompactDue()
             | events.CompactStart()
             | events.CompactSkipped()
             | events.SubagentStart()

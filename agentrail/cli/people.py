@@ -38,8 +38,8 @@ class Words:
 
 
 def waiting_of(status: Status) -> tuple[Waiting, ...]:
-    """Give what waits for a person, the oldest first."""
-    both: tuple[Waiting, ...] = (*status.approvals, *status.questions)
+    """Give what waits for a person, here and in the sessions that work for calls, the oldest first."""
+    both: tuple[Waiting, ...] = (*status.all_approvals, *status.all_questions)
     return tuple(sorted(both, key=lambda one: one.requested_at_ms))
 
 

@@ -16,6 +16,7 @@ import msgspec
 from attrs import frozen
 
 from agentrail.core.frozen import not_json
+from agentrail.core.history import fault_of_messages
 from agentrail.core.hooks import (
     AfterResponse,
     AfterTool,
@@ -36,7 +37,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.request import CachePoint
 from agentrail.events.plugins import Announcement
-from agentrail.messages import JsonObject, ToolResult
+from agentrail.messages import JsonObject, Message, ToolResult
 
 S_co = TypeVar("S_co", covariant=True)
 
@@ -236,6 +237,21 @@ class ReplaceResponse(_Said, Generic[S_co], frozen=True, gc=False):
     state: S_co
 
 
+class ReplaceMessages(_Said, Generic[S_co], frozen=True, gc=False):
+    """Other messages for this one request, or for the summary of this compaction; the conversation stays as it is.
+
+    Later plugins see these; the last one wins. The request is what they say for all its attempts, and the next one is
+    made of the conversation again.
+
+    Attributes:
+        messages: All of them, not a difference; such as a conversation can be: one at least, each call answered by the
+            message behind it. Those that were shown may stand among them.
+    """
+
+    messages: Sequence[Message]
+    state: S_co
+
+
 class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
     """This call waits for a person; later plugins are not asked.
 
@@ -351,6 +367,7 @@ Action: TypeAlias = (
     | RequireApproval[S_co]
     | ReplaceToolResult[S_co]
     | ReplaceResponse[S_co]
+    | ReplaceMessages[S_co]
     | ResolveApproval[S_co]
     | Request[S_co]
 )
@@ -380,7 +397,7 @@ Y, N, C = Cell.ACCEPTED, Cell.IGNORED, Cell.COLLECTED
 
 _COLUMNS: Final[tuple[ActionType, ...]] = (
     *(Continue, Emit, Intervene, Abort, Skip, BlockTool, ReplaceToolArgs, SwitchModel, RequireApproval),
-    *(ReplaceToolResult, ReplaceResponse, ResolveApproval, Request),
+    *(ReplaceToolResult, ReplaceResponse, ReplaceMessages, ResolveApproval, Request),
 )
 
 
@@ -391,24 +408,24 @@ def _row(*cells: Cell) -> Mapping[ActionType, Cell]:
 
 # fmt: off
 MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
-    #                            Inter- Abort Skip Block Replace Switch Require  Replace    Replace  Resolve  Request
-    #                            vene              Tool  Args    Model  Approval ToolResult Response Approval
-    SessionStarted:          _row(N,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
-    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       N),  # nobody is left to answer
-    AfterTurn:               _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
-    BeforePrompt:            _row(Y,    Y,    Y,   N,    N,      N,     N,       N,         N,       Y,       Y),
-    BeforeRequest:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         N,       N,       Y),
-    AfterResponse:           _row(Y,    Y,    Y,   N,    N,      Y,     N,       N,         Y,       N,       Y),
-    BeforeTool:              _row(N,    Y,    Y,   Y,    Y,      N,     Y,       N,         N,       N,       Y),
-    OnToolError:             _row(N,    Y,    Y,   N,    N,      C,     N,       N,         N,       N,       Y),
-    AfterTool:               _row(Y,    Y,    N,   N,    N,      Y,     N,       Y,         N,       N,       Y),
-    AfterToolBatch:          _row(Y,    Y,    N,   N,    N,      Y,     N,       N,         N,       N,       Y),
-    BeforeFinish:            _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
-    BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,       N,         N,       N,       Y),
-    BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
-    BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,       N,         N,       N,       N),  # decided at once, at idle
+    #                            Inter- Abort Skip Block Replace Switch Require Replace    Replace  Replace  Resolve  Request
+    #                            vene              Tool  Args    Model  Approval ToolResult Response Messages Approval
+    SessionStarted:          _row(N,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
+    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # nobody is left to answer
+    AfterTurn:               _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
+    BeforePrompt:            _row(Y,    Y,    Y,   N,    N,      N,     N,      N,         N,       N,       Y,       Y),
+    BeforeRequest:           _row(Y,    Y,    Y,   N,    N,      Y,     N,      N,         N,       Y,       N,       Y),
+    AfterResponse:           _row(Y,    Y,    Y,   N,    N,      Y,     N,      N,         Y,       N,       N,       Y),
+    BeforeTool:              _row(N,    Y,    Y,   Y,    Y,      N,     Y,      N,         N,       N,       N,       Y),
+    OnToolError:             _row(N,    Y,    Y,   N,    N,      C,     N,      N,         N,       N,       N,       Y),
+    AfterTool:               _row(Y,    Y,    N,   N,    N,      Y,     N,      Y,         N,       N,       N,       Y),
+    AfterToolBatch:          _row(Y,    Y,    N,   N,    N,      Y,     N,      N,         N,       N,       N,       Y),
+    BeforeFinish:            _row(Y,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
+    BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,      N,         N,       Y,       N,       Y),
+    BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
+    BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # decided at once, at idle
     # What a hook waited for is judged by the row of that hook; this one is for answers that nobody waited for.
-    RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,       N,         N,       N,       Y),
+    RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
 })
 # fmt: on
 
@@ -418,10 +435,14 @@ CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, BeforeFinish})
 in between meanwhile. Elsewhere a request is out, calls are open, or somebody is owed an answer in this very step."""
 
 
-def malformed(action: Any) -> str | None:
+def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     """Say what is wrong with what an action carries; None for a sound one. The state is not looked at.
 
     Nothing checks a Struct when it is made, and what a plugin says may come from a model or a file.
+
+    Args:
+        action: What a plugin said.
+        shown: Messages that it was shown; nobody need look into those again.
     """
     fault = _fault_of_extras(action)
     if fault is not None:
@@ -436,6 +457,8 @@ def malformed(action: Any) -> str | None:
         case ReplaceToolResult(result=said) | ReplaceResponse(text=said):
             text = said.text if isinstance(said, ToolResult) else said
             return None if _is_words(text) else f"needs a text that is not empty, got {text!r}"
+        case ReplaceMessages(messages=messages):
+            return fault_of_messages(messages, shown)
         case SwitchModel(model=model):
             return None if _is_words(model) else f"needs a model string, got {model!r}"
         case ResolveApproval(decision=decision):

@@ -332,7 +332,8 @@ def _asked_first(work: Work, state: CallState) -> CallState:
         return state
     started = calls.publish_start(work, state)
     seconds = spec.timeout_seconds
-    interactions.ask(work, started, round(seconds * 1000) if seconds is not None else None)
+    default_ms = work.data.config.question_timeout_ms
+    interactions.ask(work, started, round(seconds * 1000) if seconds is not None else default_ms)
     return msgspec.structs.replace(started, stage="asking")
 
 

@@ -21,6 +21,7 @@ from agentrail.core.compaction import (
     compaction_failed,
     decide_compaction,
     finish_compaction,
+    is_due,
     overflow_error,
     summary_request,
 )
@@ -29,6 +30,7 @@ from agentrail.core.estimates import tokens_of
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
+from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
 from agentrail.core.projection import model_of, request_of
 from agentrail.core.request import EffectId
@@ -37,7 +39,7 @@ from agentrail.core.state import Compaction
 from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.events import CompactEnd, CompactSkipped, CompactStart
+from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStart, SkipReason
 from agentrail.messages import CallId, TokenUsage
 
 DIRECTORY: Final = "compacted"
@@ -45,6 +47,9 @@ DIRECTORY: Final = "compacted"
 
 MAX_CALL_IDS: Final = 10_000
 """How many ids of calls a session knows before those that stand behind a summary are forgotten."""
+
+BY_SESSION: Final = "session"
+"""Who skips a compaction that no plugin has skipped."""
 
 _SAID: Final = {"due": "threshold", "overflow": "overflow"}
 
@@ -63,18 +68,38 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
     work.change(compact_asked=None)
     data = work.data
-    request = request_of(data, EffectId(""), last_turn=False)
-    estimate = count_tokens(work, request)
-    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits_of(work))
-    if not isinstance(plan, CompactionPlan) or _is_skipped(work, plan):
-        return False
-    attempt = work.mint("c")
-    removed = unrefused(data.history.messages, plan.cut, data.refused)
-    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
-    if reserve_request(work, wanted) is not None:  # it cannot be paid; the request that follows says so
-        work.change(minted=work.data.minted - 1)
-        return False
     said = asked or _SAID.get(reason, reason)
+    handed = data.cycle.handed if data.cycle is not None else None
+    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
+    estimate = count_tokens(work, request)
+    if (
+        handed is not None
+    ):  # what is sent says whether one is due; what it is a summary of, whether that can be read
+        sent = count_tokens(work, request, is_handed=True)
+        if reason == "due" and not is_due(sent, limits_of(work)):
+            return False
+        estimate = max(estimate, sent)
+    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits_of(work))
+    if not isinstance(plan, CompactionPlan):
+        if asked is not None:  # whoever asked waits for an outcome
+            why: SkipReason = "too_soon" if plan.why == "too_soon" else "nothing_to_cut"
+            work.publish(CompactSkipped(by=BY_SESSION, reason=why))
+        return False
+    work.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
+    outcome = _asked(work, plan)
+    if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
+        work.publish(CompactSkipped(by=outcome.decision.by))
+        return False
+    shown = outcome.messages if outcome is not None else None
+    attempt = work.mint("c")
+    removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
+    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
+    if (
+        reserve_request(work, wanted, is_handed=shown is not None) is not None
+    ):  # the request that follows says so too
+        work.change(minted=work.data.minted - 1)
+        work.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
+        return False
     work.publish(CompactStart(reason=said))
     work.change(compaction=Compaction(effect_id=attempt, plan=plan, error=error))
     look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
@@ -191,15 +216,11 @@ def _unchanged(work: Work) -> ErrorInfo | None:
     return None if compaction.error is None else overflowed(work, compaction.error)
 
 
-def _is_skipped(work: Work, plan: CompactionPlan) -> bool:
+def _asked(work: Work, plan: CompactionPlan) -> Outcome | None:
+    """Ask the plugins about what a summary is to stand for; None when nobody listens."""
     if not somebody_listens(work, BeforeCompact):
-        return False
-    outcome = ask(work, BeforeCompact(messages=work.data.history.messages[: plan.cut]))
-    decision = outcome.decision
-    if decision is None or not isinstance(decision.action, Skip):
-        return False
-    work.publish(CompactSkipped(by=decision.by))
-    return True
+        return None
+    return ask(work, BeforeCompact(messages=work.data.history.messages[: plan.cut]))
 
 
 def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
@@ -209,7 +230,10 @@ def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
     if cycle is not None:
         gone = data.history.messages[cycle.first_message : plan.cut]
         cycle = msgspec.structs.replace(
-            cycle, first_message=plan.moved(cycle.first_message), earlier=(*cycle.earlier, *gone)
+            cycle,
+            first_message=plan.moved(cycle.first_message),
+            earlier=(*cycle.earlier, *gone),
+            handed=None if cycle.handed is None else (),
         )
     work.change(history=done.history, compaction_watch=done.watch, cycle=cycle)
     if len(data.call_ids) > MAX_CALL_IDS:

@@ -146,16 +146,31 @@ def begin_turn(work: Work) -> Phase:
     if turn == config.max_turns:
         work.publish(MaxTurnsReached(turns=config.max_turns))
     work.change(
-        cycle=msgspec.structs.replace(work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn())
+        cycle=msgspec.structs.replace(
+            work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn(), handed=None
+        )
     )
     if somebody_listens(work, BeforeRequest):
-        outcome = ask(work, BeforeRequest(messages=work.data.history.messages[:]))
+        _ask_about_request(work)
         if work.abort is not None:
             return Phase.RUNNING
-        _apply_interventions(work)
-        points = outcome.hints.cache_points or ()
-        work.change(cycle=msgspec.structs.replace(work.cycle, cache_points=points))
     return Phase.RUNNING if compacting.begin(work) else send_request(work)
+
+
+def _ask_about_request(work: Work) -> None:
+    """Let plugins look at the next request, speak before it, and hand on other messages for it."""
+    outcome = ask(work, BeforeRequest(messages=work.data.history.messages[:]))
+    if work.abort is not None:
+        return
+    seen = len(work.data.history)
+    _apply_interventions(work)
+    handed = outcome.messages
+    if (
+        handed is not None
+    ):  # what they want said comes behind what they handed on, as it does behind the conversation
+        handed = (*handed, *work.data.history.since(seen))
+    points = outcome.hints.cache_points or ()
+    work.change(cycle=msgspec.structs.replace(work.cycle, cache_points=points, handed=handed))
 
 
 def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
@@ -165,9 +180,18 @@ def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
         work: The step.
         error: Of a request that did not fit before and does not fit now; None where there is nothing like that.
     """
-    if work.data.cycle is None:
+    cycle = work.data.cycle
+    if cycle is None:
         return Phase.IDLE
-    return send_request(work) if error is None else fail(work, error)
+    if error is not None:
+        return fail(work, error)
+    if cycle.handed == ():
+        # What they handed on was made of the conversation before. Sent all the same it would be as long as ever, and
+        # without it what they keep from the model would be said.
+        _ask_about_request(work)
+        if work.abort is not None:
+            return Phase.RUNNING
+    return send_request(work)
 
 
 def send_request(work: Work) -> Phase:
@@ -177,13 +201,16 @@ def send_request(work: Work) -> Phase:
     attempt = work.mint("r")
     model = model_of(data).model
     work.change(stream=Stream(effect_id=attempt, model=model, last_turn=last_turn))
-    kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
-    work.change(outgoing=kept)
+    if cycle.handed is None:
+        kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
+        work.change(outgoing=kept)
+    else:  # another conversation, of which nothing is kept for the next one
+        kept, messages = outgoing(Outgoing(), cycle.handed, data.refused)
     request = request_of(work.data, attempt, last_turn=last_turn, messages=messages)
     if kept.refused:  # plugins have seen the whole conversation: the places they named are those in there
         request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
     notes = (LAST_TURN_NOTE,) if last_turn else ()
-    refusal = reserve_request(work, request, notes=len(notes))
+    refusal = reserve_request(work, request, notes=len(notes), is_handed=cycle.handed is not None)
     if refusal is not None:
         work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
         return fail(work, refusal)

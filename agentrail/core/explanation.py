@@ -10,6 +10,7 @@ from agentrail.core.actions import (
     BlockTool,
     Emit,
     Intervene,
+    ReplaceMessages,
     ReplaceResponse,
     ReplaceToolArgs,
     ReplaceToolResult,
@@ -22,7 +23,7 @@ from agentrail.core.actions import (
 from agentrail.core.outcome import Outcome, Unfit
 from agentrail.errors import ErrorInfo
 
-_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse)
+_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, ReplaceMessages)
 
 
 @frozen(kw_only=True)
@@ -81,6 +82,8 @@ class Explanation:
         match link.answer:
             case ReplaceToolArgs():
                 return link.plugin not in self.outcome.rewritten_by
+            case ReplaceMessages():
+                return link.plugin not in self.outcome.replaced_by
             case answer:
                 return isinstance(answer, Intervene | SwitchModel)
 
@@ -114,6 +117,8 @@ def _in_words(answer: Any) -> str:
             return f"{type(answer).__name__}({text!r})"
         case ReplaceToolArgs(arguments=value) | ReplaceToolResult(result=value) | SwitchModel(model=value):
             return f"{type(answer).__name__}({value!r})"
+        case ReplaceMessages(messages=messages):
+            return f"ReplaceMessages({len(messages)} messages)"
         case ResolveApproval(approval_id=approval_id, decision=decision):
             return f"ResolveApproval({approval_id!r}, {decision!r})"
         case Request(effect=effect, tag=tag):

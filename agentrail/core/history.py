@@ -7,17 +7,26 @@ appended and no request can be made of it.
 Adding a message is O(1) and a fork shares the prefix, because messages are kept in a `Log`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
 from agentrail.core.append_only import Log
+from agentrail.core.frozen import not_json
 from agentrail.errors import HistoryError
 from agentrail.messages import (
+    AssistantBlock,
     AssistantMessage,
     CallId,
+    FileRef,
+    Image,
     Message,
+    Opaque,
+    Text,
+    Thinking,
     ToolCall,
     ToolMessage,
     ToolResult,
+    UserBlock,
     UserMessage,
 )
 
@@ -135,3 +144,89 @@ class History:
         grown.messages = self.messages.appended(message)
         grown.open = open_calls
         return grown
+
+
+def fault_of_messages(messages: Any, known: Sequence[Message] = ()) -> str | None:
+    """Say what keeps messages from being a conversation that a model can be sent; None when nothing does.
+
+    Args:
+        messages: From outside, so anything.
+        known: Messages of a session; those among them are not looked into again.
+    """
+    if not isinstance(messages, tuple | list):
+        return f"needs a tuple of messages, got a value of type {type(messages).__name__}"
+    if not messages:
+        return "hands on no message: a request needs one at least"
+    sound = {id(message) for message in known}
+    history = History()
+    for position, message in enumerate(messages):
+        fault = None if id(message) in sound else _fault_of_message(message)
+        if fault is not None:
+            return f"messages[{position}] {fault}"
+        try:
+            history = _with_message(history, message)
+        except HistoryError as error:
+            return f"messages[{position}]: {error}"
+    if history.open:
+        unanswered = [call.call_id for call in history.open]
+        return f"messages end with calls that are unanswered: {unanswered}"
+    return None
+
+
+def _with_message(history: History, message: Message) -> History:
+    match message:
+        case UserMessage():
+            return history.with_user(message)
+        case AssistantMessage():
+            return history.with_response(message)
+        case ToolMessage(results=results):
+            return history.answered(results)
+        case _ as never:
+            assert_never(never)
+
+
+def _fault_of_message(message: Any) -> str | None:
+    """Look into one message: what a type checker would have refused is the author's fault, and may not crash the core."""
+    match message:
+        case UserMessage(content=parts):
+            kinds: Any = UserBlock
+        case AssistantMessage(content=parts):
+            kinds = AssistantBlock
+            model: object = message.model
+            if not isinstance(model, str):
+                return f"has the model {model!r}: expected a text"
+        case ToolMessage(results=parts):
+            kinds = ToolResult
+        case _:
+            return f"is {message!r:.200}: expected a UserMessage, AssistantMessage or ToolMessage"
+    held: Any = parts
+    if not isinstance(held, tuple) or not all(isinstance(part, kinds) for part in held):
+        return f"holds {held!r:.200}: expected a tuple of what such a message is made of"
+    return next((fault for part in held if (fault := _fault_of_part(part)) is not None), None)
+
+
+def _fault_of_part(part: Any) -> str | None:
+    texts: tuple[Any, ...]
+    values: tuple[Any, ...] = ()
+    match part:
+        case Text(text=text):
+            texts = (text,)
+        case Image(media_type=media_type, data=data, name=name):
+            texts = (media_type, data, name)
+        case FileRef(path=path):
+            texts = (path,)
+        case Thinking(text=text, signature=signature, provider=provider):
+            texts = (text, signature or "", provider)
+        case Opaque(provider=provider, payload=payload):
+            texts, values = (provider,), (payload,)
+        case ToolCall(call_id=call_id, name=name, arguments=arguments, malformed=malformed):
+            given: object = arguments
+            texts, values = (call_id, name, malformed or ""), (given,)
+            if given is not None and not isinstance(given, Mapping):
+                return f"has a call with the arguments {given!r:.200}: expected a JSON object"
+        case _:
+            texts, values = (part.call_id, part.name, part.text), (part.details,)
+    if not all(isinstance(text, str) for text in texts):
+        return f"holds {part!r:.200}: expected texts where it has something else"
+    fault = next((fault for value in values if (fault := not_json(value)) is not None), None)
+    return None if fault is None else f"holds {part!r:.200}: {fault}"

@@ -324,7 +324,8 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     if data.stopping is not None:
         work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return phase
-    work.change(compact_asked=signal.reason or "asked")
+    if data.compaction is None:  # else the one that goes on serves, and its end is the answer
+        work.change(compact_asked=signal.reason or "asked")
     work.reply(signal.signal_id, None)
     is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
     return Phase.RUNNING if is_free and compacting.begin(work) else phase

@@ -21,10 +21,10 @@ from agentrail.core.actions import (
     Wanted,
 )
 from agentrail.core.frozen import thawed
-from agentrail.core.hooks import AfterResponse, AfterTool, BeforeTool, HookEvent
+from agentrail.core.hooks import AfterResponse, AfterTool, BeforeCompact, BeforeRequest, BeforeTool, HookEvent
 from agentrail.core.stack import PluginStates
 from agentrail.events import Event
-from agentrail.messages import AssistantMessage, JsonObject, ToolResult
+from agentrail.messages import AssistantMessage, JsonObject, Message, ToolResult
 
 NO_CONTEXT: Final[Mapping[str, str | None]] = MappingProxyType({})
 
@@ -123,7 +123,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         decision: What stopped the run, if anything did.
         interventions: Prompts to inject, in the order in which the plugins were asked.
         rewritten_by: Whose arguments the final ones are, the last one last; empty when they are those that came.
-        replaced_by: Who replaced the result, or the response, the last one last.
+        replaced_by: Who replaced the result, the response or the messages, the last one last.
         switch: The model from now on, if another.
         collected: Switches that were said where they mean nothing (on `OnToolError`).
         context: Sections of the system prompt; None removes one. Of two for one key the last one counts.
@@ -177,6 +177,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def message(self) -> AssistantMessage | None:
         """What stands in the history instead of the response; None when nobody replaced it."""
         return self.event.message if self.replaced_by and isinstance(self.event, AfterResponse) else None
+
+    @property
+    def messages(self) -> tuple[Message, ...] | None:
+        """What is sent in place of the conversation; None when nobody replaced it."""
+        if self.replaced_by and isinstance(self.event, BeforeRequest | BeforeCompact):
+            return self.event.messages
+        return None
 
 
 def switch_of(action: SwitchModel[Any], by: str) -> Switch:

@@ -28,6 +28,7 @@ from agentrail.core.actions import (
     Emit,
     Hints,
     Intervene,
+    ReplaceMessages,
     ReplaceResponse,
     ReplaceToolArgs,
     ReplaceToolResult,
@@ -46,6 +47,7 @@ from agentrail.core.hooks import (
     AfterResponse,
     AfterTool,
     AfterToolBatch,
+    BeforeCompact,
     BeforeFinish,
     BeforePluginOptsUpdate,
     BeforePrompt,
@@ -61,11 +63,12 @@ from agentrail.core.outcome import NO_CONTEXT, Decision, Errand, Injected, Outco
 from agentrail.core.plugin import Context
 from agentrail.core.plugin_events import published
 from agentrail.core.plugin_state import unstorable
+from agentrail.core.request import CachePoint
 from agentrail.core.stack import Member, PluginStates, Stack, fault_of_state
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugins import Announcement
-from agentrail.messages import JsonObject, ToolResult
+from agentrail.messages import JsonObject, Message, ToolResult
 
 MAX_ROUNDS: Final = 3
 """How often rewritten arguments are judged again before the call is given up."""
@@ -220,6 +223,8 @@ def _opened(event: HookEvent, states: PluginStates) -> Outcome:
         case BeforeTool(arguments=arguments):
             event = msgspec.structs.replace(event, arguments=frozen_json(arguments))
             return Outcome(event=event, states=states, guarded=event)
+        case BeforeRequest() | BeforeCompact():
+            return Outcome(event=event, states=states, guarded=event)
         case BeforePluginOptsUpdate(options=options):
             return Outcome(event=msgspec.structs.replace(event, options=frozen_json(options)), states=states)
         case _:
@@ -346,7 +351,7 @@ class _Run:
             if member.guards:
                 self._has_seen(member)
             return self._note(member, rounds, answer, "nothing to say") if self.heard else True
-        error = _fault_in(answer, member, state)
+        error = _fault_in(answer, member, state, told)
         if error is not None:
             return self._failed(member, told, error, rounds)
         if member.guards:
@@ -380,6 +385,8 @@ class _Run:
                 self._replace_result(member, result)
             case ReplaceResponse(text=text):
                 self._replace_response(member, text)
+            case ReplaceMessages():
+                self._replace_messages(member, action)
             case Request():
                 return self._send(member, action, rounds, todo)
             case Abort() | BlockTool() | ResolveApproval() | RequireApproval() | Skip():
@@ -402,15 +409,18 @@ class _Run:
         return bool(rounds) and isinstance(action, RequireApproval)
 
     def _forget(self, member: Member) -> None:
-        """Go on as if nobody had acted; only what the guards made of the arguments stands, and a replaced response.
+        """Go on as if nobody had acted; only what the guards made of arguments or messages stands, and a replaced response.
 
         That is what was said, and not what the session does next; nobody brings back what a filter took out.
         """
         kept: dict[str, Any] = {}
+        guards = {known.name for known in self.stack.members if known.guards}
         if isinstance(self.out.event, BeforeTool) and not member.guards:
-            guards = {known.name for known in self.stack.members if known.guards}
             by = tuple(name for name in self.out.rewritten_by if name in guards)
             kept = {"event": self.out.guarded, "rewritten_by": by, "seen_by": self.out.guarded_by}
+        elif isinstance(self.out.event, BeforeRequest | BeforeCompact) and not member.guards:
+            by = tuple(name for name in self.out.replaced_by if name in guards)
+            kept = {"event": self.out.guarded, "replaced_by": by}
         self._change(interventions=(), switch=None, context=NO_CONTEXT, hints=NO_HINTS, **kept)
 
     def _rewrite(self, member: Member, arguments: JsonObject) -> None:
@@ -437,6 +447,18 @@ class _Run:
         event: Any = self.out.event
         event = msgspec.structs.replace(event, message=event.message.with_text(text))
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+
+    def _replace_messages(self, member: Member, action: ReplaceMessages[Any]) -> None:
+        before: Any = self.out.event
+        event = msgspec.structs.replace(before, messages=tuple(action.messages))
+        self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+        if member.guards:
+            self._change(guarded=event)
+        points = self.out.hints.cache_points
+        if points and (action.hints is None or action.hints.cache_points is None):
+            # They name places in the messages of before: those that hold the same message still mean something.
+            same = tuple(point for point in points if _is_kept(point, before.messages, event.messages))
+            self._change(hints=msgspec.structs.replace(self.out.hints, cache_points=same))
 
     def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:
         if action.wait and member.name == self.impatient:
@@ -512,7 +534,12 @@ def _is_silent(answer: Any, state: object) -> bool:
     )
 
 
-def _fault_in(answer: Any, member: Member, state: object) -> ErrorInfo | None:
+def _is_kept(point: CachePoint, before: tuple[Message, ...], after: tuple[Message, ...]) -> bool:
+    """Say whether a place still holds the message that it held."""
+    return point == "system" or (point < min(len(before), len(after)) and before[point] is after[point])
+
+
+def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> ErrorInfo | None:
     """Say what is wrong with an answer; None for an action that can be taken at its word."""
     if isinstance(answer, Raised):
         return answer.error
@@ -525,7 +552,7 @@ def _fault_in(answer: Any, member: Member, state: object) -> ErrorInfo | None:
     )
     if fault is not None:
         return _misbehaved(f"answered {type(answer).__name__} with a {fault}")
-    fault = malformed(answer)
+    fault = malformed(answer, told.messages if isinstance(told, BeforeRequest | BeforeCompact) else ())
     return None if fault is None else _misbehaved(f"answered {type(answer).__name__}: {fault}")
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from attrs import frozen
@@ -13,6 +14,7 @@ from agentrail.core.state import Phase, QueuedPrompt, SessionData
 from agentrail.events import Approval, Question, Todo
 from agentrail.messages import (
     CallId,
+    JsonObject,
     Message,
     PromptRef,
     SessionId,
@@ -49,6 +51,39 @@ class RunningTool:
 
 
 @frozen(kw_only=True)
+class PluginStatus:
+    """A plugin of a session.
+
+    Attributes:
+        name: Its name in the stack.
+        version: Of its code.
+        priority: Lower ones are asked first.
+        options: With which it was loaded, and those that it was given since. Read-only.
+    """
+
+    name: str
+    version: str
+    priority: int
+    options: JsonObject
+
+
+@frozen(kw_only=True)
+class Child:
+    """A session that works for a call.
+
+    Attributes:
+        session_id: Which one; `supervisor.session(id)` is its handle.
+        call_id: The call of the session above it.
+        status: How it stands, its own children included. What people are asked there is decided through the session
+            above as well. None where the core alone was asked, which knows of no other session.
+    """
+
+    session_id: SessionId
+    call_id: CallId
+    status: "Status | None" = None
+
+
+@frozen(kw_only=True)
 class Status:
     """How a session stands.
 
@@ -60,8 +95,8 @@ class Status:
         queued: The prompts that wait, in order; in front one that plugins are still asked about.
         steers: The steers that wait, in order.
         running_tools: The calls that run.
-        approvals: The calls that wait for a person.
-        questions: The questions that wait for a person.
+        approvals: The calls that wait for a person; those of children are in `children`.
+        questions: The questions that wait for a person; those of children are in `children`.
         suspended: Whether the cycle waits for people and for nothing else.
         tearing_down: Whether what an abort stopped is not gone yet.
         messages: How many the history holds.
@@ -74,6 +109,8 @@ class Status:
         quarantined_signals: Signals that crashed the core.
         unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
             confines them; False until that is known, and where commands are refused. The core does not know of it.
+        children: The sessions that work for its calls, in the order of the calls.
+        plugins: Its plugins, in the order in which they are asked.
     """
 
     session_id: SessionId
@@ -96,6 +133,20 @@ class Status:
     dropped_signals: int
     quarantined_signals: int
     unconfined_commands: bool = False
+    children: tuple[Child, ...] = ()
+    plugins: tuple[PluginStatus, ...] = ()
+
+    @property
+    def all_approvals(self) -> tuple[Approval, ...]:
+        """The calls that wait for a person here and in all sessions below."""
+        below = (child.status.all_approvals for child in self.children if child.status is not None)
+        return (*self.approvals, *chain.from_iterable(below))
+
+    @property
+    def all_questions(self) -> tuple[Question, ...]:
+        """The questions that wait for a person here and in all sessions below."""
+        below = (child.status.all_questions for child in self.children if child.status is not None)
+        return (*self.questions, *chain.from_iterable(below))
 
 
 @frozen(kw_only=True)
@@ -118,7 +169,7 @@ class Snapshot:
     """All that a client which comes late needs to draw a session.
 
     Attributes:
-        status: How it stands; approvals, questions and running tools are in there.
+        status: How it stands; approvals, questions, running tools, children and plugins are in there.
         queued: What the user said and what waits, steers first.
         todos: The list that the model keeps of its work.
         text: What the response that streams has said so far.
@@ -155,6 +206,18 @@ def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
         restarts=data.incarnation - 1,
         dropped_signals=data.dropped,
         quarantined_signals=data.quarantined,
+        children=tuple(
+            Child(session_id=child_id, call_id=state.call.call_id)
+            for state in (*data.batch, *data.survivors)
+            if state.stage in {"running", "stopping"}
+            for child_id in state.child_ids
+        ),
+        plugins=tuple(
+            PluginStatus(
+                name=member.name, version=member.version, priority=member.priority, options=member.options
+            )
+            for member in data.stack.members
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from agentrail.core.plugin_changes import (
     find_plugin,
     reload_plugin,
 )
+from agentrail.core.projection import model_of
 from agentrail.core.receipts import ToolsReceipt
 from agentrail.core.rehearsal import rehearsal_of
 from agentrail.core.signals import ChangePlugins, ChangeTools, SwitchModel, UpdatePluginOpts
@@ -24,9 +25,12 @@ from agentrail.events import ModelSwitched, ToolAttached, ToolDetached, ToolsUpd
 
 
 def switch_model(work: Work, signal: SwitchModel) -> None:
-    """Ask another model from the next request on."""
+    """Ask another model from the next request on. The one that is asked already is none, and nobody hears of it."""
     data = work.data
-    before = data.model.model
+    before = model_of(data).model  # where one has failed, that of the fallback
+    if signal.model.model == before == data.model.model and not signal.opts_changed:
+        work.reply(signal.signal_id, None)
+        return
     work.change(model=signal.model, tools=data.tools.described(signal.described))
     cycle = data.cycle
     if cycle is not None:  # the fallbacks of the model before are not those of this one

@@ -28,13 +28,16 @@ from agentrail.errors import ErrorInfo
 from agentrail.messages import Text, TokenUsage, UserMessage
 
 
-def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> ErrorInfo | None:
+def reserve_request(
+    work: Work, request: ModelRequest, *, notes: int = 0, is_handed: bool = False
+) -> ErrorInfo | None:
     """Promise a request what it may use at most.
 
     Args:
         work: The step.
         request: The request.
         notes: How many of its last messages are none of the history's.
+        is_handed: Whether plugins handed its messages on, in place of the history's.
 
     Returns:
         None when it may go out; else the error that ends the cycle.
@@ -44,7 +47,7 @@ def reserve_request(work: Work, request: ModelRequest, *, notes: int = 0) -> Err
         return None
     facts = model_of(work.data)
     limit = request.max_output_tokens or facts.max_output_tokens
-    bound = bound_of(count_tokens(work, request, notes=notes), limit, facts.price)
+    bound = bound_of(count_tokens(work, request, notes=notes, is_handed=is_handed), limit, facts.price)
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
@@ -174,16 +177,25 @@ def spend_what_is_out(work: Work) -> None:
 def learn_from(work: Work, usage: TokenUsage) -> None:
     """Take the vendor's word for the length of the conversation, with its response in the history."""
     data = work.data
+    if work.cycle.handed is not None:  # it has read something else
+        return
     work.change(tokens=data.tokens.reported(usage, len(data.history)))
 
 
-def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0) -> int:
-    """Estimate a request; what was counted once is not counted again, and what is left out of it counts all the same."""
+def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed: bool = False) -> int:
+    """Estimate a request; what was counted once is not counted again, and what is left out of it counts all the same.
+
+    Not where plugins handed other messages on: those alone count, and the history is counted anew after them.
+    """
     history = work.data.history
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
     known = work.data.tokens
     if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
         known = TokenCount(fixed=fixed)
+    if is_handed:
+        tokens = fixed + tokens_of(request.messages)
+        work.change(tokens=TokenCount(fixed=fixed, tokens=tokens))
+        return tokens
     known = known.grown(history.messages)
     work.change(tokens=known)
     return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])

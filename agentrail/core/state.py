@@ -80,6 +80,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         immune_tools: Names that a steer or a default abort does not stop.
         tool_max_retries: How often a call that raised is made again, where its tool promises that this does no harm.
         approval_timeout_ms: How long an approval waits; None for ever.
+        question_timeout_ms: How long a question waits whose tool names no time of its own; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
         on_max_turns: Whether the last turn asks for an answer without tools, or the cycle is aborted when it wants one more.
@@ -105,6 +106,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     immune_tools: frozenset[str] = frozenset()
     tool_max_retries: int = 2
     approval_timeout_ms: int | None = 120_000
+    question_timeout_ms: int | None = None
     fallbacks: tuple[ModelFacts, ...] = ()
     max_retries: int = 3
     on_max_turns: Literal["answer", "abort"] = "answer"
@@ -160,6 +162,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
         cache_points: Where plugins want the prompt cache of this turn's request to end.
+        handed: What plugins handed on for this turn's request, in place of the conversation; None: nothing. Empty: they have
+            to be asked once more, because the conversation that they had seen was compacted since.
     """
 
     ref: PromptRef
@@ -174,6 +178,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     loops: LoopWatch = LoopWatch()
     resume: bool = True
     cache_points: tuple[CachePoint, ...] = ()
+    handed: tuple[Message, ...] | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):

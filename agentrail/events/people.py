@@ -117,9 +117,28 @@ class SteeringApplied(EventBase):
 # --- the context
 
 
+SkipReason: TypeAlias = Literal["plugin", "nothing_to_cut", "too_soon", "budget"]
+"""Why there was no compaction."""
+
+
+@frozen(kw_only=True)
+class CompactDue(EventBase):
+    """A compaction is about to begin, and plugins are asked about it; `CompactStart` or `CompactSkipped` follows, one of them.
+
+    Attributes:
+        reason: As in `CompactStart`.
+        messages: How many messages a summary would stand for.
+        tokens: How long the next request would be, estimated.
+    """
+
+    reason: str
+    messages: int
+    tokens: int
+
+
 @frozen(kw_only=True)
 class CompactStart(EventBase):
-    """The history is about to be shortened.
+    """The model is asked for a summary of the beginning. `CompactEnd` says what became of it.
 
     Attributes:
         reason: Why: in the words of who asked, `threshold`, or `overflow`.
@@ -147,15 +166,19 @@ class CompactEnd(EventBase):
 
 @frozen(kw_only=True)
 class CompactSkipped(EventBase):
-    """The history was not shortened, although it was time.
+    """The history was not shortened, although it was time, or somebody had asked for it.
 
     Attributes:
-        by: The name of the plugin that said so.
+        by: The name of the plugin that said so; `session` where nobody said so.
+        reason: `plugin`: a plugin said so; `nothing_to_cut`: the last messages always stay, and there are no others;
+            `too_soon`: the request did not fit, and the last compaction was because of that too; `budget`: a summary could
+            cost more than is left.
     """
 
     by: str
+    reason: SkipReason = "plugin"
 
 
 PeopleEvent: TypeAlias = ApprovalRequired | ApprovalResolved | ToolApprovedAlways | AskUser | UserResponded
 SteeringEvent: TypeAlias = SteeringReceived | SteeringApplied
-ContextEvent: TypeAlias = CompactStart | CompactEnd | CompactSkipped
+ContextEvent: TypeAlias = CompactDue | CompactStart | CompactEnd | CompactSkipped

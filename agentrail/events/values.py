@@ -24,7 +24,7 @@ class LeftBehind:
 
 @frozen(kw_only=True)
 class AbortReceipt:
-    """What an abort found and what became of it.
+    """What an abort found and what became of it; what the sessions had at work that worked for stopped calls is counted too.
 
     Attributes:
         settled: False when the caller did not want to wait: the rest then says nothing yet.
@@ -33,7 +33,8 @@ class AbortReceipt:
         stuck: What had not ended when the time for teardown was over.
         abandoned: Tools whose call has ended and whose thread works on, because they allow that.
         committed: Calls of the batch that was broken off which had ended before, or gave their value in spite of the stop.
-        unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent.
+        unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent. Of a session that
+            worked for a call only that call is named, because ids mean something in their own session.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
     """

@@ -22,6 +22,7 @@ from agentrail.core.actions import (
     Hints as Hints,
     Intervene as Intervene,
     ReadFile as ReadFile,
+    ReplaceMessages as ReplaceMessages,
     ReplaceResponse as ReplaceResponse,
     ReplaceToolArgs as ReplaceToolArgs,
     ReplaceToolResult as ReplaceToolResult,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from agentrail.core.frozen import not_json
 from agentrail.errors import OptionError
-from agentrail.runtime.options import is_provider, is_tool
+from agentrail.runtime.options import fault_of_tool, is_provider
 
 
 def refuse(*faults: str | None) -> None:
@@ -79,9 +79,9 @@ def fault_of_provider_opts(value: object) -> str | None:
 def faults_of_tools(values: Iterable[object]) -> list[str]:
     """Say what is wrong with tools, which come as arguments of their own."""
     return [
-        f"{value!r:.200} is no tool: expected tools one by one, such as functions under @agentrail.tool"
+        f"{value!r:.200} is no tool: expected tools one by one, such as functions under @agentrail.tool; {fault}"
         for value in values
-        if not is_tool(value)
+        if (fault := fault_of_tool(value)) is not None
     ]
 
 

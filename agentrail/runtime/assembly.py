@@ -75,7 +75,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         is_unconfined=given is not None and is_unconfined(given),
     )
     # Before the model is looked for: two tools of one name are found first.
-    toolbox = means.specs.box_of(options.tools, listing)
+    toolbox, names = means.specs.box_of(options.tools, listing)
     watch = PluginWatch()
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch.ask)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
@@ -90,7 +90,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     ports = Ports(
         session_id=session_id,
         providers=providers,
-        tools={(tool.name, 0): tool for tool in options.tools},
+        tools={(name, 0): tool for name, tool in zip(names, options.tools, strict=True)},
         find_provider=means.resolve_provider,
         spec_of=means.specs.of,
         run_child=means.run_child,
@@ -147,6 +147,7 @@ def _config_of(
         immune_tools=frozenset(options.immune_tools),
         tool_max_retries=options.tool_max_retries,
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
+        question_timeout_ms=round(options.tool_timeout_seconds * 1000),
         fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
         max_retries=options.max_retries,
         inline_tags=options.inline_tags,

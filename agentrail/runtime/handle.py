@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.core.projection import Snapshot, Status, model_of
@@ -46,6 +46,7 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
 )
+from agentrail.otp.edges import contain
 from agentrail.runtime.arguments import (
     fault_of_edit,
     fault_of_flag,
@@ -61,7 +62,8 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
-from agentrail.runtime.models import facts_of, find_provider, fresh_name_of
+from agentrail.runtime.models import decide_switch, facts_of
+from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
 
@@ -200,13 +202,14 @@ class Session:
         return cast("AbortReceipt", await self._ask(signal))
 
     async def status(self) -> Status:
-        """Say how the session stands.
+        """Say how the session stands, and those that work for its calls: what waits there for people is in `children`.
 
         Raises:
             SessionDown: The session has ended.
         """
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
         status = cast("Status", await self._ask(query))
+        status = self._cell.with_children(status)
         return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
@@ -395,9 +398,12 @@ class Session:
     ) -> None:
         """Ask another model from the next request on; one that is out keeps its own.
 
+        For the model that is asked already nothing changes, and nothing is published.
+
         Args:
-            model: A model string, or a provider object.
-            provider_opts: As of `start_session`; None for none.
+            model: A model string, or a provider object. A session keeps one object that it was switched to, beside those that
+                it still uses, and closes none: an object stays yours.
+            provider_opts: As of `start_session`; None for none, and for the model that is asked already for those it has.
 
         Raises:
             ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
@@ -406,19 +412,17 @@ class Session:
         Cancellation: The switch stands.
         """
         refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
-        ports = self._cell.ports
-        found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
-        name = fresh_name_of(found, provider, ports.providers)
-        ports.providers[name] = provider
-        ports.provider_opts[name] = dict(provider_opts or {})
+        choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
         signal = SwitchModel(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
-            model=facts_of(name, provider),
-            opts_changed=bool(provider_opts),
-            described=self._describe_for(name),
+            model=facts_of(choice.name, choice.provider),
+            opts_changed=choice.opts_changed,
+            described=self._describe_for(choice.name),
         )
+        self._cell.add_model(choice)
         await self._ask(signal)
+        self._cell.forget_models(choice.name)
 
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
         """Give the model more tools, all at once; one of a name that is there takes its place.
@@ -533,7 +537,8 @@ class Session:
         """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
 
         The model writes it, the full text goes into a file of the workspace, and `CompactEnd` says what became of it. The
-        last messages stay as they are. Nothing happens where there is nothing to cut.
+        last messages stay as they are; where there are no others, `CompactSkipped` says so. Asked for while one goes on,
+        that one serves.
 
         Args:
             reason: For people; it is in `CompactStart`.
@@ -554,7 +559,8 @@ class Session:
             SessionDown: The session has ended.
         """
         signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
-        return cast("Snapshot", await self._ask(signal))
+        snapshot = cast("Snapshot", await self._ask(signal))
+        return evolve(snapshot, status=self._cell.with_children(snapshot.status))
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
         """Abort what runs, survivors of earlier aborts too, and end the session.
@@ -576,7 +582,7 @@ class Session:
         signal = Stop(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds)
 
-    def monitor(self) -> "SessionMonitor":
+    def monitor(self) -> SessionMonitor:
         """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
         return SessionMonitor(self._cell)
 
@@ -602,7 +608,9 @@ class Session:
             attach=specs,
             detach=names,
             replace=replace,
-            generation=self._cell.add_tools(tools),
+            generation=self._cell.add_tools(
+                {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
+            ),
         )
         try:
             return cast("ToolsReceipt", await self._ask(signal))
@@ -614,7 +622,11 @@ class Session:
         ports, box = self._cell.ports, self._cell.state.data.tools
         tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
         listing = self._listing(model)
-        return tuple(ports.spec_of(tool, listing) for tool in tools if not isinstance(tool.description, str))
+        return tuple(
+            ports.spec_of(tool, listing)
+            for tool in tools
+            if callable(contain(lambda _: None, getattr, tool, "description"))
+        )
 
     def _listing(self, model: str) -> ToolListing:
         ports = self._cell.ports
@@ -663,40 +675,3 @@ class Session:
 
     def _send(self, signal: Asked) -> None:
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-
-
-@frozen(kw_only=True)
-class Down:
-    """A session has ended, and nothing of it acts any more.
-
-    Attributes:
-        session_id: Which one.
-        reason: How it ended, one line, as in `SessionDown`.
-        incarnation: The last one; one more than it was restarted.
-    """
-
-    session_id: SessionId
-    reason: str
-    incarnation: int
-
-
-class SessionMonitor:
-    """Watches one session. There is exactly one `Down` to be told, however often it is asked for."""
-
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: SessionCell) -> None:
-        """Made by `Session.monitor` and `SessionSupervisor.monitor`."""
-        self._cell = cell
-
-    async def wait(self) -> Down:
-        """Wait for the end; of a session that is gone tell at once.
-
-        Cancellation: Always a checkpoint; the end is not lost by it, wait again.
-        """
-        reason = await self._cell.wait_down()
-        return Down(
-            session_id=self._cell.ports.session_id,
-            reason=reason,
-            incarnation=self._cell.state.data.incarnation,
-        )

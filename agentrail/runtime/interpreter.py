@@ -129,6 +129,7 @@ class _Open:
     began_at: float = field(factory=trio.current_time)
     ended: trio.Event | None = None  # made for the few that somebody waits for
     processes: Processes | None = None  # of a call of a tool
+    tabs: list[Tab] = field(factory=list)  # of the sessions that work for a call
     gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
 
     def expect_end(self) -> trio.Event:
@@ -266,7 +267,7 @@ class Interpreter:
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
         processes = opened.processes = Processes(self._crew)
         keep_account(processes.account)  # for this task and all that it starts
-        finished = await self._calls.run(effect, opened.scope, processes)
+        finished = await self._calls.run(effect, opened.scope, processes, opened.tabs)
         opened.gave_value = effect.call_id if finished.late else None
         self._closed(effect.effect_id, opened)
         self._deliver(finished)
@@ -277,6 +278,7 @@ class Interpreter:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
         tab = Tab()
+        opened.tabs.append(tab)
         with opened.scope, self._slots.inside():
             outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
         self._closed(effect.effect_id, opened)
@@ -332,28 +334,43 @@ class Interpreter:
                 await end.wait()
         now = trio.current_time()
         done = tuple(opened.gave_value for opened in stopped.values() if opened.gave_value is not None)
+        below = Tab()  # what the sessions had at work that worked for the calls
+        for tab in (tab for opened in stopped.values() for tab in opened.tabs):
+            below.add(tab.receipt)
         receipt = AbortReceipt(
-            tasks_ended=len(effect.stopped) - sum(one in self._open for one in stopped),
+            tasks_ended=len(effect.stopped)
+            - sum(one in self._open for one in stopped)
+            + below.receipt.tasks_ended,
             processes_reaped=sum(
                 opened.processes.account.reaped for opened in stopped.values() if opened.processes is not None
-            ),
+            )
+            + below.receipt.processes_reaped,
             stuck=tuple(
                 left
                 for one, opened in stopped.items()
                 for left in opened.left_behind(now, is_gone=one not in self._open)
-            ),
+            )
+            + below.receipt.stuck,
             abandoned=tuple(
                 left
                 for opened in stopped.values()
                 if self._ports.threads.is_abandoned(opened.scope)
                 for left in opened.left_behind(now)
-            ),
+            )
+            + below.receipt.abandoned,
             committed=(*effect.committed, *done),
             unknown=tuple(call_id for call_id in effect.unknown if call_id not in done),
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),
         )
         self._deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
+
+    def left_behind(self) -> tuple[LeftBehind, ...]:
+        """Name all that is still at work, and what of it has not ended in the sessions below."""
+        now = trio.current_time()
+        opened = tuple(self._open.values())
+        own = tuple(left for one in opened for left in one.left_behind(now))
+        return own + tuple(left for one in opened for tab in one.tabs for left in tab.receipt.stuck)
 
     def _stop(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)

@@ -1,18 +1,56 @@
 """Models, as the shell finds them: a string or an object becomes a provider, and what is known of it becomes data."""
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final, NoReturn
 
 import msgspec
+from attrs import frozen
 
-from agentrail.abc import Provider, ResolveProvider, model_policy_of
+from agentrail.abc import Capabilities, Provider, ResolveProvider, model_policy_of
+from agentrail.core.budget import Price
 from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.otp.edges import contain
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.tool_runner import describe_crash
+
+_OBJECT: Final = re.compile(r":object\d*$")
+
+
+@frozen
+class Choice:
+    """A model that a session is to ask from now on.
+
+    Attributes:
+        name: The string that the session knows it by.
+        provider: Who is asked.
+        opts: With which options it was found.
+        opts_changed: Whether those are others than before.
+    """
+
+    name: str
+    provider: Provider
+    opts: Mapping[str, Any]
+    opts_changed: bool
 
 
 def string_of(model: str | Provider) -> str:
-    """Give the string that a session knows a model by."""
-    return model if isinstance(model, str) else f"{model.name}:object"
+    """Give the string that a session knows a model by.
+
+    Raises:
+        OptionError: The provider author's move: its name is no text.
+    """
+    if isinstance(model, str):
+        return model
+    name: object = contain(lambda _: None, getattr, model, "name")
+    if not isinstance(name, str) or not name:
+        raise OptionError(
+            [f"model is a provider of type {type(model).__name__} whose name is no text: name it"]
+        )
+    return f"{name}:object"
 
 
 def find_provider(
@@ -25,6 +63,34 @@ def find_provider(
     """
     found = resolve(model, provider_opts) if isinstance(model, str) else model
     return string_of(model), found
+
+
+def decide_switch(
+    model: str | Provider, provider_opts: Mapping[str, Any] | None, current: str, ports: Ports
+) -> Choice:
+    """Find a model for a session that has one.
+
+    Args:
+        model: What it was given.
+        provider_opts: Its options; None for none, and for the model of this moment for those it has.
+        current: The model of this moment.
+        ports: What the session has.
+
+    Raises:
+        ModelNotFound, Authentication, OptionError: As of `find_provider`.
+    """
+    if provider_opts is None and model == current:
+        provider_opts = ports.provider_opts.get(current)
+    opts = dict(provider_opts or {})
+    found, provider = find_provider(model, opts, ports.find_provider)
+    name = fresh_name_of(found, provider, ports.providers)
+    changed = opts != ports.provider_opts.get(name, {}) if name == current else bool(opts)
+    return Choice(name, provider, opts, changed)
+
+
+def is_object(model: str) -> bool:
+    """Say whether a model string stands for a provider object, which nobody but its session can find."""
+    return _OBJECT.search(model) is not None
 
 
 def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:
@@ -63,9 +129,18 @@ def _provider_of(model: str) -> str:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    """Say what is known of a model when a session has to decide by it."""
-    known = provider.capabilities(model.partition(":")[2])
-    policy = model_policy_of(provider)
+    """Say what is known of a model when a session has to decide by it.
+
+    Raises:
+        OptionError: The provider author's move: `capabilities` raised, or gave something else; the message names the model.
+        AgentrailError: What the provider says of the model itself, such as `ModelNotFound`.
+    """
+    asked: Any = contain(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
+    fault = _fault_of_capabilities(asked)
+    if fault is not None:
+        raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
+    known: Capabilities = asked
+    policy = contain(partial(_refuse_provider, model), model_policy_of, provider)
     facts = ModelFacts(
         model=model,
         max_output_tokens=known.max_output_tokens,
@@ -81,3 +156,30 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
     if window is None:
         return facts
     return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
+
+
+def _ask(provider: Provider, name: str) -> object:
+    return provider.capabilities(name)
+
+
+def _refuse_provider(model: str, error: Exception) -> NoReturn:
+    if isinstance(error, AgentrailError):
+        raise error
+    crash = describe_crash(error)
+    raise OptionError(
+        [f"model {model!r}: its provider raised {crash} when it was asked what it can do"]
+    ) from None
+
+
+def _fault_of_capabilities(known: object) -> str | None:
+    """Say what is wrong with an answer of `capabilities`: a provider may be anybody's object."""
+    if not isinstance(known, Capabilities):
+        return f"gave a value of type {type(known).__name__}: expected agentrail.abc.Capabilities"
+    given: Any = known
+    for member in ("context_window", "max_output_tokens"):
+        tokens = getattr(given, member)
+        if tokens is not None and (type(tokens) is not int or tokens < 1):
+            return f"gave {member}={tokens!r:.200}: expected a whole number from 1, or None"
+    if given.price is not None and not isinstance(given.price, Price):
+        return f"gave price={given.price!r:.200}: expected a Price, or None"
+    return None

@@ -17,6 +17,7 @@ from agentrail.core.structured import fault_of_format
 from agentrail.errors import OptionError
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
+from agentrail.otp.edges import contain
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -51,7 +52,7 @@ class SessionOptions:
         approval_timeout_seconds: How long an approval waits for a person; 0: for ever.
         immune_tools: Names that a default abort does not stop.
         max_parallel_tools: How many calls of a batch run at a time.
-        tool_timeout_seconds: For tools that name no timeout of their own.
+        tool_timeout_seconds: For tools that name no timeout of their own; for those whose calls are questions too.
         event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
         group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
         restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
@@ -106,15 +107,7 @@ class SessionOptions:
 
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
 _RESTARTS: Final = get_args(Restart)
-_TOOL_MEMBERS: Final = (
-    "name",
-    "description",
-    "parameters",
-    "killable",
-    "effect_class",
-    "timeout_seconds",
-    "execute",
-)
+TOOL_MEMBERS: Final = ("name", "description", "parameters", "execute")
 _SANDBOX_MEMBERS: Final = (
     "capabilities",
     "read",
@@ -281,15 +274,19 @@ def _tools(tools: object) -> list[str]:
     if not _is_sequence(tools):
         return [f"tools is {tools!r}: expected a sequence of tools"]
     return [
-        f"tools has {tool!r}: expected tools, such as functions under @agentrail.tool"
+        f"tools has {tool!r:.200}: expected tools, such as functions under @agentrail.tool, or objects with "
+        f"{', '.join(TOOL_MEMBERS)}; {fault}"
         for tool in tools
-        if not is_tool(tool)
+        if (fault := fault_of_tool(tool)) is not None
     ]
 
 
-def is_tool(value: object) -> bool:
-    """Whether this has all that a tool must have."""
-    return _has(value, _TOOL_MEMBERS)
+def fault_of_tool(value: object) -> str | None:
+    """Say what this lacks of what a tool must have; None for a tool, or what wants to be one and has it all."""
+    if isinstance(value, type):
+        return "a class is none: pass an instance"
+    missing = [member for member in TOOL_MEMBERS if not _has_member(value, member)]
+    return f"this has no {', '.join(missing)}" if missing else None
 
 
 def is_provider(value: object) -> bool:
@@ -300,7 +297,12 @@ def is_provider(value: object) -> bool:
 def _has(value: object, members: tuple[str, ...]) -> bool:
     # What `isinstance` of a protocol asks too, but that looks its members up anew each time, for longer than all else
     # here takes. A class has the members of its instances, and is none.
-    return not isinstance(value, type) and all(hasattr(value, member) for member in members)
+    return not isinstance(value, type) and all(_has_member(value, member) for member in members)
+
+
+def _has_member(value: object, member: str) -> bool:
+    # One that raises when it is read is there, and broken: whoever reads it says so by its name.
+    return contain(lambda _: True, hasattr, value, member)
 
 
 def _is_sequence(value: object) -> TypeGuard[Collection[object]]:

@@ -1,7 +1,7 @@
 """What a session was given to work with: its adapters and its surroundings, in one value."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -11,8 +11,12 @@ from agentrail.core.effects import SpawnChild
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
 from agentrail.core.toolbox import ToolSpec
+from agentrail.events import AbortReceipt
 from agentrail.messages import CallId, JsonValue, SessionId
 from agentrail.runtime.tool_threads import ToolThreads
+
+NOTHING_STOPPED: Final = AbortReceipt()
+"""What was stopped where nothing was at work."""
 
 
 @frozen(kw_only=True)
@@ -77,13 +81,25 @@ class ChildWish:
 
 @define
 class Tab:
-    """What the child of a call has used; an object, so that whoever stops the call can read it too.
+    """What the child of a call has used and what became of it; an object, so that whoever stops the call can read it too.
 
     Attributes:
         spent: Nothing until the child is gone.
+        receipt: What was stopped with it, its own children included; empty until it is gone.
     """
 
     spent: Spent = NOTHING_SPENT
+    receipt: AbortReceipt = NOTHING_STOPPED
+
+    def add(self, receipt: AbortReceipt) -> None:
+        """Count what was stopped. Not the ids of calls: they mean something in the child alone."""
+        before = self.receipt
+        self.receipt = AbortReceipt(
+            tasks_ended=before.tasks_ended + receipt.tasks_ended,
+            processes_reaped=before.processes_reaped + receipt.processes_reaped,
+            stuck=(*before.stuck, *receipt.stuck),
+            abandoned=(*before.abandoned, *receipt.abandoned),
+        )
 
 
 RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]

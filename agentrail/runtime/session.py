@@ -1,27 +1,28 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import trio
+from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
-from agentrail.core.projection import snapshot_of
+from agentrail.core.projection import Snapshot, Status, snapshot_of, status_of
 from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, StepCrashed
 from agentrail.core.state import SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
-from agentrail.messages import CallId
+from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import contain
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew, Fallen
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
+from agentrail.runtime.models import Choice, is_object
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.subscription import TakenSnapshot
@@ -42,6 +43,7 @@ class SessionCell:
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
         ending: Why the session has ended, as callers and subscribers were told; `None` before.
         is_gone: Nothing of it acts any more.
+        interpreter: What carries out the effects of this incarnation; `None` before the first.
         find: Finds another session of the same supervisor by its id.
     """
 
@@ -52,6 +54,7 @@ class SessionCell:
         "crash",
         "ending",
         "find",
+        "interpreter",
         "is_gone",
         "mailbox",
         "ports",
@@ -77,6 +80,7 @@ class SessionCell:
         self.ending: str | None = None
         self.is_gone = False
         self.find: Callable[[str], SessionCell | None] = _nobody
+        self.interpreter: Interpreter | None = None
         self._gone: trio.Event | None = None  # made for whoever waits: ten thousand idle sessions need none
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
@@ -92,14 +96,14 @@ class SessionCell:
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
-    def add_tools(self, tools: Iterable[Tool]) -> int:
-        """Keep new tools, beside older ones of the same names that calls may be running with.
+    def add_tools(self, tools: Mapping[str, Tool]) -> int:
+        """Keep new tools by their names, beside older ones of the same names that calls may be running with.
 
         Returns:
             The change that they came with; the core is told of it, and names them by it.
         """
         self._tool_changes += 1
-        self.ports.tools.update({(tool.name, self._tool_changes): tool for tool in tools})
+        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
 
     def forget_tools(self) -> None:
@@ -113,6 +117,25 @@ class SessionCell:
             ):  # newer ones are on their way in the mailbox
                 del self.ports.tools[key]
 
+    def add_model(self, choice: Choice) -> None:
+        """Keep a provider that the next request may ask, as the newest."""
+        providers, opts = self.ports.providers, self.ports.provider_opts
+        for known in (providers, opts):
+            known.pop(choice.name, None)
+        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+
+    def forget_models(self, newest: str) -> None:
+        """Let go of provider objects that came before this one and that nobody asks any more; strings can be found again."""
+        data = self.state.data
+        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
+        used |= {data.stream.model} if data.stream is not None else set()
+        for name in list(self.ports.providers):
+            if name == newest:  # those behind it are on their way in the mailbox
+                return
+            if name not in used and is_object(name):
+                del self.ports.providers[name]
+                self.ports.provider_opts.pop(name, None)
+
     async def run(self, crew: Crew) -> None:
         """Be the actor of one incarnation, until the session has ended.
 
@@ -123,7 +146,7 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        interpreter = Interpreter(crew, self.ports, self.bus, self.slots, crew.deliver)
+        interpreter = self.interpreter = Interpreter(crew, self.ports, self.bus, self.slots, crew.deliver)
         self._advance(self._first_signal(), interpreter)
         while not self.state.ended:
             letter = cast(
@@ -194,7 +217,45 @@ class SessionCell:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
         # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.
         self._finish_last_step()
-        return partial(snapshot_of, self.state.phase, self.state.data, now_ms())
+        return self._hold(now_ms())
+
+    def _hold(self, at_ms: int) -> TakenSnapshot:
+        """Hold the states of this session and of all below as they are now; what is drawn of them is drawn when it is read."""
+        state = self.state
+        below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
+
+        def draw() -> Snapshot:
+            snapshot = snapshot_of(state.phase, state.data, at_ms)
+            statuses = {child_id: drawn().status for child_id, drawn in below.items()}
+            return evolve(snapshot, status=_with_children(snapshot.status, statuses))
+
+        return draw
+
+    def with_children(self, status: Status) -> Status:
+        """Add to what the core says how the sessions below stand, as far as they have not ended since.
+
+        Read where they are: a child that is busy would be waited for, and a status is what one asks when nothing moves. So
+        it may be ahead of the events of a child that have not come up yet, and never behind them.
+        """
+        at_ms = now_ms()
+        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.state)}
+        return _with_children(status, statuses)
+
+    def status_at(self, at_ms: int) -> Status:
+        """Say how the session stands, with all sessions below."""
+        state = self.state
+        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
+        status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
+        return evolve(status, unconfined_commands=self.ports.is_unconfined())
+
+    def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
+        data = state.data
+        for call in (*data.batch, *data.survivors):
+            for child_id in call.child_ids:
+                cell = self.find(child_id)
+                # An id is free again when its session has ended, and another's then.
+                if cell is not None and self.ports.session_id in cell.state.data.config.path[:-1]:
+                    yield child_id, cell
 
     def _finish_last_step(self) -> None:
         """Publish and answer what the last step decided before the actor crashed.
@@ -212,6 +273,13 @@ class SessionCell:
                     self.slots.refuse(to, error)
                 case _:
                     pass
+
+
+def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:
+    if not status.children:
+        return status
+    live = (child for child in status.children if child.session_id in statuses)
+    return evolve(status, children=tuple(evolve(child, status=statuses[child.session_id]) for child in live))
 
 
 def _nobody(session_id: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import trio
 from attrs import define, frozen
 
-from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome
+from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome, timeout_seconds_of
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.running import cleanup_scope
@@ -27,7 +27,7 @@ from agentrail.core.budget import spent_of
 from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Signal, Stop
 from agentrail.errors import AlreadyStarted, SessionDown, SessionRefused
-from agentrail.events import Event
+from agentrail.events import AbortReceipt, AbortSettled, Event
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
@@ -47,7 +47,8 @@ from agentrail.runtime.children import ask_child, assemble_child, run_child
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import FanIn, ManySubscription
-from agentrail.runtime.handle import Session, SessionMonitor
+from agentrail.runtime.handle import Session
+from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.session import SessionCell
@@ -75,6 +76,9 @@ CLOSE_WITHIN_SECONDS: Final = 2.0
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
 """How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
+
+CHILD_STOP_STEP_SECONDS: Final = 0.25
+"""How much less for each level further down."""
 
 SESSIONS: Final = SupervisorFlags(
     "dynamic",
@@ -363,7 +367,7 @@ class SessionSupervisor:
         self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
-        seconds = parent.tool_of(effect.call_id).timeout_seconds or ports.tool_timeout_seconds
+        seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
         return await run_child(effect, partial(self._open_child, parent, tab), deliver, seconds)
 
     async def _ask_child(
@@ -384,9 +388,10 @@ class SessionSupervisor:
         try:
             yield child
         finally:
-            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
-                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
-                await child.stop("its parent's call is over")
+            with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
+                await _stop_child(child, tab)
+            if grace.cancelled_caught and cell.interpreter is not None:
+                tab.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
             tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
@@ -561,6 +566,27 @@ async def _stop_quietly(cell: SessionCell, reason: str) -> None:
         stop = Stop(at_ms=now_ms(), signal_id=cell.slots.mint(), reason=reason)
         await cell.slots.ask(stop, cell.mailbox.put_notice)
         await cell.wait_down()
+
+
+def _child_stop_seconds(cell: SessionCell) -> float:
+    """Say how long to wait for the end of a child: the deeper the shorter, so that who waits above hears what would not end."""
+    depth = len(cell.state.data.config.path) - 1
+    return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
+
+
+async def _stop_child(child: Session, tab: Tab) -> None:
+    """Stop the session that works for a call with all that it has at work, and count that."""
+    with suppress(SessionDown):
+        async with child.subscribe(kinds=[AbortSettled]) as settled:
+            try:
+                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
+                await child.stop("its parent's call is over")
+            finally:
+                with suppress(trio.WouldBlock, trio.EndOfChannel):
+                    while True:
+                        event = settled.next_nowait()
+                        assert isinstance(event, AbortSettled)  # noqa: S101 - no other was asked for
+                        tab.add(event.receipt)
 
 
 def _look_at(entry: _Entry) -> Look:

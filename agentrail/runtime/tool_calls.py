@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ToolContext
+from agentrail.abc import ChildRequest, ToolContext, is_threaded, timeout_seconds_of
 from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
 from agentrail.core.request import EffectId
@@ -98,17 +98,19 @@ class ToolCalls:
         self._deliver = deliver
         self._children = itertools.count(1)
 
-    async def run(self, effect: RunTool, scope: trio.CancelScope, processes: Processes) -> ToolFinished:
+    async def run(
+        self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
+    ) -> ToolFinished:
         """Run one attempt at a call, and give the outcome that the effect owes.
 
         Args:
             effect: The call.
             scope: Of this call alone; who cancels it stops the call.
             processes: Those that the call opens; gone when this returns, or listed as stuck.
+            tabs: Gets one for each session that the call lets work.
         """
         started_at_ms = now_ms()
         voice = Voice(effect.effect_id, self._crew, self._deliver)
-        tabs: list[Tab] = []
         try:
             ended = await self._run(effect, scope, voice, processes, tabs)
         finally:
@@ -138,9 +140,9 @@ class ToolCalls:
     ) -> Ended:
         ports = self._ports
         tool = ports.tools[effect.name, effect.generation]
-        if getattr(tool, "threaded", False) and ports.threads.is_full:
+        if is_threaded(tool) and ports.threads.is_full:
             return Ended(text=TOO_MANY, is_error=True)
-        timeout_seconds = tool.timeout_seconds or ports.tool_timeout_seconds
+        timeout_seconds = timeout_seconds_of(tool) or ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
         context = ToolContext(
             session_id=ports.session_id,

@@ -27,6 +27,8 @@ from agentrail.abc import (
     ToolContext,
     ToolOutcome,
     Unknown,
+    effect_class_of,
+    name_of,
 )
 from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
@@ -112,7 +114,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
 
 async def _execute(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
     reconcile = getattr(attempt.tool, "reconcile", None)
-    if effect.attempt > 1 and attempt.tool.effect_class == "reconcilable" and reconcile is not None:
+    if effect.attempt > 1 and effect_class_of(attempt.tool) == "reconcilable" and reconcile is not None:
         found = decide_reconciled(attempt.tool, await reconcile(effect.operation_id, attempt.context))
         if found is not None:
             return found
@@ -183,7 +185,7 @@ def _plain(tool: Tool, details: object) -> JsonValue:
 
 def decide_crash(tool: Tool, error: Exception, user_data: Mapping[str, object]) -> Ended:
     """Say what was raised: type and message for the model, no traceback and no secret of the application."""
-    text = without_secrets(f'Tool "{tool.name}" crashed: {describe_crash(error)}', user_data)
+    text = without_secrets(f'Tool "{name_of(tool)}" crashed: {describe_crash(error)}', user_data)
     return Ended(
         text=clean_text(text[:MAX_CRASH_CHARACTERS]),
         is_error=True,
@@ -197,7 +199,7 @@ def log_crash(attempt: Attempt, error: Exception) -> None:
     lines = contain(lambda _: ["<no traceback>"], traceback.format_exception, error)
     LOGGER.error(
         "tool %r crashed in call %s of session %s, attempt %d\n%s",
-        attempt.tool.name,
+        name_of(attempt.tool),
         context.call_id,
         context.session_id,
         context.attempt,
@@ -230,7 +232,7 @@ def _secrets_in(value: object) -> Iterator[Secret]:
 def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
     """Say that the time was up, and whether something may have happened all the same."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
-    if attempt.tool.effect_class not in {"pure", "idempotent"}:
+    if effect_class_of(attempt.tool) not in {"pure", "idempotent"}:
         text = f"{text} It may have taken effect; check before repeating."
     return Ended(text=text, is_error=True, late=late)
 

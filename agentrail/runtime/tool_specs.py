@@ -1,14 +1,19 @@
 """What tools say of themselves, checked once for as long as they say the same."""
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NoReturn, get_args
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, get_args
+
+import attrs
 
 from agentrail.abc import Tool, ToolListing
+from agentrail.core.frozen import frozen_json, not_json
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.otp.edges import contain
+from agentrail.runtime.options import TOOL_MEMBERS
 from agentrail.runtime.tool_runner import describe_crash
 
 
@@ -20,8 +25,10 @@ class ToolSpecs:
         self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
         self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
 
-    def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> Toolbox:
+    def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> tuple[Toolbox, tuple[str, ...]]:
         """Return the box that a session begins with, which is frozen: that of the session before, if the tools are the same.
+
+        The names in the order of the tools come with it: read once, because a name may be computed.
 
         A supervisor mostly has one kind of session. Ten thousand of them share one box then, and the list of tools is
         encoded once for all; sessions of several kinds in turn each get their own, as good and no more.
@@ -37,7 +44,7 @@ class ToolSpecs:
         ):
             box = Toolbox(specs)
             self._last_box = (specs, box)
-        return box
+        return box, tuple(spec.name for spec in specs)
 
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
         """Return the spec of a tool, as it describes itself to a session.
@@ -46,41 +53,77 @@ class ToolSpecs:
             ToolDefinitionError: Your move: its schema is none, or it lacks what its traits ask for.
         """
         spec = _spec_of(tool, listing)
-        try:
-            kept = self._kept.get(tool)
-        except TypeError:  # a tool that cannot be a key is checked for each session
-            _check_types(spec)
-            spec.check()
-            _check_traits(tool)
-            return spec
+        # What has no hash, or one that raises, is checked for each session.
+        kept = contain(lambda _: _NO_KEY, self._kept.get, tool)
         if kept is None or kept != spec:  # a tool may say something else by now, or to somebody else
             _check_types(spec)
+            # A copy that nobody can write to: else a schema that its author changes later would be sent, and not judged by.
+            spec = attrs.evolve(spec, parameters=frozen_json(spec.parameters))
             spec.check()
-            _check_traits(tool)
+            _check_traits(tool, spec)
+            if kept is _NO_KEY:
+                return spec
             kept = self._kept[tool] = spec
         return kept
 
 
-def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
-    described = tool.description
-    if callable(described):
-        described = contain(partial(_refuse_description, tool), described, listing)
-    return ToolSpec(
-        name=tool.name,
-        description=described,
-        parameters=tool.parameters,
-        killable=tool.killable,
-        effect_class=tool.effect_class,
-        timeout_seconds=tool.timeout_seconds,
-        max_retries=getattr(tool, "max_retries", None),
-        polling=getattr(tool, "polling", False),
-        answered_by=getattr(tool, "answered_by", "code"),
+_NO_KEY: Final[Any] = object()
+
+
+def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
+    """Read what a tool says of itself; any member may be wrong, and may raise when it is read."""
+    spec = contain(partial(_refuse_reading, tool), _read_all, tool)
+    described: Any = spec.description
+    if not callable(described):
+        return spec
+    return attrs.evolve(
+        spec, description=contain(partial(_refuse_description, spec.name), described, listing)
     )
 
 
-def _refuse_description(tool: Tool, error: Exception) -> NoReturn:
+def _read_all(tool: Any) -> ToolSpec:
+    return ToolSpec(
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.parameters,
+        **{name: getattr(tool, name, default) for name, default in _DEFAULTS.items()},
+    )
+
+
+_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "killable": True,
+        "effect_class": "once",
+        "timeout_seconds": None,
+        "max_retries": None,
+        "polling": False,
+        "answered_by": "code",
+    }
+)
+"""What holds where a tool says nothing."""
+
+
+def _refuse_reading(tool: Any, _: Exception) -> NoReturn:
+    """Find the member that cannot be read, and refuse the tool by that and its name."""
+    who = contain(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
+    for member in (*TOOL_MEMBERS, *_DEFAULTS):
+        contain(partial(_refuse_member, who, member), _read, tool, member)
+    message = f"tool {who!r} could not be read, and then it could: make its members plain attributes"
+    raise ToolDefinitionError(message) from None
+
+
+def _read(tool: Any, member: str) -> Any:
+    return getattr(tool, member, None)
+
+
+def _refuse_member(who: object, member: str, error: Exception) -> NoReturn:
+    message = f"reading {member!r} of tool {who!r} raised {describe_crash(error)}: make it a plain attribute"
+    raise ToolDefinitionError(message) from None
+
+
+def _refuse_description(who: str, error: Exception) -> NoReturn:
     message = (
-        f"the description of tool {tool.name!r} raised {describe_crash(error)}: "
+        f"the description of tool {who!r} raised {describe_crash(error)}: "
         "expected a function of a ToolListing that gives a text"
     )
     raise ToolDefinitionError(message) from None
@@ -89,11 +132,11 @@ def _refuse_description(tool: Tool, error: Exception) -> NoReturn:
 def _check_types(spec: Any) -> None:
     """Refuse what a type checker would have refused: a tool may be anybody's object."""
     if not isinstance(spec.name, str):
-        message = f"a tool is named {spec.name!r}: expected a text"
+        message = f"a tool is named {_shown(spec.name)}: expected a text"
         raise ToolDefinitionError(message)
     if not isinstance(spec.description, str):
         message = (
-            f"the description of tool {spec.name!r} is {spec.description!r}: "
+            f"the description of tool {spec.name!r} is {_shown(spec.description)}: "
             "expected a text, or a function of a ToolListing that gives one"
         )
         raise ToolDefinitionError(message)
@@ -101,16 +144,67 @@ def _check_types(spec: Any) -> None:
         kind = type(spec.parameters).__name__
         message = f"the schema of tool {spec.name!r} is of type {kind}: expected a JSON Schema as a dict"
         raise ToolDefinitionError(message)
-
-
-def _check_traits(tool: Tool) -> None:
-    if tool.effect_class not in get_args(EffectClass):
-        known = ", ".join(repr(one) for one in get_args(EffectClass))
-        message = f"tool {tool.name!r} has effect_class {tool.effect_class!r}: expected one of {known}"
+    fault = not_json(spec.parameters)
+    if fault is not None:
+        message = f"the schema of tool {spec.name!r} is no JSON: {fault}"
         raise ToolDefinitionError(message)
-    if tool.effect_class == "reconcilable" and getattr(tool, "reconcile", None) is None:
+    seconds, retries = spec.timeout_seconds, spec.max_retries
+    _check(spec, "killable", isinstance(spec.killable, bool), "True or False")
+    _check(spec, "polling", isinstance(spec.polling, bool), "True or False")
+    _check(spec, "timeout_seconds", seconds is None or _is_number(seconds), "a number of seconds, or None")
+    _check(spec, "max_retries", retries is None or _is_count(retries), "a whole number from 0, or None")
+    _check(spec, "effect_class", *_one_of(spec.effect_class, get_args(EffectClass)))
+    _check(spec, "answered_by", *_one_of(spec.answered_by, ("code", "user", "child")))
+
+
+def _check_traits(tool: Tool, spec: ToolSpec) -> None:
+    """Look at what the runner reads besides, and no model is told of."""
+    found = {
+        member: contain(partial(_refuse_member, spec.name, member), _read, tool, member)
+        for member in ("max_result_bytes", "threaded", "label", "execute", "reconcile")
+    }
+    for member, is_right, expected in _TRAITS:
+        _check(spec, member, is_right(found[member]), expected, found[member])
+    if spec.effect_class == "reconcilable" and found["reconcile"] is None:
         message = (
-            f"tool {tool.name!r} is 'reconcilable' and has no `reconcile(operation_id, ctx)`: "
+            f"tool {spec.name!r} is 'reconcilable' and has no `reconcile(operation_id, ctx)`: "
             "give it one, or another effect_class"
         )
         raise ToolDefinitionError(message)
+
+
+_TRAITS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    (
+        "max_result_bytes",
+        lambda most: most is None or (_is_count(most) and most > 0),
+        "a whole number above 0",
+    ),
+    ("threaded", lambda threaded: threaded is None or isinstance(threaded, bool), "True or False"),
+    ("label", lambda label: label is None or callable(label), "a method that takes the arguments"),
+    ("execute", callable, "an async method that takes arguments and a ToolContext"),
+    ("reconcile", lambda reconcile: reconcile is None or callable(reconcile), "an async method, or None"),
+)
+_ITS_OWN: Final = object()
+
+
+def _check(spec: Any, member: str, is_right: bool, expected: str, value: object = _ITS_OWN) -> None:  # noqa: FBT001 - what was found
+    if not is_right:
+        came = _shown(getattr(spec, member) if value is _ITS_OWN else value)
+        message = f"tool {spec.name!r} has {member} {came}: expected {expected}"
+        raise ToolDefinitionError(message)
+
+
+def _one_of(value: object, known: tuple[str, ...]) -> tuple[bool, str]:
+    return isinstance(value, str) and value in known, f"one of {', '.join(map(repr, known))}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shown(value: object) -> str:
+    return contain(lambda _: f"<{type(value).__name__}>", repr, value)[:200]

@@ -12,7 +12,16 @@ import msgspec
 import trio
 from attrs import evolve
 
-from agentrail.abc import Effect, Error, Ok, Tool, ToolContext, ToolListing
+from agentrail.abc import (
+    Effect,
+    Error,
+    Ok,
+    Tool,
+    ToolContext,
+    ToolListing,
+    effect_class_of,
+    timeout_seconds_of,
+)
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import JsonObject
@@ -56,7 +65,7 @@ def spec_of(tool: Tool, ctx: ToolContext) -> ToolSpec:
         name=tool.name,
         description=described if isinstance(described, str) else described(listing),
         parameters=tool.parameters,
-        timeout_seconds=tool.timeout_seconds,
+        timeout_seconds=timeout_seconds_of(tool),
     )
 
 
@@ -84,7 +93,7 @@ async def _has_legal_traits(tool: Tool, arguments: JsonObject, _ctx: ToolContext
     await trio.lowlevel.checkpoint()
     retries = getattr(tool, "max_retries", None)
     assert retries is None or (type(retries) is int and retries >= 0), f"max_retries is {retries!r}"
-    if tool.effect_class == "reconcilable":
+    if effect_class_of(tool) == "reconcilable":
         assert getattr(tool, "reconcile", None) is not None, "it is reconcilable and has no `reconcile`"
     most = getattr(tool, "max_result_bytes", 1)
     assert type(most) is int and most > 0, f"max_result_bytes is {most!r}"  # noqa: PT018 - one statement

@@ -1,6 +1,7 @@
 """Models for tests: `ScriptedModel` answers from a script, `FunctionModel` from a function. No network, no clock but Trio's."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeAlias
 
@@ -21,7 +22,7 @@ from agentrail.core.request import (
     UsageUpdate,
 )
 from agentrail.core.toolbox import read_call
-from agentrail.errors import ProviderError
+from agentrail.errors import OptionError, ProviderError
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -98,6 +99,8 @@ def fails(error: ProviderError, *, after: str = "") -> Turn:
     return Turn(text=(after,) if after else (), error=error)
 
 
+_EXPECTED: Final = "expected turns, such as says('Hello.') or calls(('read_file', {'path': 'a'}))"
+
 Answer: TypeAlias = Callable[[ModelRequest], Turn | Awaitable[Turn]]
 
 
@@ -112,6 +115,12 @@ class FunctionModel:
 
     def __init__(self, answer: Answer) -> None:
         """Take the function: from a request to a `Turn`, sync or async."""
+        given: object = answer
+        if not callable(given):
+            message = (
+                f"answer is {given!r:.200}: expected a function from a ModelRequest to a Turn, sync or async"
+            )
+            raise OptionError([message])
         self._answer = answer
         self.requests: list[ModelRequest] = []
 
@@ -129,7 +138,10 @@ class FunctionModel:
         """Stream the turn that the function gives."""
         self.requests.append(request)
         answered = self._answer(request)
-        turn = answered if isinstance(answered, Turn) else await answered
+        turn: object = await answered if inspect.isawaitable(answered) else answered
+        if not isinstance(turn, Turn):
+            message = f"the function gave {turn!r:.200}: {_EXPECTED}, one for each request"
+            raise OptionError([message])
         await trio.lowlevel.checkpoint()
         async with aclosing(stream_of(turn, request)) as chunks:
             yield chunks
@@ -139,8 +151,22 @@ class ScriptedModel(FunctionModel):
     """A model that answers from a script, one turn per request. Running out of script fails the request."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
-        """Take the turns, in order."""
+        """Take the turns, in order.
+
+        Raises:
+            OptionError: Your move: something else than a sequence of turns, such as a list in the list.
+        """
         super().__init__(self._next)
+        given: object = turns
+        if isinstance(given, str) or not isinstance(given, Collection):
+            raise OptionError([f"turns is {given!r:.200}: {_EXPECTED}, in a list"])
+        faults = [
+            f"turns[{position}] is {turn!r:.200}: {_EXPECTED}, in one list and not in lists of it"
+            for position, turn in enumerate(given)
+            if not isinstance(turn, Turn)
+        ]
+        if faults:
+            raise OptionError(faults)
         self._turns = tuple(turns)
 
     def _next(self, request: ModelRequest) -> Turn:

@@ -2,7 +2,8 @@
 
 A rule is `HOOK=ACTION`, or `HOOK.TOOL=ACTION` on the hooks of calls; the action is a word with perhaps a text behind a
 colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"think again"`, `skip`, `args:{"path": "b"}`,
-`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other` with perhaps `?{options}` behind it, `emit:seen`, `raise`, `section:"Today is Friday."`.
+`result:"[hidden]"`, `response:"[hidden]"`, `model:scripted:other` with perhaps `?{options}` behind it, `emit:seen`, `raise`, `section:"Today is Friday."`,
+`messages:2`, which hands on the last two messages alone.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentrail import plugins as p
+from agentrail.messages import Message
 
 Answer: TypeAlias = p.Action[int]
 
@@ -60,6 +62,10 @@ class PuppetPlugin(p.Plugin[int]):
         del ctx
         for rule in self.rules:
             fits = rule.hook == type(event).__name__ and rule.tool in (None, getattr(event, "name", None))
+            if fits and rule.action == "messages":
+                shown: tuple[Message, ...] = getattr(event, "messages", ())
+                count = int(rule.text) if rule.text.isdecimal() else 1
+                return p.ReplaceMessages(shown[max(len(shown) - count, 0) :], state)
             if fits and not (rule.action in _ONCE and state):
                 return _ANSWERS[rule.action](rule.text, state)
         return p.Continue(state)
@@ -95,7 +101,7 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
     }
 )
 
-ACTIONS: Final = frozenset(_ANSWERS)
+ACTIONS: Final = frozenset({*_ANSWERS, "messages"})
 """The words that a rule may have."""
 
 

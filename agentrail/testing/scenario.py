@@ -244,6 +244,7 @@ _NUMBERS: Final = (
     "max_retries",
     "tool_max_retries",
     "approval_timeout_ms",
+    "question_timeout_ms",
 )
 
 

@@ -1,8 +1,14 @@
 """What a decorated function returned, as what a tool returns. Values in, values out; no tool is known here."""
 
+import dataclasses
+import datetime
+import decimal
+import enum
 import json
+import uuid
 from collections.abc import Mapping
-from typing import Final
+from pathlib import PurePath
+from typing import Final, Literal
 
 import attrs
 import msgspec
@@ -14,13 +20,21 @@ from agentrail.messages import JsonValue
 NO_OUTPUT: Final = "[no output]"
 """What stands for nothing, because no provider takes an empty result."""
 
+_WORDS: Final = (
+    *(datetime.date, datetime.time, datetime.timedelta),  # a `datetime` is a `date`
+    *(uuid.UUID, decimal.Decimal, PurePath),
+)
+"""What JSON says as a text."""
+
 
 def to_outcome(name: str, value: object) -> ToolOutcome:
     """Make a result of what a tool's function returned.
 
     Args:
         name: The tool's, for the message.
-        value: `Ok`, `Error`, `Effect`, text, None, or a mapping, list, tuple, number, bool, attrs or msgspec object.
+        value: `Ok`, `Error`, `Effect`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs
+            or msgspec; an enum, a date or time, a UUID, a `Decimal` or a path. Of what JSON says as a text the text is given,
+            without quotes; sets are sorted.
 
     Returns:
         `Ok`, `Error` or `Effect`, whose text is never empty and whose details are plain JSON.
@@ -46,8 +60,15 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
             return Ok(text=str.__str__(value) or NO_OUTPUT)
         case Mapping() | list() | tuple() | bool() | int() | float() | msgspec.Struct():
             return Ok(text=_to_text(name, value))
-        case _ if attrs.has(type(value)):
+        case set() | frozenset():
+            # In another process the same words stand in another order, and a result should read the same.
+            return Ok(text=_to_text(name, value, is_sorted=True))
+        case _ if attrs.has(type(value)) or dataclasses.is_dataclass(type(value)):
             return Ok(text=_to_text(name, value))
+        case enum.Enum():
+            return to_outcome(name, value.value)
+        case _ if isinstance(value, _WORDS):
+            return Ok(text=str(_to_json(name, value)) or NO_OUTPUT)
         case _:
             raise ToolContractError(_explain(name, value))
 
@@ -58,13 +79,14 @@ def _check_text(name: str, text: object) -> None:
         raise ToolContractError(message)
 
 
-def _to_text(name: str, value: object) -> str:
-    return json.dumps(_to_json(name, value), ensure_ascii=False, separators=(",", ":"))
+def _to_text(name: str, value: object, *, is_sorted: bool = False) -> str:
+    return json.dumps(_to_json(name, value, is_sorted=is_sorted), ensure_ascii=False, separators=(",", ":"))
 
 
-def _to_json(name: str, value: object) -> JsonValue:
+def _to_json(name: str, value: object, *, is_sorted: bool = False) -> JsonValue:
+    order: Literal["deterministic"] | None = "deterministic" if is_sorted else None
     try:
-        plain = msgspec.to_builtins(value, enc_hook=_mapping_to_dict, str_keys=True)
+        plain = msgspec.to_builtins(value, enc_hook=_to_plain, str_keys=True, order=order)
         # The standard library's encoder judges, because msgspec's writes null where it should say NaN.
         json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -73,9 +95,11 @@ def _to_json(name: str, value: object) -> JsonValue:
     return plain  # type: ignore[no-any-return]  # what json.dumps takes is a JsonValue
 
 
-def _mapping_to_dict(value: object) -> object:
+def _to_plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, PurePath):
+        return str(value)
     message = f"objects of type {type(value).__name__} have no JSON form"
     raise TypeError(message)
 

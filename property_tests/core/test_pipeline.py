@@ -18,6 +18,7 @@ from agentrail.core.outcome import Outcome, Unfit
 from agentrail.core.pipeline import REFUSALS, explain, run
 from agentrail.core.stack import load_stack
 from agentrail.events import ActionIgnored, PluginEvent, PluginFailed
+from agentrail.messages import Text, UserMessage
 from tests.core.plugin_rig import CTX, EVENTS, SAYINGS
 
 COMMANDS = ("ls", "pwd", "rm", "cat")
@@ -65,6 +66,9 @@ class Speaker(p.Plugin[int]):
                 return p.ReplaceToolResult(word, state)
             case p.ReplaceResponse:
                 return p.ReplaceResponse(word, state)
+            case p.ReplaceMessages:
+                before = getattr(event, "messages", ())
+                return p.ReplaceMessages((*before, UserMessage(content=(Text(text=word),))), state)
             case p.Emit:
                 return p.Emit([(self.name, 1), (self.name, 2)], state)
             case action:
@@ -188,6 +192,43 @@ def test_the_last_one_wins(scene):
     rewrites = accepted(asked, hook, p.ReplaceToolArgs)
     final = rewrites[-1].word if rewrites and not skipped else "ls"
     assert (outcome.arguments or {"command": "ls"}) == {"command": final}
+
+
+@given(scene=scenes())
+def test_each_works_on_the_messages_that_those_before_handed_on(scene):
+    """Each adds its word to what it was shown: all words of those who were asked are sent, in order; a `Skip` takes them back."""
+    hook, members = scene
+    asked = in_order(members, hook)
+    outcome = outcome_of(members, hook)
+    adding = [] if accepted(asked, hook, p.Skip) else accepted(asked, hook, p.ReplaceMessages)
+    sent = [message.content[0].text for message in outcome.messages or ()]
+    assert sent == [voice.word for voice in adding]
+
+
+@given(
+    members=st.lists(
+        st.builds(
+            Voice,
+            name=st.sampled_from("abcdefgh"),
+            priority=st.integers(0, 999),
+            action=st.sampled_from((p.ReplaceMessages, p.Continue, p.Skip)),
+            word=st.sampled_from(COMMANDS),
+        ),
+        max_size=6,
+        unique_by=(lambda voice: voice.name, lambda voice: voice.priority),
+    )
+)
+def test_a_skip_never_brings_back_what_a_guard_took_out(members):
+    """Of those who were asked all count, and behind a `Skip` of one that is no guard only the guards."""
+    asked = in_order(members, p.BeforeRequest)
+    skips = [voice for voice in asked if voice.action is p.Skip]
+    adding = [
+        voice
+        for voice in asked
+        if voice.action is p.ReplaceMessages and (not skips or skips[0].guards or voice.guards)
+    ]
+    outcome = outcome_of(members, p.BeforeRequest)
+    assert [message.content[0].text for message in outcome.messages or ()] == [voice.word for voice in adding]
 
 
 @given(scene=scenes())

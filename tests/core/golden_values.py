@@ -196,9 +196,10 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.UserResponded(ref=QuestionRef("q-1"), response="left"),
     e.SteeringReceived(ref=SteerRef("st-1"), text="Only the tests", queued_at_ms=1_700_000_000_000, status="queued"),
     e.SteeringApplied(refs=(SteerRef("st-1"), SteerRef("st-2")), count=2),
+    e.CompactDue(reason="threshold", messages=40, tokens=171_000),
     e.CompactStart(reason="threshold"),
     e.CompactEnd(removed=40, tokens_before=170_000, tokens_after=12_000, saved_to=".agentrail/history/1.md"),
-    e.CompactSkipped(by="MemoryFlush"),
+    e.CompactSkipped(by="session", reason="nothing_to_cut"),
     # --- sub-sessions
     e.SubagentStart(child_id=_CHILD, call_id=_CALL, description="Look for the bug"),
     e.SubagentEnd(child_id=_CHILD, call_id=_CALL, result=_RESULT),

@@ -10,10 +10,11 @@ from agentrail.core.outcome import Outcome
 from agentrail.core.pipeline import run
 from agentrail.core.stack import Entry, load_stack
 from agentrail.errors import ErrorInfo
-from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult
+from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult, UserMessage
 
 CTX: Final = p.Context(session_id=SessionId("s"), user_data=frozen_json({"tenant": "acme"}))
 RESULT: Final = ToolResult(call_id=CallId("c1"), name="shell", text="done")
+OTHER: Final = UserMessage(content=(Text(text="other"),))
 ERROR: Final = ErrorInfo(code="tool_crashed", message="it broke")
 
 EVENTS: Final[Mapping[Hook, p.HookEvent]] = {
@@ -46,6 +47,7 @@ SAYINGS: Final[Mapping[type, Callable[[Any], Any]]] = {
     p.RequireApproval: lambda state: p.RequireApproval("sure?", state),
     p.ReplaceToolResult: lambda state: p.ReplaceToolResult("shorter", state),
     p.ReplaceResponse: lambda state: p.ReplaceResponse("kinder", state),
+    p.ReplaceMessages: lambda state: p.ReplaceMessages((OTHER,), state),
     p.ResolveApproval: lambda state: p.ResolveApproval("a1", "approve", state),
     p.Request: lambda state: p.Request(p.ReadFile("notes"), "t", state),
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentrail import plugins as p
+from agentrail import messages as messages_module, plugins as p
 from agentrail.abc import Secret
 from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Cell
 from agentrail.core.hooks import HOOKS
@@ -16,8 +16,20 @@ from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
 from agentrail.events.values import Amount
-from agentrail.messages import CallId, ToolResult
-from tests.core.plugin_rig import CTX, EVENTS, RESULT, SAYINGS, Says, ask, raises
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from tests.core.plugin_rig import CTX, EVENTS, OTHER, RESULT, SAYINGS, Says, ask, raises
 
 EFFECT_OF: dict[type, Any] = {
     p.Intervene: lambda outcome: bool(outcome.interventions),
@@ -25,6 +37,7 @@ EFFECT_OF: dict[type, Any] = {
     p.SwitchModel: lambda outcome: outcome.switch is not None,
     p.ReplaceToolResult: lambda outcome: outcome.result is not None and outcome.result.text == "shorter",
     p.ReplaceResponse: lambda outcome: outcome.message is not None and outcome.message.text == "kinder",
+    p.ReplaceMessages: lambda outcome: outcome.messages == (OTHER,),
     p.Request: lambda outcome: bool(outcome.errands),
     **dict.fromkeys(SHORT_CIRCUITS, lambda outcome: outcome.decision is not None),
 }
@@ -66,6 +79,7 @@ def test_the_matrix_is_the_table_of_the_specification():
         p.RequireApproval: "BeforeTool",
         p.ReplaceToolResult: "AfterTool",
         p.ReplaceResponse: "AfterResponse",
+        p.ReplaceMessages: "BeforeRequest BeforeCompact",
         p.ResolveApproval: "BeforePrompt",
     }
     for action, hooks in wanted.items():
@@ -238,6 +252,155 @@ def test_skip_does_not_take_back_what_a_guard_rewrote():
     assert ask([other, Says("skips", p.Skip)], p.BeforeTool).arguments is None
     skipping_guard = Says("skips", p.Skip, priority=20)
     assert ask([guard, skipping_guard], p.BeforeTool).arguments == {"command": "safe"}
+
+
+# --- other messages for a request
+
+
+def hands_on(*words, **also):
+    """A plugin that hands on messages of these words."""
+    said = tuple(UserMessage(content=(Text(text=word),)) for word in words)
+    return lambda e, s, c: p.ReplaceMessages(said, s, **also)
+
+
+def words_of(outcome):
+    """What is sent in place of the conversation."""
+    return outcome.messages and [message.content[0].text for message in outcome.messages]
+
+
+@pytest.mark.parametrize("hook", [p.BeforeRequest, p.BeforeCompact])
+def test_each_plugin_works_on_the_messages_that_the_one_before_handed_on(hook):
+    """A later plugin sees what earlier ones handed on, and what the last one hands on is sent (5.3)."""
+    first = Says("first", hands_on("a", "b"), priority=200)
+    second = Says("second", lambda e, s, c: p.ReplaceMessages(e.messages[1:], s), priority=300)
+    outcome = ask([second, first, Says("reads")], hook)
+    assert words_of(outcome) == ["b"]
+    assert outcome.replaced_by == ("first", "second")
+    assert words_of(ask([Says("reads")], hook)) is None
+
+
+def test_a_skip_takes_back_messages_but_not_those_of_a_guard():
+    """A `Skip` undoes what others handed on; what a safety plugin took out stays out, as with arguments."""
+    guard = Says("guard", hands_on("safe"), priority=10)
+    other = Says("other", hands_on("other"), priority=200)
+    outcome = ask([guard, other, Says("skips", p.Skip)], p.BeforeRequest)
+    assert (words_of(outcome), outcome.replaced_by) == (["safe"], ("guard",))
+    assert words_of(ask([other, Says("skips", p.Skip)], p.BeforeRequest)) is None
+    assert words_of(ask([guard, Says("skips", p.Skip, priority=20)], p.BeforeRequest)) == ["safe"]
+
+
+CALLS = AssistantMessage(content=(ToolCall(call_id=CallId("c1"), name="look", arguments={}),), model="demo:")
+WRONG: Any = messages_module  # what no type checker would let through
+ANSWER = ToolMessage(results=(ToolResult(call_id=CallId("c1"), name="look", text="seen"),))
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        pytest.param((), "hands on no message", id="none"),
+        pytest.param("hello", "needs a tuple of messages, got a value of type str", id="text"),
+        pytest.param(
+            ({"role": "user"},), "messages[0] is {'role': 'user'}: expected a UserMessage", id="json"
+        ),
+        pytest.param((OTHER, CALLS), "end with calls that are unanswered: ['c1']", id="open"),
+        pytest.param((OTHER, CALLS, OTHER), "messages[2]: a user message cannot be added while", id="spoken"),
+        pytest.param((OTHER, CALLS, CALLS), "messages[2]: a response cannot be added while", id="responded"),
+        pytest.param((ANSWER,), "messages[0]: expected one result for each of []", id="orphan"),
+        pytest.param(
+            (WRONG.UserMessage(content=()),), "messages[0]: a user message needs at least one", id="empty"
+        ),
+        pytest.param(
+            (WRONG.UserMessage(content="hi"),), "messages[0] holds 'hi': expected a tuple", id="no blocks"
+        ),
+        pytest.param(
+            (WRONG.UserMessage(content=(CALLS.content[0],)),), "expected a tuple of what such", id="block"
+        ),
+        pytest.param(
+            (WRONG.UserMessage(content=(WRONG.Text(text=7),)),), "expected texts where it has", id="no text"
+        ),
+        pytest.param(
+            (WRONG.UserMessage(content=(WRONG.Image(media_type="image/png", data=b"x"),)),),
+            "expected texts",
+            id="image",
+        ),
+        pytest.param((WRONG.UserMessage(content=(WRONG.FileRef(path=None),)),), "expected texts", id="path"),
+        pytest.param(
+            (WRONG.AssistantMessage(content=(WRONG.Thinking(text="hm", provider=None),), model="m"),),
+            "expected texts",
+            id="thought",
+        ),
+        pytest.param(
+            (
+                WRONG.AssistantMessage(
+                    content=(WRONG.Opaque(provider="x", payload={"a": object()}),), model="m"
+                ),
+            ),
+            "$.a is a object, which is no JSON",
+            id="opaque",
+        ),
+        pytest.param(
+            (WRONG.AssistantMessage(content=(WRONG.Text(text="a"),), model=None),),
+            "has the model None: expected a text",
+            id="model",
+        ),
+        pytest.param(
+            (
+                WRONG.AssistantMessage(
+                    content=(WRONG.ToolCall(call_id=CallId("c"), name="n", arguments=[1]),), model="m"
+                ),
+            ),
+            "has a call with the arguments [1]: expected a JSON object",
+            id="arguments",
+        ),
+        pytest.param(
+            (
+                OTHER,
+                CALLS,
+                WRONG.ToolMessage(results=(WRONG.ToolResult(call_id=CallId("c1"), name="look", text=None),)),
+            ),
+            "messages[2] holds",
+            id="result",
+        ),
+    ],
+)
+def test_messages_that_are_no_conversation_are_their_plugins_fault(messages, words, policy):
+    """What no history could hold is refused by the plugin's name, and by its policy; nothing of it is sent (5.6)."""
+    breaks = Says("breaks", lambda e, s, c: p.ReplaceMessages(messages, s), on_error=policy)
+    outcome = ask([Says("first", hands_on("a"), priority=200), breaks], p.BeforeRequest)
+    (failed,) = outcome.events
+    assert (failed.plugin, failed.error.code) == ("breaks", "plugin_misbehaved")
+    assert words in failed.error.message
+    assert words_of(outcome) == ["a"]
+    assert outcome.states["breaks"] == 0
+    assert (outcome.decision is not None) == (policy == "closed")
+
+
+def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
+    """Calls with their results, pictures, files and thoughts may stand in what is handed on, in a list too."""
+    thought = (Thinking(text="hm", provider="x", signature="s"), Opaque(provider="x", payload={"a": [1]}))
+    seen = UserMessage(content=(Image(media_type="image/png", data="aGk="), FileRef(path="a.py")))
+    messages = [seen, CALLS, ANSWER, AssistantMessage(content=thought, model="m"), OTHER]
+    outcome = ask([Says("one", lambda e, s, c: p.ReplaceMessages(messages, s))], p.BeforeRequest)
+    assert outcome.messages == tuple(messages)
+
+
+def test_places_of_the_prompt_cache_are_kept_where_the_same_message_stands():
+    """Cache points name places in what their plugin was shown; of other messages only those count that stayed in place."""
+    event = p.BeforeRequest(messages=(OTHER, CALLS, ANSWER))
+    hints = p.Hints(cache_points=("system", 0, 2))
+    marks = Says("marks", lambda e, s, c: p.Continue(s, hints=hints), priority=130)
+
+    def points(*plugins):
+        stack, states = load_stack([marks, *plugins])
+        return run(stack, event, states, CTX).hints.cache_points
+
+    assert points(Says("cuts", lambda e, s, c: p.ReplaceMessages(e.messages[:1], s))) == ("system", 0)
+    assert points(Says("other", hands_on("a", "b", "c"))) == ("system",)
+    own = p.Hints(cache_points=(1,))
+    assert points(Says("own", hands_on("a", "b", hints=own))) == (1,)
+    nothing = Says("none", lambda e, s, c: p.Continue(s, hints=p.Hints(cache_points=())), priority=140)
+    assert points(nothing, Says("other", hands_on("a"))) == ()
 
 
 # --- rewrites are judged again
@@ -642,6 +805,17 @@ def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
     stack, states = load_stack(rewriter)
     lines = str(explain(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
     assert [line.rpartition(" → ")[2] for line in lines[1:3]] == ["accepted", "lost to 'skips'"]
+    guarded = [
+        Says("g", hands_on("safe"), priority=5),
+        Says("one", hands_on("other"), priority=200),
+        Says("skips", p.Skip),
+    ]
+    stack, states = load_stack(guarded)
+    lines = str(explain(stack, EVENTS[p.BeforeRequest], states, CTX)).splitlines()
+    assert lines[1:3] == [
+        "     5 g: ReplaceMessages(1 messages) → accepted",
+        "   200 one: ReplaceMessages(1 messages) → lost to 'skips'",
+    ]
     stack, states = load_stack([Says("asks", asks_first("t", raises))])
     chain = str(explain(stack, EVENTS[p.BeforeFinish], states, CTX))
     assert chain.endswith("= waits for ReadFile(path='rules'), asked for by 'asks'")

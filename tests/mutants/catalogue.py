@@ -7,7 +7,12 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import rows, sandbox, session
+from tests.mutants import rest, rows, sandbox, session
 from tests.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*session.MUTANTS, *sandbox.MUTANTS, *rows.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *session.MUTANTS,
+    *sandbox.MUTANTS,
+    *rows.MUTANTS,
+    *rest.MUTANTS,
+)

@@ -81,10 +81,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (12,),
-        "the last prompt is the next",
+        "who prompts gets the answer to another's prompt",
         "core/prompts.py",
-        "    work.change(queue=(*work.data.queue, prompt))\n",
-        "    work.change(queue=(prompt, *work.data.queue))\n",
+        "    work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))\n    _give_receipt(",
+        "    work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))\n"
+        "    if askers and data.cycle is not None:\n"
+        "        cycle.wait_for_reply(work, askers[0])\n"
+        "    _give_receipt(",
         f"{_PEOPLE}::test_prompts_at_the_same_time_are_all_answered_in_their_order",
     ),
     _row(
@@ -122,11 +125,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (20,),
-        "plugins are told that an aborted cycle finished",
-        "core/cycle.py",
-        '            outcome="finished" if outcome == "finished" else "aborted",\n',
-        '            outcome="finished",\n',
-        "tests/core/test_hooking.py::test_a_plugin_sees_every_abort_and_cannot_change_it",
+        "plugins do not see an abort in idle",
+        "core/teardown.py",
+        '        after_turn(work, "aborted", reason=reason)\n    work.publish(AgentAbort(reason=reason))\n',
+        "        pass\n    work.publish(AgentAbort(reason=reason))\n",
+        scenario("aborts_seen_by_plugins"),
     ),
     _row(
         (23,),
@@ -170,10 +173,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (35,),
-        "to stop one call stops its siblings",
+        "to stop one call ends the cycle",
         "core/batch.py",
-        "    calls.drain(work, stop(work, state, text, killed))\n",
-        "    calls.drain(work, stop(work, state, text, killed))\n    skip_for_steering(work)\n",
+        '    return decided(work, phase, "tool_rejected", resume=work.cycle.resume)\n',
+        "    work.abort = reason\n    return phase\n",
         f"{_PEOPLE}::test_one_call_is_stopped_and_the_others_go_on",
     ),
     _row(
@@ -208,8 +211,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (46,),
         "a steer stops a compaction",
         "core/prompts.py",
-        '    _say(work, signal, "queued")\n',
-        '    _say(work, signal, "queued")\n'
+        '    _say(work, signal, "became_prompt")\n',
+        '    _say(work, signal, "became_prompt")\n'
         "    if data.compaction is not None:\n"
         "        cycle.compacting.break_off(work)\n",
         _COMPACTING,
@@ -228,7 +231,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "core/cycle.py",
         '    if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):\n'
         "        return begin_turn(work)\n",
-        "",
+        "    work.change(steers=())\n",
         f"{_WHAT_MODELS_SEE}::test_the_end_of_a_cycle_comes_when_it_is_quiet",
     ),
     _row(
@@ -356,10 +359,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (76, 106),
-        "the guards are not asked about what waits for a person",
+        "what is asked for is not what was rewritten",
         "core/pipeline.py",
-        "            return True  # a person says yes to the call",
-        "            return False  # a person says yes to the call",
+        "        event = msgspec.structs.replace(event, arguments=frozen_json(arguments))\n        rewritten_by = ",
+        "        rewritten_by = ",
         f"{_PIPELINE}::test_an_approval_is_asked_for_the_rewritten_arguments",
     ),
     _row(
@@ -412,10 +415,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (87,),
-        "receipts are kept for ever",
-        "core/receipts.py",
-        "        work.change(remembered=(*work.data.remembered, one)[-MAX_REMEMBERED:])\n",
-        "        work.change(remembered=(*work.data.remembered, one))\n",
+        "ids of calls are known for ever",
+        "core/compacting.py",
+        "    if len(data.call_ids) > MAX_CALL_IDS:\n",
+        "    if not data.call_ids:\n",
         "tests/core/test_memory.py::test_a_long_life_does_not_make_a_session_larger",
     ),
     _row(
@@ -428,10 +431,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (91, 94),
-        "events of a grandchild look like those of a child",
+        "events of a child bear the name of its parent",
         "core/children.py",
-        "    depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1\n",
-        "    depth = 1\n",
+        "    child_id = signal.child_id or state.child_ids[0]",
+        "    child_id = work.data.config.session_id",
         f"{_CHILDREN}::test_all_that_a_child_publishes_appears_on_its_parent",
     ),
     _row(
@@ -574,10 +577,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (124,),
-        "promised tokens can be promised again",
+        "what is promised can be promised again",
         "core/budget.py",
-        "- ledger.spent_tokens - promised_tokens\n",
-        "- ledger.spent_tokens\n",
+        " - ledger.spent_nano_usd - promised_nano_usd\n",
+        " - ledger.spent_nano_usd\n",
         "tests/core/test_budget.py::test_what_is_promised_counts_before_it_is_spent",
     ),
     _row(
@@ -590,11 +593,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _row(
         (127,),
-        "what was out in a crash is forgotten",
-        "core/teardown.py",
-        "    spend_what_is_out(work)\n    compacting.forget(work)\n",
-        "    compacting.forget(work)\n",
-        scenario("budget_after_a_crash"),
+        "a child is given the whole budget",
+        "core/batch.py",
+        "            budget=budget,\n",
+        "            budget=work.data.config.budget,\n",
+        scenario("subagent_budget"),
     ),
     _row(
         (129, 131),

@@ -1,15 +1,20 @@
 """What changes while a session runs: its model and its tools; what is sent again by itself; and how it all is shown."""
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
 import trio
 
+import agentrail
+from agentrail.abc import Capabilities
 from agentrail.errors import (
     BadRequest,
     CycleFailed,
     ModelNotFound,
+    OptionError,
     Overloaded,
     RateLimited,
     SessionDown,
@@ -32,6 +37,8 @@ from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
+
+ANY_CAPABILITIES: Any = Capabilities  # what no type checker would let through
 
 
 class Named(ScriptedModel):
@@ -71,6 +78,117 @@ async def test_a_model_that_nobody_knows_changes_nothing(supervisor):
     with pytest.raises(ModelNotFound, match="nope:x"):
         await session.switch_model("nope:x")
     assert await session.ask("Who are you?") == "still me"
+
+
+async def test_the_model_that_is_asked_already_is_no_other():
+    """Nothing is published and nothing changes, its options included; other options for it are a change."""
+    model, opts = "openai-chat:m", {"api_key": "k-1", "base_url": "http://127.0.0.1:9"}
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        session = await supervisor.start_session(model=model, provider_opts=opts)
+        before = (await session.status()).last_seq
+        await session.switch_model(model)
+        await session.switch_model(model, dict(opts))
+        status = await session.status()
+        assert (status.last_seq, status.model) == (before, model)
+        async with session.subscribe() as events:
+            await session.switch_model(model, {**opts, "api_key": "k-2"})
+            (switched,) = await until(events, ModelSwitched)
+        assert (switched.from_model, switched.to_model) == (model, model)
+        assert switched.provider_opts_changed
+        second = Named("second", says("second"))
+        await session.switch_model(second)
+        before = (await session.status()).last_seq
+        await session.switch_model(second)
+        assert (await session.status()).last_seq == before
+
+
+async def test_a_session_keeps_one_object_that_it_was_switched_to(supervisor):
+    """However often it is given another, no more are held than it can ask; those of its options stay."""
+    first = Named("first", says("first again"))
+    session = await supervisor.start_session(model=first)
+    dead = []
+    for number in range(20):
+        model = Named("next", says(f"next {number}"))
+        dead.append(weakref.ref(model))
+        await session.switch_model(model)
+        assert await session.ask("who?") == f"next {number}"
+        del model
+    gc.collect()
+    assert sum(one() is not None for one in dead) == 1
+    await session.switch_model(first)
+    assert await session.ask("who?") == "first again"
+
+
+async def test_a_model_that_is_asked_is_not_forgotten(supervisor):
+    """A request that is out, and its attempts to come, keep their object when others come and go."""
+    hang = HangingTool()
+    first, second = (
+        Named("first", wants("hang"), says("x")),
+        Named("second", wants("hang"), says("from the second")),
+    )
+    session = await supervisor.start_session(model=first, tools=[hang])
+    await session.switch_model(second)
+    await session.prompt("Go")
+    await hang.started.wait()
+    for _ in range(3):
+        await session.switch_model(Named("other", says("from another")))
+    (call,) = (await session.status()).running_tools
+    await session.abort_tool(call.call_id)
+    assert await session.collect_reply() == "from another"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda: "none", "gave a value of type str: expected agentrail.abc.Capabilities"),
+        (
+            lambda: ANY_CAPABILITIES(context_window="big"),
+            "gave context_window='big': expected a whole number from 1",
+        ),
+        (lambda: ANY_CAPABILITIES(context_window=0), "gave context_window=0"),
+        (lambda: ANY_CAPABILITIES(max_output_tokens=1.5), "gave max_output_tokens=1.5"),
+        (lambda: ANY_CAPABILITIES(price=3), "gave price=3: expected a Price, or None"),
+        (lambda: 1 / 0, "its provider raised ZeroDivisionError: division by zero when it was asked"),
+    ],
+)
+async def test_malformed_capabilities_are_refused_by_the_models_name(supervisor, answer, words):
+    """At the start, and when a session is switched to it; nothing is started, and nothing changes."""
+
+    class Bad(ScriptedModel):
+        """Says something else of itself."""
+
+        def capabilities(self, model):
+            """Say it."""
+            return answer()
+
+    with pytest.raises(OptionError) as caught:
+        await supervisor.start_session(model=Bad([]))
+    assert words in str(caught.value)
+    assert "scripted:object" in str(caught.value)
+    session = await supervisor.start_session(model=Named("good", says("still me")))
+    with pytest.raises(OptionError):
+        await session.switch_model(Bad([]))
+    assert (await session.status()).model == "good:object"
+    assert await session.ask("who?") == "still me"
+
+
+async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
+    """`ModelNotFound` out of `capabilities` is what it is; a provider without a name is refused by its type."""
+
+    class Unknown(ScriptedModel):
+        """Knows none."""
+
+        def capabilities(self, model):
+            """Refuse."""
+            message = "there is no such model"
+            raise ModelNotFound(message)
+
+    with pytest.raises(ModelNotFound):
+        await supervisor.start_session(model=Unknown([]))
+    for name in ("", 7, property(lambda self: 1 / 0)):
+        nameless = type("Nameless", (ScriptedModel,), {"name": name})([])
+        with pytest.raises(OptionError, match="a provider of type Nameless whose name is no text"):
+            await supervisor.start_session(model=nameless)
 
 
 # --- other tools

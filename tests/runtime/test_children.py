@@ -11,6 +11,7 @@ from agentrail.errors import SessionDown
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,
+    AskUser,
     MessageDelta,
     SessionEnd,
     SubagentEnd,
@@ -18,9 +19,13 @@ from agentrail.events import (
     SubagentStart,
     ToolExecutionEnd,
 )
+from agentrail.plugins.cost_guard import CostGuard
+from agentrail.plugins.security_guard import SecurityGuard
+from agentrail.runtime.handle import Session
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
+from agentrail.tools import builtin
 from agentrail.tools.task import TaskTool
 
 TASK = calls(("task", {"description": "Count the files."}))
@@ -462,3 +467,198 @@ def test_one_place_runs_tools():
         if "tool.execute(" in file.read_text(encoding="utf-8")
     ]
     assert places == ["runtime/tool_runner.py"]
+
+
+GRANDCHILD = calls(("task", {"description": "Dig deeper."}))
+
+
+def two_deep(*at_the_bottom) -> FunctionModel:
+    """A session whose child lets a session of its own call tools."""
+
+    def answer(request):
+        if len(request.messages) > 1:
+            return says("it has ended")
+        match first_words(request):
+            case "Dig deeper.":
+                return calls(*at_the_bottom)
+            case "Count the files.":
+                return GRANDCHILD
+            case _:
+                return TASK
+
+    return FunctionModel(answer)
+
+
+@pytest.mark.at(14, 29)
+async def test_the_receipt_counts_what_children_had_at_work(supervisor):
+    """Calls and streams of the sessions below, however deep; those that ended before are not counted."""
+    hanging, other, quick = HangingTool(name="hang"), HangingTool(name="other"), RecordingTool(name="quick")
+    model = two_deep(("hang", {}), ("other", {}), ("quick", {}))
+    session = await supervisor.start_session(
+        model=model, tools=[TaskTool(max_depth=2), hanging, other, quick]
+    )
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+        await other.started.wait()
+        receipt = await session.abort()
+    assert receipt.tasks_ended == 4  # the call, the call of its child, and two of the child's child
+    assert receipt.stuck == ()
+    assert len(receipt.unknown) == 1  # a call of this session
+
+
+async def test_the_receipt_counts_sessions_that_a_tool_let_work(supervisor):
+    """`ctx.run_session` too: the tool, and what its sessions had at work."""
+    hanging = HangingTool(name="hang")
+
+    @agentrail.tool
+    async def delegate(ctx: agentrail.ToolContext) -> str:
+        """Let another session work."""
+        return await ctx.run_session("Count the files.", tools=["hang"])
+
+    def answer(request):
+        return calls(("hang", {})) if first_words(request) == "Count the files." else calls(("delegate", {}))
+
+    session = await supervisor.start_session(model=FunctionModel(answer), tools=[delegate, hanging])
+    with trio.fail_after(10):
+        await session.prompt("go")
+        await hanging.started.wait()
+        receipt = await session.abort()
+    assert receipt.tasks_ended == 2
+
+
+async def test_what_would_not_end_below_is_in_the_receipt(supervisor, autojump_clock):
+    """A tool of a child's child that does not hear its stop is named in the receipt of the root, with its age."""
+    stubborn = StubbornTool(deaf_seconds=60)
+    session = await supervisor.start_session(
+        model=two_deep(("stubborn", {})), tools=[TaskTool(max_depth=2), stubborn]
+    )
+    await session.prompt("go")
+    await stubborn.started.wait()
+    receipt = await session.abort()
+    assert [left.name for left in receipt.stuck] == ["stubborn"]
+    assert receipt.stuck[0].age_ms >= 3_000
+    assert receipt.tasks_ended == 2  # the calls above it are gone
+    assert receipt.milliseconds < 5_000
+
+
+# --- what a late client sees
+
+
+async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
+    """Start a session below which a call waits for a person; give it, and the ids of what waits, outermost first."""
+
+    def answer(request):
+        if len(request.messages) > 1:
+            return says("done")
+        match first_words(request):
+            case "Count the files." if deep:
+                return GRANDCHILD
+            case "Count the files." | "Dig deeper.":
+                return calls(("shell", {}), ("ask_user", {"question": "Which?", "options": ["a", "b"]}))
+            case _:
+                return TASK
+
+    people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
+    tools = [TaskTool(max_depth=2), RecordingTool(name="shell"), *builtin("ask_user")]
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=tools, plugins=[people], session_id="boss"
+    )
+    async with session.subscribe() as events:
+        await session.prompt("go")
+        async for event in events:
+            inner = event
+            while isinstance(inner, SubagentEvent):
+                inner = inner.event
+            if isinstance(inner, AskUser):
+                break
+    return session, [inner.ref]
+
+
+@pytest.mark.at(62, 63)
+@pytest.mark.parametrize("deep", [False, True], ids=["child", "child of a child"])
+@pytest.mark.parametrize("asked", ["status", "snapshot", "subscription"])
+async def test_a_late_client_sees_what_children_wait_for(supervisor, deep, asked):
+    """Status, snapshot and a new subscription show all below, what waits there for people too; and the root decides it."""
+    with trio.fail_after(10):
+        session, (ref,) = await waiting_below(supervisor, deep=deep)
+        match asked:
+            case "status":
+                status = await session.status()
+            case "snapshot":
+                status = (await session.snapshot()).status
+            case _:
+                async with session.subscribe() as events:
+                    status = events.snapshot.status
+        (child,) = status.children
+        assert child.session_id == f"boss.{child.call_id}"
+        assert child.call_id == status.running_tools[0].call_id
+        inner = child.status.children[0].status if deep else child.status
+        assert (status.approvals, status.questions) == ((), ())
+        assert status.all_approvals == inner.approvals
+        assert (
+            [question.ref for question in status.all_questions]
+            == [question.ref for question in inner.questions]
+            == [ref]
+        )
+        (approval,) = inner.approvals
+        assert (approval.tool, approval.path[0], len(approval.path)) == ("shell", "boss", 3 if deep else 2)
+        assert inner.suspended
+        await session.approve(approval.id)
+        await session.respond(ref, 0)
+        assert await session.collect_reply() == "done"
+        assert (await session.status()).children == ()
+
+
+async def test_children_that_have_ended_are_not_shown(supervisor):
+    """A call may have had several; who has ended meanwhile is left out, and nobody is shown for another of the same id."""
+    seen = []
+
+    @agentrail.tool
+    async def delegate(ctx: agentrail.ToolContext) -> str:
+        """Let two other sessions work, one after the other."""
+        for words in ("first", "second"):
+            await ctx.run_session(words, tools=["look"])
+        return "done"
+
+    @agentrail.tool
+    async def look() -> str:
+        """Look at the session above."""
+        seen.append(await supervisor.session("boss").status())
+        return "seen"
+
+    def answer(request):
+        if len(request.messages) > 1:
+            return says("ok")
+        return calls(("delegate", {})) if first_words(request) == "go" else calls(("look", {}))
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[delegate, look], session_id="boss"
+    )
+    with trio.fail_after(10):
+        assert await session.ask("go") == "ok"
+    first, second = seen
+    assert [len(status.children) for status in seen] == [1, 1]
+    assert first.children[0].session_id != second.children[0].session_id
+    assert [child.status.running_tools[0].name for child in (*first.children, *second.children)] == [
+        "look",
+        "look",
+    ]
+
+
+async def test_plugins_are_shown_with_their_options(supervisor):
+    """In the order in which they are asked, with what they were loaded with and were given since; nobody can write to it."""
+    session = await supervisor.start_session(
+        model=FunctionModel(lambda request: says("x")),
+        plugins=[(CostGuard, {"max_cost_usd": 2.0}), (SecurityGuard, {"audit": True})],
+    )
+    await session.update_plugin_opts("CostGuard", max_cost_usd=3.0)
+    status = await session.status()
+    assert [(one.name, dict(one.options)) for one in status.plugins] == [
+        ("SecurityGuard", {"audit": True}),
+        ("CostGuard", {"max_cost_usd": 3.0}),
+    ]
+    assert [one.priority for one in status.plugins] == [10, 120]
+    assert (await session.snapshot()).status.plugins == status.plugins
+    with pytest.raises(TypeError):
+        status.plugins[0].options["audit"] = False

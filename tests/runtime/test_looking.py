@@ -6,7 +6,7 @@ import trio
 from agentrail.actors.supervisor import render_tree
 from agentrail.errors import ActorDown, SessionDown
 from agentrail.events import SessionRestarted
-from agentrail.runtime.handle import Down
+from agentrail.runtime.monitoring import Down
 from agentrail.runtime.supervisor import SupervisorStatistics
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel

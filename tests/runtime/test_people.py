@@ -299,6 +299,18 @@ async def test_a_question_that_nobody_answers_is_answered_by_the_clock(superviso
         await session.respond(ref, "too late")
 
 
+@on_virtual_time
+@pytest.mark.at(103)
+async def test_a_question_without_a_time_of_its_own_has_that_of_tools(supervisor):
+    """`tool_timeout_seconds` is for tools that name no timeout, and for the questions among them too: none waits for ever."""
+    session = await supervisor.start_session(
+        model=asking("The left one."), tools=[AskingTool()], tool_timeout_seconds=42
+    )
+    assert await session.ask("Go", timeout_seconds=43) == "The left one."
+    (text,) = await texts_of(session)
+    assert text.startswith("The user did not answer within 42 s.")
+
+
 @pytest.mark.at(70)
 async def test_an_abort_answers_what_waits_for_a_person(supervisor):
     """Who asked for the text hears of the abort, and the next prompt meets no leftover."""

@@ -34,6 +34,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools import builtin
 from agentrail.tools.function import tool
 from tests.runtime.rig import calling, on_virtual_time, until
 from tests.sandboxes.rig import make_sandbox
@@ -153,6 +154,41 @@ async def test_an_abort_reaps_the_processes_of_a_call(supervisor, local, tmp_pat
         # A deaf tool gave its value in spite of the stop, so nothing about it is doubtful.
         done = [call.call_id for message in (await session.messages())[1:2] for call in message.calls]
         assert (list(receipt.committed), list(receipt.unknown)) == ((done, []) if is_deaf else ([], done))
+        await supervisor.stop_session(session.session_id)
+
+
+@linux_only
+@pytest.mark.at(14, 29)
+async def test_an_abort_reaps_the_processes_of_a_child(supervisor, local, tmp_path):
+    """The receipt of the session above counts them, and nothing is left."""
+    opened = trio.Event()
+
+    async def work(ctx):
+        process = await ctx.open_process(SLEEPS)
+        await process.stdout.receive_some()
+        opened.set()
+        await process.wait()
+        return "it has ended"
+
+    def answer(request):
+        return (
+            calls(("task", {"description": "x"}))
+            if request.messages[0].content[0].text == "Hi"
+            else calls(("work", {}))
+        )
+
+    async with no_orphans():
+        session = await supervisor.start_session(
+            model=FunctionModel(answer), tools=[tool_of(work), *builtin("task")], sandbox=local
+        )
+        await session.prompt("Hi")
+        with trio.fail_after(PATIENCE_SECONDS):
+            await opened.wait()
+            receipt = await session.abort()
+        assert receipt.stuck == ()
+        assert receipt.tasks_ended == 2
+        assert receipt.processes_reaped >= 3
+        assert alive_in(tmp_path) == 0
         await supervisor.stop_session(session.session_id)
 
 

@@ -5,10 +5,22 @@ from types import MappingProxyType
 import pytest
 
 import agentrail
-from agentrail.abc import ToolListing
-from agentrail.errors import ToolDefinitionError
-from agentrail.messages import SessionId
+from agentrail.abc import (
+    Ok,
+    Tool,
+    ToolContext,
+    ToolListing,
+    ToolOutcome,
+    effect_class_of,
+    is_threaded,
+    name_of,
+    timeout_seconds_of,
+)
+from agentrail.errors import OptionError, ToolDefinitionError
+from agentrail.messages import JsonObject, SessionId, ToolMessage
 from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.testing.models import ScriptedModel, calls, says
+from tests.runtime.rig import saying
 
 LISTING = ToolListing(session_id=SessionId("s"), model="demo:", working_dir="/", user_data={})
 
@@ -42,21 +54,24 @@ class Moody:
         self.told += 1
         return f"time {self.told}"
 
+    async def execute(self, arguments, ctx):
+        """Never called."""
+
 
 def test_sessions_with_the_same_tools_share_a_box():
     """What was encoded for one is encoded for all."""
     specs = ToolSpecs()
-    box = specs.box_of([add, negate], LISTING)
+    box = specs.box_of([add, negate], LISTING)[0]
     assert box.names == ("add", "negate")
-    assert specs.box_of([add, negate], LISTING) is box
-    assert specs.box_of([add], LISTING).names == ("add",)
-    assert specs.box_of([], LISTING).names == ()
+    assert specs.box_of([add, negate], LISTING)[0] is box
+    assert specs.box_of([add], LISTING)[0].names == ("add",)
+    assert specs.box_of([], LISTING)[0].names == ()
 
 
 def test_a_tool_that_says_something_else_gets_a_box_of_its_own():
     """No session sees a description that was made for another one."""
     specs, moody = ToolSpecs(), Moody()
-    boxes = [specs.box_of([moody], LISTING) for _ in range(2)]
+    boxes = [specs.box_of([moody], LISTING)[0] for _ in range(2)]
     assert [box.get("moody").description for box in boxes] == ["time 1", "time 2"]
 
 
@@ -66,3 +81,201 @@ def test_two_tools_of_one_name_are_refused_each_time():
     for _ in range(2):
         with pytest.raises(ToolDefinitionError, match="two tools are named 'add'"):
             specs.box_of([add, add], LISTING)
+
+
+class Search:
+    """A tool with the four members that one must have."""
+
+    name = "search"
+    description = "Search."
+    parameters = MappingProxyType({"type": "object", "properties": {"words": {"type": "string"}}})
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Find something."""
+        return Ok(text=f"found {arguments['words']}")
+
+
+def raises():
+    """A member that cannot be read."""
+    return property(lambda self: 1 / 0)
+
+
+def test_four_members_make_a_tool():
+    """`name`, `description`, `parameters`, `execute`; of all else the default holds (6.2)."""
+    tool: Tool = Search()
+    spec = ToolSpecs().of(tool, LISTING)
+    assert (spec.killable, spec.effect_class, spec.timeout_seconds) == (True, "once", None)
+    assert (spec.max_retries, spec.polling, spec.answered_by) == (None, False, "code")
+    assert (name_of(tool), effect_class_of(tool), timeout_seconds_of(tool)) == ("search", "once", None)
+    assert not is_threaded(tool)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("name", 7, "a tool is named 7: expected a text"),
+        ("name", raises(), "reading 'name' of tool '<Broken>' raised ZeroDivisionError"),
+        ("description", 7, "the description of tool 'search' is 7"),
+        ("description", raises(), "reading 'description' of tool 'search' raised ZeroDivisionError"),
+        ("parameters", None, "the schema of tool 'search' is of type NoneType"),
+        (
+            "parameters",
+            raises(),
+            "reading 'parameters' of tool 'search' raised ZeroDivisionError: division by zero",
+        ),
+        (
+            "parameters",
+            {"type": "object", "properties": {"a": {"default": object()}}},
+            "the schema of tool 'search' is no JSON: $.properties.a.default is a object",
+        ),
+        ("killable", "yes", "tool 'search' has killable 'yes': expected True or False"),
+        ("killable", raises(), "reading 'killable' of tool 'search' raised"),
+        ("effect_class", "pur", "tool 'search' has effect_class 'pur': expected one of 'pure', 'idempotent'"),
+        ("effect_class", ["pure"], "tool 'search' has effect_class ['pure']"),
+        (
+            "timeout_seconds",
+            "x",
+            "tool 'search' has timeout_seconds 'x': expected a number of seconds, or None",
+        ),
+        ("timeout_seconds", True, "tool 'search' has timeout_seconds True"),
+        ("timeout_seconds", float("nan"), "tool 'search' has timeout_seconds nan: expected a finite number"),
+        ("max_retries", -1, "tool 'search' has max_retries -1: expected a whole number from 0, or None"),
+        ("max_retries", 1.5, "tool 'search' has max_retries 1.5"),
+        ("polling", 1, "tool 'search' has polling 1: expected True or False"),
+        (
+            "answered_by",
+            "model",
+            "tool 'search' has answered_by 'model': expected one of 'code', 'user', 'child'",
+        ),
+        ("max_result_bytes", 0, "tool 'search' has max_result_bytes 0: expected a whole number above 0"),
+        ("max_result_bytes", raises(), "reading 'max_result_bytes' of tool 'search' raised"),
+        ("threaded", "no", "tool 'search' has threaded 'no': expected True or False"),
+        ("label", "Search", "tool 'search' has label 'Search': expected a method that takes the arguments"),
+        ("execute", None, "tool 'search' has execute None: expected an async method"),
+        ("reconcile", 3, "tool 'search' has reconcile 3: expected an async method, or None"),
+        (
+            "effect_class",
+            "reconcilable",
+            "tool 'search' is 'reconcilable' and has no `reconcile(operation_id, ctx)`",
+        ),
+        ("killable", type("Mute", (), {"__repr__": lambda self: 1 / 0})(), "has killable <Mute>: expected"),
+    ],
+)
+async def test_a_malformed_member_is_refused_by_its_name_and_that_of_the_tool(
+    supervisor, member, value, words
+):
+    """Whatever an author's object has in a member's place, `start_session` and `attach_tools` say which; nothing is started."""
+    broken = type("Broken", (Search,), {member: value})()
+    with pytest.raises(ToolDefinitionError) as caught:
+        await supervisor.start_session(model=saying("x"), tools=[broken])
+    assert words in str(caught.value)
+    assert supervisor.sessions() == ()
+    session = await supervisor.start_session(model=saying("x"))
+    with pytest.raises(ToolDefinitionError) as caught:
+        await session.attach_tools(broken)
+    assert words in str(caught.value)
+
+
+def test_a_schema_that_its_author_changes_is_checked_again():
+    """What a session was given stays as it was; the next one gets what the tool says by then."""
+    specs, tool = ToolSpecs(), Search()
+    tool.parameters = {"type": "object", "properties": {}}
+    first = specs.of(tool, LISTING)
+    assert specs.of(tool, LISTING) is first
+    tool.parameters["properties"]["words"] = {"type": "string"}
+    assert first.parameters == {"type": "object", "properties": {}}
+    assert specs.of(tool, LISTING).parameters["properties"] == {"words": {"type": "string"}}
+
+
+def test_a_member_that_fails_once_is_refused_all_the_same():
+    """Read again to see which it was, it may be fine: that is no reason to let it in."""
+    moods = iter([1 / 3, None])
+
+    class Fickle(Search):
+        """Fails the first time."""
+
+        @property
+        def killable(self):
+            """Fail once."""
+            if next(moods) is not None:
+                raise ValueError
+            return True
+
+    with pytest.raises(ToolDefinitionError, match="tool 'search' could not be read, and then it could"):
+        ToolSpecs().of(Fickle(), LISTING)
+
+
+def test_a_tool_without_a_hash_is_checked_for_each_session():
+    """What cannot be a key is not kept; neither is what raises when it is asked for its hash."""
+
+    class Unkeyed(Search):
+        """Has a hash that raises."""
+
+        def __hash__(self):
+            """Fail."""
+            raise ValueError
+
+    class Unhashable(Search):
+        """Has none."""
+
+        __hash__ = None
+
+    for kind in (Unkeyed, Unhashable):
+        assert ToolSpecs().of(kind(), LISTING).name == "search"
+
+
+async def test_a_tool_of_four_members_works(supervisor):
+    """It is called, may be stopped, and its crash is a result like that of any other."""
+
+    class Crashing(Search):
+        """Fails."""
+
+        name = "crash"
+
+        async def execute(self, arguments, ctx):
+            """Fail."""
+            message = "no words"
+            raise ValueError(message)
+
+    model = ScriptedModel([calls(("search", {"words": "a"}), ("crash", {})), says("done")])
+    session = await supervisor.start_session(model=model, tools=[Search(), Crashing()])
+    assert await session.ask("go") == "done"
+    (results,) = [message.results for message in await session.messages() if isinstance(message, ToolMessage)]
+    assert [result.text for result in results] == ["found a", 'Tool "crash" crashed: ValueError: no words']
+
+
+async def test_what_a_class_lacks_is_named(supervisor):
+    """Fewer than the four members are no tool, and the message says which are missing."""
+
+    class Half:
+        """Has two of them."""
+
+        name = "half"
+        description = "Half."
+
+    with pytest.raises(OptionError, match="this has no parameters, execute"):
+        await supervisor.start_session(model=saying("x"), tools=[Half()])
+    session = await supervisor.start_session(model=saying("x"))
+    with pytest.raises(OptionError, match="a class is none: pass an instance"):
+        await session.attach_tools(Search)
+
+
+async def test_members_that_break_later_do_not_crash_the_session(supervisor):
+    """Checked when it came, a tool may still fail to say how long it may take: then the session's own time holds."""
+
+    class Breaks(Search):
+        """Breaks when it is told to."""
+
+        is_broken = False
+
+        def __getattribute__(self, name):
+            """Fail."""
+            if name in {"timeout_seconds", "threaded", "effect_class"} and type(self).is_broken:
+                raise ValueError(name)
+            return super().__getattribute__(name)
+
+    model = ScriptedModel([calls(("search", {"words": "a"})), says("done")])
+    session = await supervisor.start_session(model=model, tools=[Breaks()])
+    Breaks.is_broken = True
+    assert await session.ask("go") == "done"
+    assert (await session.status()).restarts == 0

@@ -5,7 +5,7 @@ import trio
 
 from agentrail.core.request import Completed, EffectId, ModelRequest, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.toolbox import Toolbox
-from agentrail.errors import Overloaded, ProviderError
+from agentrail.errors import OptionError, Overloaded, ProviderError
 from agentrail.messages import Text, Thinking, TokenUsage
 from agentrail.testing.models import Call, FunctionModel, ScriptedModel, Turn, calls, fails, says
 
@@ -26,6 +26,38 @@ async def test_a_text_comes_in_pieces_and_then_whole():
     assert isinstance(last, Completed)
     assert last.message.text == "one two"
     assert last.stop_reason == "end"
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [
+        (
+            [[says("one"), says("two")]],
+            r"turns\[0\] is \[Turn\(.* expected turns, such as .* in one list and not in lists of it",
+        ),
+        ([says("one"), "two"], r"turns\[1\] is 'two': expected turns, such as says\('Hello.'\)"),
+        (says("one"), r"turns is Turn\(.* in a list"),
+        ("one", "turns is 'one': .* in a list"),
+        (None, "turns is None"),
+    ],
+)
+def test_a_script_says_what_it_takes(turns, words):
+    """A slip is answered where it was made, and not by a crash in the first request."""
+    with pytest.raises(OptionError, match=words):
+        ScriptedModel(turns)
+
+
+async def test_a_function_that_gives_no_turn_is_told_so():
+    """Sync or async; and what is no function is refused at once."""
+
+    async def late(request):
+        return "late"
+
+    for answer in (lambda request: [says("one")], lambda request: None, late):
+        with pytest.raises(OptionError, match=r"the function gave .*: expected turns, such as"):
+            await chunks_of(FunctionModel(answer))
+    with pytest.raises(OptionError, match="answer is 'Hello': expected a function from a ModelRequest"):
+        FunctionModel("Hello")
 
 
 async def test_thinking_comes_first():

@@ -1,9 +1,14 @@
 """What functions return, as results: the table of the reference page, and that nothing else gets through."""
 
+import dataclasses
+import datetime
+import decimal
 import enum
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +39,40 @@ class Point(msgspec.Struct):
     """A msgspec class."""
 
     x: int
+
+
+class Urgency(enum.Enum):
+    """An enumeration of numbers."""
+
+    LOW = 1
+    HIGH = 2
+
+
+class Shape(enum.Enum):
+    """An enumeration of texts."""
+
+    ROUND = "rund"
+
+
+class Level(enum.IntEnum):
+    """One whose members are numbers themselves."""
+
+    ONE = 1
+
+
+class Hidden(enum.Enum):
+    """An enumeration of what is no JSON."""
+
+    IT = object()
+
+
+@dataclasses.dataclass(slots=True)
+class Order:
+    """A dataclass."""
+
+    number: Any
+    urgency: Urgency | None
+    sizes: dict[str, Size]
 
 
 class OwnMapping(Mapping[str, int]):
@@ -68,6 +107,22 @@ class OwnMapping(Mapping[str, int]):
         (Size(3), '{"wide":3}'),
         ([Point(x=1)], '[{"x":1}]'),
         (Point(x=1), '{"x":1}'),
+        (
+            Order(7, Urgency.LOW, {"a": Size(1)}),
+            '{"number":7,"urgency":1,"sizes":{"a":{"wide":1}}}',
+        ),
+        (Urgency.HIGH, "2"),
+        (Shape.ROUND, "rund"),
+        (Level.ONE, "1"),
+        (datetime.datetime(2026, 11, 20, 23, 5, tzinfo=datetime.UTC), "2026-11-20T23:05:00Z"),
+        (datetime.date(2026, 11, 20), "2026-11-20"),
+        (datetime.timedelta(hours=1), "PT3600S"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (decimal.Decimal("1.50"), "1.50"),
+        (PurePosixPath("src/a.py"), "src/a.py"),
+        ({"path": PurePosixPath("a"), "at": datetime.date(2026, 11, 20)}, '{"path":"a","at":"2026-11-20"}'),
+        ({"b", "a"}, '["a","b"]'),
+        (frozenset({3, 1}), "[1,3]"),
     ],
 )
 def test_values_become_text_for_the_model(value, text):
@@ -114,7 +169,10 @@ def _endless() -> list[object]:
             object,
             "tool 'x' returned a value of type object, expected text, JSON, Ok, Error or Effect: wrap it, Ok(text=str(",
         ),
-        (lambda: {1}, "returned a value of type set"),
+        (lambda: {1, "a", object}, "returned a value of type set that is not JSON"),
+        (lambda: Order, "returned a value of type type, expected text, JSON"),
+        (lambda: Order(object(), None, {}), "returned a value of type Order that is not JSON"),
+        (lambda: Hidden.IT, "returned a value of type object, expected text, JSON"),
         (lambda: Point, "returned a value of type StructMeta"),
         (
             _coroutine,

@@ -1,0 +1,43 @@
+"""Watching a session from outside: one `Down`, when it has ended for good."""
+
+from attrs import frozen
+
+from agentrail.messages import SessionId
+from agentrail.runtime.session import SessionCell
+
+
+@frozen(kw_only=True)
+class Down:
+    """A session has ended, and nothing of it acts any more.
+
+    Attributes:
+        session_id: Which one.
+        reason: How it ended, one line, as in `SessionDown`.
+        incarnation: The last one; one more than it was restarted.
+    """
+
+    session_id: SessionId
+    reason: str
+    incarnation: int
+
+
+class SessionMonitor:
+    """Watches one session. There is exactly one `Down` to be told, however often it is asked for."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: SessionCell) -> None:
+        """Made by `Session.monitor` and `SessionSupervisor.monitor`."""
+        self._cell = cell
+
+    async def wait(self) -> Down:
+        """Wait for the end; of a session that is gone tell at once.
+
+        Cancellation: Always a checkpoint; the end is not lost by it, wait again.
+        """
+        reason = await self._cell.wait_down()
+        return Down(
+            session_id=self._cell.ports.session_id,
+            reason=reason,
+            incarnation=self._cell.state.data.incarnation,
+        )

@@ -1,0 +1,123 @@
+"""Other messages for one request (`ReplaceMessages`): what is sent, what is counted, and what a compaction makes of it."""
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core import machine
+from agentrail.core.effects import StartStream
+from agentrail.core.stack import load_stack
+from agentrail.events import AgentAbort, CompactEnd
+from agentrail.messages import Text, UserMessage
+from agentrail.testing.scenario import read_scenario
+from tests.core.test_hooking import events
+
+STORY = "Once upon a time there was a king, and he had a queen, and she had a castle by the sea. " * 3
+
+
+def play(text, *plugins):
+    """Play a script before plugins; the last state, and everything that was asked of the shell."""
+    scenario = read_scenario(text)
+    stack, states = load_stack([*scenario.plugins, *plugins])
+    state = machine.new_session(scenario.config, scenario.tools, stack, states)
+    asked = []
+    for line in scenario.inputs:
+        state, effects = machine.step(state, line.signal)
+        asked += effects
+    return state, asked
+
+
+def requests(asked):
+    """What models were asked, in words."""
+    return [
+        [block.text for message in effect.request.messages for block in getattr(message, "content", ())]
+        for effect in asked
+        if isinstance(effect, StartStream)
+    ]
+
+
+class Hides(p.Plugin[int]):
+    """Keeps a word from every model, in requests and in summaries; counts how often it was asked."""
+
+    priority = 50
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeRequest, p.BeforeCompact)
+    def look(self, event: p.BeforeRequest | p.BeforeCompact, state: int, ctx: p.Context) -> p.Action[int]:
+        """Hide it."""
+        shown = tuple(
+            UserMessage(
+                content=tuple(
+                    Text(text=getattr(block, "text", "").replace("secret", "***"))
+                    for block in message.content
+                )
+            )
+            if isinstance(message, UserMessage)
+            else message
+            for message in event.messages
+        )
+        return p.ReplaceMessages(shown, state + 1)
+
+
+class TwiceIsTooMuch(p.Plugin[int]):
+    """Hands on what it was shown; asked a second time it ends the cycle."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeRequest)
+    def look(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
+        """Look."""
+        return p.Abort("once is enough", state) if state else p.ReplaceMessages(event.messages, state + 1)
+
+
+LONG = f"""session show=cycle
+@0     Prompt p1 "The secret story. {STORY}"
+@10    ResponseCompleted r1 "{STORY}"
+@20    Prompt p2 "And then, secret?"
+@30    ResponseCompleted r2 "{STORY}"
+@40    Prompt p3 "And then?"
+@50    ResponseCompleted r3 "They lived."
+@60    Prompt p4 "And then?"
+@70    ResponseCompleted r4 "They lived."
+@80    Prompt p5 "The secret end?"
+@90    StreamFailed r5 context_overflow "too long"
+@100   ResponseCompleted c6 "A king."
+@110   ErrandFinished e7 written path=compacted/x.md bytes=9
+"""
+
+
+@pytest.mark.at(115)
+def test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps():
+    """In each request, its retry, its summary, and the request behind a compaction; the history has it all the same."""
+    state, asked = play(LONG, Hides)
+    sent = requests(asked)
+    assert len(sent) == 7
+    assert all("secret" not in text for request in sent for text in request)
+    assert sent[-1][-1] == "The *** end?"
+    assert any("secret" in block.text for block in state.data.history.messages[-1].content)
+    assert events(asked, CompactEnd)[0].removed > 0
+    assert (
+        state.data.plugin_states["Hides"] == 7
+    )  # five requests, one compaction, and the request behind that
+
+
+def test_a_plugin_may_end_the_cycle_when_it_is_asked_behind_a_compaction():
+    """Asked once more about a request, plugins may refuse it; then nothing goes out."""
+
+    class Late(TwiceIsTooMuch):
+        """Begins to hand on with the fifth prompt."""
+
+        @p.on(p.BeforeRequest)
+        def look(self, event, state, ctx):
+            """Look."""
+            is_last = any("end?" in getattr(block, "text", "") for block in event.messages[-1].content)
+            return super().look(event, state, ctx) if is_last else p.Continue(state)
+
+    state, asked = play(LONG, Late)
+    assert [event.reason for event in events(asked, AgentAbort)] == ["once is enough"]
+    assert state.data.cycle is None
+    assert len(requests(asked)) == 6  # five, and the summary
