@@ -27,6 +27,7 @@ from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.sandboxes.confinement import probe
+from agentrail.sandboxes.programs import find_program
 
 Verdict: TypeAlias = Literal["good", "absent", "bad"]
 
@@ -116,7 +117,7 @@ def _look_at_shell() -> Finding:
 
 async def look_at_confinement() -> Finding:
     """Look whether commands can be confined here, by trying."""
-    found = await probe("refuse")
+    found = await probe("refuse", find_program("bwrap"))
     if found.mode == "bubblewrap":
         return Finding(
             name="bubblewrap", verdict="good", text="works: commands of the tool shell are confined"

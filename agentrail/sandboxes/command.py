@@ -5,9 +5,10 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final, Literal, Protocol, Self
 
 import trio
@@ -15,10 +16,10 @@ from attrs import evolve, frozen
 
 from agentrail.abc import ExecuteResult, ToolProcess
 from agentrail.processes import note_started, note_stopped
-from agentrail.sandboxes.limits import OWN_PROCESSES
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
 from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree, Stopped
 from agentrail.sandboxes.spool import Spool
+from agentrail.sandboxes.view import CALL_FILTER, Confining
 
 _PIECE_BYTES: Final = 65_536
 _MAX_PIPE_BYTES: Final = 1 << 20  # the most that Linux lets a pipe of an ordinary user hold
@@ -31,7 +32,7 @@ class Program:
 
     Attributes:
         argv: The program and its arguments.
-        confine: Gives the call of bubblewrap that confines it, for a descriptor to which that reports; None without.
+        confine: How bubblewrap is called that confines it; None without.
         directory: Where.
         environment: All variables that it sees, but for the marker of its processes.
         prepare_seconds: How long bubblewrap may take until it begins: it needs two milliseconds, and more where a machine
@@ -39,7 +40,7 @@ class Program:
     """
 
     argv: tuple[str, ...]
-    confine: Callable[[int], tuple[str, ...]] | None
+    confine: Confining | None
     directory: str
     environment: Mapping[str, str]
     prepare_seconds: float = 10.0
@@ -50,7 +51,7 @@ class Command:
     """What to run to its end.
 
     Attributes:
-        program: What to start; confined, its shell writes to its input how many processes there are at the end.
+        program: What to start; confined, its shell says at its input that the command has ended, and waits for leave to end.
         timeout_seconds: After this time it is stopped.
         output_path: What the file with the whole output is called.
         open_output: Makes that file; called at most once.
@@ -113,17 +114,17 @@ async def run_command(command: Command) -> ExecuteResult:
     spool = Spool(command.open_output)
     # One pipe for both streams, so that their order is real. Not subprocess.PIPE: a process in the background may hold
     # the other end open, so we must be able to read what is there without waiting for more.
-    with _Pipe() as output, _Pipe() as left:
+    with _Pipe() as output, _Ending() as ending:
         is_confined = command.program.confine is not None
-        stdin = left.writing if is_confined else subprocess.DEVNULL
+        stdin = ending.theirs.fileno() if is_confined else subprocess.DEVNULL
         ends = _Ends(stdin=stdin, output=output.writing, errors=output.writing)
         try:
             with _explaining(output.reading):
                 async with _start(command.program, ends) as running:
                     note_started(running.tree.group)
                     output.close_writing()
-                    left.close_writing()
-                    outlets = _Outlets(output.reading, left.reading if is_confined else None, spool)
+                    ending.theirs.close()
+                    outlets = _Outlets(output.reading, ending if is_confined else None, spool)
                     return await _follow(running, command, outlets)
         finally:
             spool.close()
@@ -325,21 +326,28 @@ async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Run
 
 
 @asynccontextmanager
-async def _start_confined(
-    program: Program, confine: Callable[[int], tuple[str, ...]], ends: _Ends
-) -> AsyncIterator[_Running]:
-    with _Pipe() as info:
+async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> AsyncIterator[_Running]:
+    with _Pipe() as info, ExitStack() as files:
         token = secrets.token_hex(16)
+        passed = [info.writing, *confine.descriptors]
+        options = [*confine.options, "--info-fd", str(info.writing)]
+        if confine.call_filter is not None:
+            passed.append(files.enter_context(_InMemory(confine.call_filter)).descriptor)
+            options += [CALL_FILTER, str(passed[-1])]
+        for name, value in {**program.environment, MARKER: token}.items():
+            options += ["--setenv", name, value]
+        # In a file, and not as arguments, which every user of the machine may read: variables may be keys.
+        passed.append(files.enter_context(_InMemory(_join_options(options))).descriptor)
         # Not trio.lowlevel.open_process, which starts it from a worker thread: --die-with-parent means the thread, and
         # those end after ten idle seconds. This one runs as long as the event loop, and the start takes two milliseconds.
         process = _Child(
             subprocess.Popen(  # noqa: ASYNC220 - see above; what runs is bubblewrap
-                (*confine(info.writing), "--setenv", MARKER, token, "--", *program.argv),
+                (confine.program, "--args", str(passed[-1]), "--", *program.argv),
                 stdin=ends.stdin,
                 stdout=ends.output,
                 stderr=ends.errors,
-                pass_fds=(info.writing,),
-                env=program.environment,  # without the marker: bubblewrap itself must not be stopped gently
+                pass_fds=passed,
+                env={},  # nothing that could tell bubblewrap, which runs outside, what to do
                 start_new_session=True,
             )
         )
@@ -371,6 +379,62 @@ async def _start_confined(
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()
+
+
+class _Ending:
+    """Where a confined command's shell says that the command has ended, and waits until it may end too.
+
+    A pair of sockets, because a pipe can be opened by everyone who may look at the shell in `/proc`, and a socket cannot.
+    """
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = socket.socketpair()
+        self._ours.setblocking(False)  # noqa: FBT003 - its one argument
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ours.close()
+        self.theirs.close()
+
+    async def wait(self) -> None:
+        """Wait until the command has ended, or its shell."""
+        await trio.lowlevel.wait_readable(self._ours)
+
+    def give_leave(self) -> None:
+        """Let the shell end; again if you like."""
+        with suppress(OSError):
+            self._ours.shutdown(socket.SHUT_WR)
+
+
+class _InMemory:
+    """A file without a name, with these bytes in it, to be read from the beginning."""
+
+    def __init__(self, content: bytes) -> None:
+        self.descriptor = os.memfd_create("agentrail")
+        with open(self.descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+
+def _join_options(options: Iterable[str]) -> bytes:
+    """Write options as bubblewrap reads them from a file.
+
+    Raises:
+        ValueError: There is a NUL in one, after which another would begin.
+    """
+    encoded = [os.fsencode(option) for option in options]
+    if any(b"\0" in option for option in encoded):
+        message = "embedded null byte"  # as subprocess says it
+        raise ValueError(message)
+    return b"".join(option + b"\0" for option in encoded)
 
 
 class _Child:
@@ -416,12 +480,12 @@ class _Outlets:
 
     Attributes:
         output: Its output.
-        left: Where a confined command's shell says how many processes there are at the end, else None.
+        ending: Where a confined command's shell says that the command has ended, else None.
         spool: Takes what is too much.
     """
 
     output: int
-    left: int | None
+    ending: "_Ending | None"
     spool: Spool
 
 
@@ -429,17 +493,28 @@ async def _follow(running: _Running, command: Command, outlets: _Outlets) -> Exe
     started_at = trio.current_time()
     window, spool = OutputWindow(), outlets.spool
     code: int | None = None
+    left = 0
     stopped = Stopped()
     async with trio.open_nursery() as nursery:
         try:
             with trio.move_on_after(command.timeout_seconds) as scope:
                 nursery.start_soon(_read, outlets.output, window, spool, scope)
-                code = await running.process.wait()
+                if outlets.ending is None:
+                    code = await running.process.wait()
+                else:
+                    await outlets.ending.wait()
                 # All that the shell and those it waited for have printed. What it left running is stopped now, and its
                 # last words ("Killed") are no part of the answer.
                 await spool.take(window.feed(_drain(outlets.output)))
                 window.close()
+                if outlets.ending is not None:
+                    # Counted from here, while the shell waits: its own number could be anything.
+                    left = max(await running.tree.count_below() - 1, 0)
+                    outlets.ending.give_leave()
+                    code = await running.process.wait()
         finally:
+            if outlets.ending is not None:
+                outlets.ending.give_leave()
             stopped = await running.stop()  # noqa: ASYNC102 - shielded and bounded inside
         nursery.cancel_scope.cancel()
     await spool.take(window.feed(_drain(outlets.output)))
@@ -456,7 +531,7 @@ async def _follow(running: _Running, command: Command, outlets: _Outlets) -> Exe
         result,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,  # as subprocess has it
-        stopped_processes=len(stopped.found) if outlets.left is None else _count_left(outlets.left),
+        stopped_processes=len(stopped.found) if outlets.ending is None else left,
     )
 
 
@@ -468,12 +543,6 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
         f"\n[The command was stopped: it had printed more than {megabytes} MB. Print less, or into a file.]"
     )
     return evolve(result, output=result.output + note)
-
-
-def _count_left(reading: int) -> int:
-    """Read how many processes there were at the end; nothing was written when the shell that counts was killed."""
-    counted = _drain(reading).strip()
-    return max(int(counted) - OWN_PROCESSES, 0) if counted else 0
 
 
 async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.CancelScope) -> None:

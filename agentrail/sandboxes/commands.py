@@ -1,11 +1,11 @@
 """The commands of a directory: how they run here, what they see, what they may use, and where their output goes."""
 
+import errno
 import functools
 import os
 import re
 import secrets
-import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -17,13 +17,16 @@ from attrs import evolve, frozen
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
 from agentrail.errors import ProcessRefused
 from agentrail.sandboxes.command import Command, Program, open_process, run_command
-from agentrail.sandboxes.confinement import Confinement, Network, ShellFallback, View, fall_back, probe
+from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
 from agentrail.sandboxes.files import Files
+from agentrail.sandboxes.guarded import Guarded, Mount
 from agentrail.sandboxes.limits import Limits
-from agentrail.sandboxes.paths import show_names
+from agentrail.sandboxes.paths import escape, show_names
 from agentrail.sandboxes.process_tree import has_proc
+from agentrail.sandboxes.programs import Programs
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY
-from agentrail.sandboxes.refusals import Names, refuse_commands
+from agentrail.sandboxes.refusals import refuse_commands
+from agentrail.sandboxes.view import Network, View
 
 _OUTPUT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
@@ -44,7 +47,7 @@ class CommandRules:
 class Commands:
     """Runs commands that begin in a directory, or below it."""
 
-    def __init__(self, root: int, path: Path, files: Files, rules: CommandRules) -> None:
+    def __init__(self, root: int, path: Path, files: Files, rules: CommandRules, programs: Programs) -> None:
         """Run nothing yet.
 
         Args:
@@ -52,11 +55,13 @@ class Commands:
             path: What it was called when it was opened.
             files: For outputs, and to find what is protected.
             rules: What is allowed.
+            programs: What is started outside.
         """
         self._root = root
         self._path = path
         self._files = files
         self._rules = rules
+        self._programs = programs
         self._confinement: Confinement | None = None
         self._probing = trio.Lock()
 
@@ -70,13 +75,15 @@ class Commands:
         """Whether it is known that commands run with the user's rights: it was found out, or there is no bubblewrap at all."""
         if self._confinement is not None:
             return self._confinement.mode == "unconfined"
-        return self._rules.shell_fallback == "unconfined" and shutil.which("bwrap") is None
+        return self._rules.shell_fallback == "unconfined" and self._programs.bubblewrap is None
 
     async def confinement(self) -> Confinement:
-        """Say how commands run here; found out by trying, once."""
+        """Say how commands run here; found out by trying, once, unless that fails in passing."""
         async with self._probing:
             if self._confinement is None:
-                found = await probe(self._rules.shell_fallback)
+                found = await probe(self._rules.shell_fallback, self._programs.bubblewrap)
+                if found.mode == "failed":
+                    return found
                 if self._path == Path("/") and found.mode == "bubblewrap":
                     found = fall_back(self._rules.shell_fallback, "the root is the whole machine")
                 if found.mode == "unconfined":
@@ -90,40 +97,47 @@ class Commands:
 
         Cancellation: As of `run_command`.
         """
-        shell = shutil.which("bash") or shutil.which("sh")
+        shell = self._programs.shell
         if shell is None:
             message = "Commands are disabled: neither bash nor sh is installed here."
             return Refusal(code="unsupported", message=message)
         confinement = await self.confinement()
-        if confinement.mode == "refused":
-            return refuse_commands(confinement.why)
-        confined = confinement.mode == "bubblewrap"
+        refusal = _refuse(confinement)
+        if refusal is not None:
+            return refusal
+        what = ((shell, "-c", command), directory, options, confinement)
         try:
-            return await self._run((shell, "-c", command), directory, options, confined=confined)
+            return await self._run(*what)
         except OSError as error:
-            return Refusal(code="not_started", message=f"The command could not be started: {error.strerror}.")
+            if error.errno != errno.EIO:
+                return _refuse_start(error)
+        # Something that was to be hidden or protected was removed before bubblewrap came to it: looked for again, once.
+        try:
+            return await self._run(*what)
+        except OSError as error:
+            return _refuse_start(error)
 
     async def _run(
-        self, argv: tuple[str, ...], directory: int, options: ExecuteOptions, *, confined: bool
+        self, argv: tuple[str, ...], directory: int, options: ExecuteOptions, confinement: Confinement
     ) -> ExecuteResult:
+        confined = confinement.mode == "bubblewrap"
         before = await trio.to_thread.run_sync(self._files.find_protected)
-        view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(before))
         name = f"{_output_name(options.output_name)}.txt"
         wrapped = self._rules.limits.wrap(
-            argv, timeout_seconds=options.timeout_seconds, confined=confined, counting=confined
+            argv, timeout_seconds=options.timeout_seconds, confined=confined, staying=confined
         )
-        result = await run_command(
-            Command(
-                program=self._program(wrapped, directory, view, confined=confined),
-                timeout_seconds=options.timeout_seconds,
-                output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
-                open_output=functools.partial(self._files.create_output, name),
+        async with self._preparing(wrapped, directory, options.workdir, before, confinement) as program:
+            result = await run_command(
+                Command(
+                    program=program,
+                    timeout_seconds=options.timeout_seconds,
+                    output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",
+                    open_output=functools.partial(self._files.create_output, name),
+                )
             )
-        )
-        after = await trio.to_thread.run_sync(self._files.find_protected)
-        written = sorted(show_names(names) for names in after if after[names] != before.get(names))
-        # Its own directory changes when the output is put there.
-        return evolve(result, written_protected=tuple(one for one in written if one != STATE_DIRECTORY))
+        ours = name if result.output_path is not None else None
+        written = await trio.to_thread.run_sync(self._files.find_written, before, ours)
+        return evolve(result, written_protected=tuple(sorted(map(show_names, written))))
 
     @asynccontextmanager
     async def open_process(
@@ -135,17 +149,16 @@ class Commands:
             ProcessRefused: Commands are refused here, or this one could not be started.
         """
         confinement = await self.confinement()
-        if confinement.mode == "refused":
-            refusal = refuse_commands(confinement.why)
+        refusal = _refuse(confinement)
+        if refusal is not None:
             raise ProcessRefused(refusal.message, code=refusal.code)
-        confined = confinement.mode == "bubblewrap"
         protected = await trio.to_thread.run_sync(self._files.find_protected)
-        view = await trio.to_thread.run_sync(self._view, directory, options.workdir, tuple(protected))
-        seconds = options.timeout_seconds
-        wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, counting=False)
-        program = self._program(wrapped, directory, view, confined=confined)
-        program = evolve(program, environment={**program.environment, **options.env})
+        confined, seconds = confinement.mode == "bubblewrap", options.timeout_seconds
+        wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, staying=False)
         async with AsyncExitStack() as stack:
+            preparing = self._preparing(wrapped, directory, options.workdir, protected, confinement)
+            program = await stack.enter_async_context(preparing)
+            program = evolve(program, environment={**program.environment, **options.env})
             try:
                 process = await stack.enter_async_context(open_process(program, errors=options.errors))
             except OSError as error:
@@ -153,33 +166,69 @@ class Commands:
                 raise ProcessRefused(message, code="not_started") from None
             yield process
 
-    def _program(self, argv: tuple[str, ...], directory: int, view: View, *, confined: bool) -> Program:
-        return Program(
-            argv=argv,
-            confine=view.decide_argv if confined else None,
-            # By descriptor where that works, so that it begins in what was opened, whatever is renamed meanwhile.
-            directory=f"/proc/self/fd/{directory}" if has_proc() else str(view.directory),
-            environment=self._environment() | ({"HOME": str(view.root)} if confined else {}),
-        )
+    @asynccontextmanager
+    async def _preparing(
+        self, argv: tuple[str, ...], directory: int, workdir: str, guarded: Guarded, confinement: Confinement
+    ) -> AsyncIterator[Program]:
+        """Decide how a program is started, and hold what it needs for that open."""
+        mounts: list[Mount] = []
+        if confinement.mode == "bubblewrap":
+            mounts = await trio.to_thread.run_sync(self._files.open_mounts, guarded)
+        try:
+            yield await trio.to_thread.run_sync(
+                self._program, argv, directory, workdir, tuple(mounts), confinement
+            )
+        finally:
+            for mount in mounts:
+                os.close(mount.descriptor)
 
-    def _view(self, directory: int, workdir: str, protected: Iterable[Names]) -> View:
+    def _program(
+        self,
+        argv: tuple[str, ...],
+        directory: int,
+        workdir: str,
+        mounts: tuple[Mount, ...],
+        confinement: Confinement,
+    ) -> Program:
         root, begin = self._path, self._path.joinpath(workdir)
         if has_proc():  # where they are by now, should they have been renamed since
             root, begin = (Path(f"/proc/self/fd/{one}").readlink() for one in (self._root, directory))
-        paths = (root.joinpath(*names) for names in protected)
-        return View(
+        # By descriptor where that works, so that it begins in what was opened, whatever is renamed meanwhile.
+        where = f"/proc/self/fd/{directory}" if has_proc() else str(begin)
+        bubblewrap = self._programs.bubblewrap
+        if confinement.mode != "bubblewrap" or bubblewrap is None:
+            return Program(argv=argv, confine=None, directory=where, environment=self._environment())
+        view = View(
             root=root,
             directory=begin,
             network=self._rules.network,
             readable=self._rules.readable,
-            protected=tuple(path for path in paths if not path.is_symlink()),
+            mounts=mounts,
+            max_temporary_bytes=self._rules.limits.max_temporary_bytes,
+            lacks=confinement.lacks,
         )
+        environment = {**self._environment(), "HOME": str(root)}
+        return Program(argv=argv, confine=view.decide(bubblewrap), directory=where, environment=environment)
 
     def _environment(self) -> dict[str, str]:
         passed_on = {
             name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")
         }
         return passed_on | dict(self._rules.env)
+
+
+def _refuse(confinement: Confinement) -> Refusal | None:
+    """Refuse commands where none may run, with the reason."""
+    if confinement.mode == "failed":
+        message = (
+            f"The command was not started: bubblewrap failed ({escape(confinement.why)}). Try again later."
+        )
+        return Refusal(code="not_started", message=message)
+    return refuse_commands(confinement.why) if confinement.mode == "refused" else None
+
+
+def _refuse_start(error: OSError) -> Refusal:
+    return Refusal(code="not_started", message=f"The command could not be started: {error.strerror}.")
 
 
 def check_command(command: str) -> Refusal | None:

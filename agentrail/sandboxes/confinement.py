@@ -1,33 +1,40 @@
-"""Whether commands can be confined here, and what bubblewrap has to be told so that they are."""
+"""Whether commands can be confined here, found out by trying."""
 
+import errno
 import os
-import pwd
-import shutil
+import re
 import sys
-import tempfile
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 import trio
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.sandboxes.command import NotBegun, Program, try_program
-from agentrail.sandboxes.protected import STATE_DIRECTORY
+from agentrail.sandboxes.view import BIND_OPENED, CALL_FILTER, OPTIONAL, Confining, decide_basis, find_filter
 
-Network: TypeAlias = Literal["none", "host"]
 ShellFallback: TypeAlias = Literal["refuse", "unconfined"]
 
 PROBE_SECONDS: Final = 10.0
+MAX_TRIALS: Final = 3
+_FIRST_PAUSE_SECONDS: Final = 0.05
 
-_HIDDEN_FILES: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
-_HIDDEN_DIRECTORIES: Final = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/etc/ssh")  # noqa: S108 - they are hidden
-_FIRST_UID_OF_PEOPLE: Final = 1_000
-_NAMESPACES: Final = (
-    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-    *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOEXEC})
+# What bubblewrap and the C library say, which is English: bubblewrap is started without any variable.
+_SAYS_FORBIDDEN: Final = re.compile(
+    "No permissions|Operation not permitted|Permission denied|does not support user namespaces"
+    "|Function not implemented|Invalid argument|Read-only file system|setuid"
 )
+_SAYS_UNKNOWN_OPTION: Final = re.compile(r"Unknown option (--[a-z-]+)")
+_SAYS_NO_FILTER: Final = re.compile("seccomp", re.IGNORECASE)
+_SAYS_NO_LIMIT: Final = re.compile(
+    "max_user_namespaces|unshare user ns|user namespaces was not disabled|--disable-userns"
+)
+_MAX_NAMESPACES: Final = Path("/proc/sys/user/max_user_namespaces")
+_SAYS_TOO_MANY_NAMESPACES: Final = "ENOSPC"
 
 
 @frozen(kw_only=True)
@@ -35,23 +42,57 @@ class Confinement:
     """How commands run.
 
     Attributes:
-        mode: `bubblewrap`, `unconfined` or `refused`.
+        mode: `bubblewrap`, `unconfined` or `refused`; or `failed`, when it could not be found out this time: then no command
+            runs, and the next one who asks tries again.
         why: Why bubblewrap is not used; empty where it is.
+        lacks: Options of bubblewrap that cannot be had on this machine, with which it would confine even more.
     """
 
-    mode: Literal["bubblewrap", "unconfined", "refused"]
+    mode: Literal["bubblewrap", "unconfined", "refused", "failed"]
     why: str = ""
+    lacks: frozenset[str] = field(default=frozenset())
 
 
-async def probe(fallback: ShellFallback) -> Confinement:
+@frozen(kw_only=True)
+class Trial:
+    """How a trial of bubblewrap ended.
+
+    Attributes:
+        why: Why it does not work; None when it does.
+        is_for_good: Whether that stays so: it is missing, or forbidden. All else may have been a fault that passes.
+        lacks: As of `Confinement`.
+    """
+
+    why: str | None
+    is_for_good: bool = True
+    lacks: frozenset[str] = field(default=frozenset())
+
+
+async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
     """Find out by trying how commands can run here: many systems have bubblewrap and forbid what it needs.
+
+    Only where it is missing or forbidden does the fallback decide. A machine that is at its limits for a moment is no reason
+    to run commands with all rights from then on: that is tried again, and then an error.
+
+    Args:
+        fallback: What becomes of commands where they cannot be confined.
+        program: Where bubblewrap is; None where it is not installed.
 
     Cancellation: The trial is killed.
     """
-    why = await _try_bubblewrap()
-    if why is None:
-        return Confinement(mode="bubblewrap")
-    return fall_back(fallback, why)
+    tried = await _try_bubblewrap(program)
+    pause = _FIRST_PAUSE_SECONDS
+    for _ in range(MAX_TRIALS - 1):
+        if tried.why is None or tried.is_for_good:
+            break
+        await trio.sleep(pause)
+        pause *= 2
+        tried = await _try_bubblewrap(program)
+    if tried.why is None:
+        return Confinement(mode="bubblewrap", lacks=tried.lacks)
+    if tried.is_for_good:
+        return fall_back(fallback, tried.why)
+    return Confinement(mode="failed", why=tried.why)
 
 
 def check_choice(name: str, value: object, allowed: object) -> None:
@@ -70,91 +111,87 @@ def fall_back(fallback: ShellFallback, why: str) -> Confinement:
     return Confinement(mode="unconfined" if fallback == "unconfined" else "refused", why=why)
 
 
-async def _try_bubblewrap() -> str | None:
-    """Say why bubblewrap does not work here; None when it does."""
+async def _try_bubblewrap(program: str | None) -> Trial:
+    """Try bubblewrap with all that it can do; and without what it or the kernel does not know, one thing after the other."""
     if sys.platform != "linux":
-        return f"there is none for {sys.platform}"
-    program = shutil.which("bwrap")
+        return Trial(why=f"there is none for {sys.platform}")
     if program is None:
-        return "it is not installed"
-    given = (*_NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+        return Trial(why="it is not installed")
+    lacks = frozenset() if find_filter("none", frozenset()) else frozenset({CALL_FILTER})
+    while True:
+        tried = await _try_with(program, lacks)
+        missing = _find_missing(tried.why or "") & frozenset(OPTIONAL) - lacks
+        if tried.why is None or not missing:
+            return evolve(tried, lacks=lacks)
+        lacks |= missing
+
+
+async def _try_with(program: str, lacks: frozenset[str]) -> Trial:
+    options = decide_basis("none", lacks, shared_memory_bytes=1 << 20)
+    descriptors: tuple[int, ...] = ()
+    with ExitStack() as opened:
+        if BIND_OPENED not in lacks:
+            try:
+                descriptors = (os.open("/dev", os.O_PATH | os.O_CLOEXEC),)
+            except OSError as error:
+                return Trial(why=f"it cannot be started: {error.strerror}", is_for_good=False)
+            opened.callback(os.close, *descriptors)
+            options += (BIND_OPENED, str(*descriptors), "/dev/shm")  # noqa: S108 - any directory that there is
+        call_filter = find_filter("none", lacks)
+        return await _try_confining(
+            Confining(program=program, options=options, call_filter=call_filter, descriptors=descriptors)
+        )
+
+
+async def _try_confining(confining: Confining) -> Trial:
     tried = Program(
-        argv=("true",),
-        confine=lambda info: (program, *given, "--info-fd", str(info)),
+        argv=("/bin/sh", "-c", ":"),
+        confine=confining,
         directory="/",
-        environment=os.environ,
+        environment={},
         prepare_seconds=PROBE_SECONDS,
     )
     try:
         with trio.move_on_after(PROBE_SECONDS):
-            code, said = await try_program(tried)
-            return None if code == 0 else _last_line(said, code)
+            return decide_trial(*await try_program(tried))
     except NotBegun as why:
         if why.code is not None:
-            return _last_line(why.said, why.code)
+            return decide_trial(why.code, why.said)
     except OSError as error:
-        return f"it cannot be started: {error.strerror}"
-    return f"it did not start within {PROBE_SECONDS:g} s"
+        known = _MISSING | _FORBIDDEN
+        return Trial(why=f"it cannot be started: {error.strerror}", is_for_good=error.errno in known)
+    return Trial(why=f"it did not start within {PROBE_SECONDS:g} s", is_for_good=False)
 
 
-def _last_line(said: str, code: int) -> str:
-    lines = said.strip().splitlines()
-    return (lines or [f"it ends with {code}"])[-1]
+def decide_trial(code: int, said: str) -> Trial:
+    """Tell by how a trial ended whether it would always end so.
 
-
-@frozen(kw_only=True)
-class View:
-    """What a confined command sees of the machine.
-
-    Attributes:
-        root: What may be written; also the home directory.
-        directory: Where the command begins.
-        network: `none` or `host`.
-        readable: What is shown although it is hidden.
-        protected: What exists below the root and may not be written.
+    Args:
+        code: Exit code; negative for a signal.
+        said: What was printed.
     """
-
-    root: Path
-    directory: Path
-    network: Network
-    readable: tuple[str, ...]
-    protected: tuple[Path, ...]
-
-    def decide_argv(self, info: int) -> tuple[str, ...]:
-        """Write the call of bubblewrap, up to the end of its options.
-
-        Args:
-            info: A descriptor, to which it writes the pid of its first process.
-        """
-        argv = ["bwrap", *_NAMESPACES, *(("--unshare-net",) if self.network == "none" else ())]
-        argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-        for hidden in _find_hidden():
-            argv += ["--tmpfs", str(hidden)]
-        for file in filter(os.path.exists, _HIDDEN_FILES):
-            argv += ["--ro-bind", os.devnull, file]
-        for shown in self.readable:
-            path = str(Path(shown).expanduser())
-            argv += ["--ro-bind-try", path, path]
-        argv += ["--bind", str(self.root), str(self.root)]
-        for protected in self.protected:
-            if protected.name == STATE_DIRECTORY:
-                argv += ["--tmpfs", str(protected), "--remount-ro", str(protected)]
-            else:
-                argv += ["--ro-bind-try", str(protected), str(protected)]  # it may be gone by now
-        return (*argv, "--info-fd", str(info), "--chdir", str(self.directory))
+    if code == 0:
+        return Trial(why=None)
+    why = (said.strip().splitlines() or [f"it ends with {code}"])[-1]
+    is_for_good = code > 0 and _SAYS_FORBIDDEN.search(said) is not None
+    # None may be made at all; or none more, at the moment.
+    if _SAYS_TOO_MANY_NAMESPACES in said:
+        is_for_good = _may_make_none()
+    return Trial(why=why, is_for_good=is_for_good)
 
 
-def _find_hidden() -> list[Path]:
-    """List the directories that no command sees, those further up first: homes, temporary ones, `/run`."""
-    every = {Path(name).resolve() for name in (*_HIDDEN_DIRECTORIES, tempfile.gettempdir(), *_homes())}
-    every.discard(Path("/"))
-    return sorted(
-        path for path in every if path.is_dir() and not any(other in path.parents for other in every)
-    )
+def _may_make_none() -> bool:
+    try:
+        return int(_MAX_NAMESPACES.read_text()) == 0
+    except (OSError, ValueError):
+        return False
 
 
-def _homes() -> Iterator[str]:
-    yield str(Path.home())
-    for entry in pwd.getpwall():
-        if entry.pw_uid >= _FIRST_UID_OF_PEOPLE or entry.pw_uid == 0:
-            yield entry.pw_dir
+def _find_missing(said: str) -> frozenset[str]:
+    """Find which option did not work, as bubblewrap says it."""
+    unknown = _SAYS_UNKNOWN_OPTION.search(said)
+    if unknown is not None:
+        return frozenset({unknown[1]})
+    if _SAYS_NO_FILTER.search(said):
+        return frozenset({CALL_FILTER})
+    return frozenset({"--disable-userns"}) if _SAYS_NO_LIMIT.search(said) else frozenset()

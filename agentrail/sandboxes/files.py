@@ -10,16 +10,16 @@ import hashlib
 import os
 import secrets
 import stat
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Literal, Self, TypeAlias, TypeVar
+from typing import Literal, Self, TypeAlias, TypeVar
 
 from attrs import evolve
 
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
 from agentrail.sandboxes.editing import decide_edit
+from agentrail.sandboxes.guarded import Guard, Guarded, Mount, identify
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
@@ -38,20 +38,17 @@ from agentrail.sandboxes.refusals import (
     refuse_protected,
     refuse_unreadable,
 )
+from agentrail.sandboxes.repositories import Repositories
 from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
 
 T = TypeVar("T")
 HardLinks: TypeAlias = Literal["read", "refuse", "allow"]
 
 
-_MAX_ENTRIES_LOOKED_AT: Final = 20_000
-_MAX_DEPTH_LOOKED_AT: Final = 8
-
-
 class Files:
     """What can be done to the files below a directory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two by name
         self,
         root: int,
         opener: Opener,
@@ -59,6 +56,7 @@ class Files:
         is_confined: bool,
         hard_links: HardLinks,
         protected: ProtectedNames,
+        own_code: tuple[Names, ...] = (),
     ) -> None:
         """Work on the directory of this descriptor, which the caller keeps open; or on all, where not confined to it."""
         self._root = root
@@ -66,6 +64,8 @@ class Files:
         self._is_confined = is_confined
         self._hard_links = hard_links
         self._protected = protected
+        self._guard = Guard(root, opener, protected, own_code)
+        self._repositories = Repositories(root, opener, protected)
 
     def refusing(self, what: str, names: Names, work: Callable[[], T]) -> T | Refusal:
         """Do some work on these names; what it raises is told as a refusal.
@@ -173,6 +173,10 @@ class Files:
 
     def write(self, names: Names, data: bytes) -> WriteResult:
         """Replace a file or make it, with the directories above it."""
+        with self._repositories.hold(names):
+            return self._write(names, data)
+
+    def _write(self, names: Names, data: bytes) -> WriteResult:
         self._refuse_names(names)
         check_written_size(len(data), show_names(names))
         parent = self._make_parent(names)
@@ -206,7 +210,7 @@ class Files:
             read = self._read_beside(parent, names)
             edited = edit_bytes(read, old, new, replace_all=replace_all, shown=show_names(names), check=check)
             check()
-            if _identity(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != _identity(before):
+            if identify(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != identify(before):
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
                 raise Refused(code="changed", message=message)
             data, replacements, diff = edited
@@ -244,28 +248,17 @@ class Files:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | FLAGS
             return os.open(name, flags, 0o600, dir_fd=held.descriptor)
 
-    def find_protected(self) -> dict[Names, tuple[int, ...]]:
-        """Find what exists of the protected names, each with what tells one state of it from another.
+    def find_protected(self) -> Guarded:
+        """Find what exists of the protected names."""
+        return self._guard.look()
 
-        Where there is much to look through, what lies deep is not looked for.
-        """
-        found: dict[Names, tuple[int, ...]] = {}
-        waiting: deque[Names] = deque([()])
-        looked_at = 0
-        while waiting and looked_at < _MAX_ENTRIES_LOOKED_AT:
-            names = waiting.popleft()
-            # Links as such: one that stands for a directory is not gone through.
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            with contextlib.suppress(OSError), _Held(self._open(self._root, names, flags)) as held:
-                for entry in os.scandir(held.descriptor):
-                    looked_at += 1
-                    below = (*names, entry.name)
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    if self._protected.covers(below, is_directory=is_directory):
-                        found[below] = _identity(entry.stat(follow_symlinks=False))
-                    elif is_directory and len(below) < _MAX_DEPTH_LOOKED_AT:
-                        waiting.append(below)
-        return found
+    def open_mounts(self, guarded: Guarded) -> list[Mount]:
+        """Open what has to be a mount for a command; the caller closes each."""
+        return self._guard.open_mounts(guarded)
+
+    def find_written(self, before: Guarded, output: str | None) -> list[Names]:
+        """Find what a command has written of it; as `Guard.find_written` says."""
+        return self._guard.find_written(before, output)
 
     def _refuse_names(self, names: Names) -> None:
         if not names:
@@ -273,6 +266,7 @@ class Files:
         found = self._protected.find_written(names)
         if found is not None:
             raise refuse_protected(found)
+        self._repositories.check(names)
 
     def _make_parent(self, names: Names) -> int:
         """Open the directory of a file; what is missing of the way to it is made."""
@@ -376,10 +370,6 @@ def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[b
         received += len(piece)
         check_read_size(received, show_names(names))
         yield piece
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def hash_bytes(data: bytes) -> str:

@@ -16,13 +16,13 @@ OWN_PROCESSES: Final = 2
 """Of a confined command's namespace, those that are not its own: bubblewrap's first process and the shell."""
 
 _BECOMING: Final = 'exec "$@"'
-# The shell stays, and counts at the end what the command has left running. With it the namespace ends, so after a
-# SIGTERM it stays until nobody cleans up any more; whoever sent that kills all when the time for it is over. It says
-# nothing itself: in a subshell, because a plain command that is killed makes some shells print "Killed". Its own input
-# is where the number goes.
-_COUNTING: Final = (
+# The shell stays when the command has ended, because the namespace ends with it: it says so at its own input, a socket, and
+# waits until we have counted what is left running. It does not count itself, for a command of the same user may do anything
+# to it. After a SIGTERM it stays until nobody cleans up any more; whoever sent that kills all when the time for it is over.
+# It says nothing else: in a subshell, because a plain command that is killed makes some shells print "Killed".
+_STAYING: Final = (
     'asked=; trap "asked=1" TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
-    "code=$?; set -- /proc/[0-9]*; echo $# >&0; "
+    'code=$?; if [ ! "$asked" ]; then echo >&0; read -r _; fi; set -- /proc/[0-9]*; '
     f'while [ "$asked" ] && [ $# -gt {OWN_PROCESSES} ]; do sleep 0.01; set -- /proc/[0-9]*; done; exit $code'
 )
 
@@ -37,15 +37,18 @@ class Limits:
         max_open_files: At a time.
         max_processes: At a time, all together; only where commands are confined, because elsewhere all processes of the
             user count. The kernel knows no such limit for root.
+        max_temporary_bytes: In `/tmp` and the like, all together; only where commands are confined, because there they are
+            in memory.
     """
 
     max_memory_bytes: int = 4 << 30
     max_file_bytes: int = 1 << 30
     max_open_files: int = 1_024
     max_processes: int = 256
+    max_temporary_bytes: int = 2 << 30
 
     def wrap(
-        self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, counting: bool
+        self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
         """Put a shell around a command that sets its limits.
 
@@ -53,7 +56,7 @@ class Limits:
             argv: The command.
             timeout_seconds: How long it may take; it gets a little more than that of processor time.
             confined: Whether all its processes together can be counted.
-            counting: Whether the shell stays, and says at the end how many of them are left.
+            staying: Whether the shell stays when the command has ended, says so at its input, and waits for leave to end.
         """
         seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
         # A limit that is lower already stays, so a failure is none; and not every system has them all.
@@ -70,5 +73,5 @@ class Limits:
         if confined:  # the letter depends on the shell
             number = self.max_processes
             settings.append(f"ulimit -u {number} 2>/dev/null || ulimit -p {number} 2>/dev/null")
-        script = "; ".join((*settings, _COUNTING if counting else _BECOMING))
+        script = "; ".join((*settings, _STAYING if staying else _BECOMING))
         return ("/bin/sh", "-c", script, "sh", *argv)

@@ -6,7 +6,6 @@ How a path is judged stands in `paths.py`, what is done to files in `files.py`, 
 
 import functools
 import os
-import shutil
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -36,23 +35,21 @@ from agentrail.abc import (
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
-from agentrail.sandboxes.confinement import (
-    Confinement,
-    Network,
-    ShellFallback,
-    check_choice,
-)
+from agentrail.sandboxes.confinement import Confinement, ShellFallback, check_choice
 from agentrail.sandboxes.files import Files, HardLinks
 from agentrail.sandboxes.gitignore import FILE_NAME
 from agentrail.sandboxes.globbing import PathPattern
 from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.locks import KeyedLocks
+from agentrail.sandboxes.own_code import find_own_code, list_own_places
 from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
+from agentrail.sandboxes.programs import find_programs
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
 from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_searched
+from agentrail.sandboxes.view import Network
 from agentrail.sandboxes.walking import (
     MAX_SEARCHED_BYTES,
     Tree,
@@ -110,7 +107,8 @@ class LocalSandbox:
             allow_root: Take even `/`.
 
         Raises:
-            SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`.
+            SandboxError: Your move: the root is missing, is no directory, cannot be opened, or is `/`; or it is a directory
+                of the code that runs in this process.
             OptionError: Your move: an option that is none of its values.
         """
         check_choice("hard_links", hard_links, HardLinks)
@@ -130,12 +128,15 @@ class LocalSandbox:
         self._virtual = virtual_mode
         if not virtual_mode:
             structlog.get_logger(__name__).warning("sandbox_not_virtual", root=str(resolved))
+        own_code = find_own_code(resolved)
+        self._programs = find_programs(resolved)
         self._files = Files(
             self._root,
             find_opener(self._root) if virtual_mode else open_anywhere,
             is_confined=virtual_mode,
             hard_links=hard_links,
-            protected=ProtectedNames(protected),
+            protected=ProtectedNames(protected, own_code if virtual_mode else list_own_places()),
+            own_code=own_code,
         )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
@@ -150,6 +151,7 @@ class LocalSandbox:
                 limits=limits or Limits(),
                 env=dict(env or {}),
             ),
+            self._programs,
         )
 
     def __repr__(self) -> str:
@@ -294,7 +296,7 @@ class LocalSandbox:
         start, is_file, include = found
         if isinstance(include, Refusal):
             return GrepResult(error=include)
-        program = shutil.which("rg")
+        program = self._programs.ripgrep
         if program is not None and not is_file and self._virtual and has_proc():
             return await self._grep_with_ripgrep(program, pattern, start, options, include)
         listed = (

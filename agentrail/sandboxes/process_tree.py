@@ -77,6 +77,26 @@ class ProcessTree:
                 left = await self._wait_gone(left, within_seconds=KILL_SECONDS)
         return Stopped(found=found, left=left)
 
+    async def count_below(self) -> int:
+        """Count the processes that the first one has started, with all that those have started.
+
+        In a namespace of processes that is all of it: who loses its parent gets the first process for one.
+        """
+        return await trio.to_thread.run_sync(self._count_below_sync, limiter=trio.CapacityLimiter(1))
+
+    def _count_below_sync(self) -> int:
+        pids = (int(name) for name in os.listdir(PROC) if name.isdecimal())  # noqa: PTH208 - as in `_find_sync`
+        children: dict[int, list[int]] = {}
+        for pid in pids:
+            if (status := _status_of(pid)) is not None:
+                children.setdefault(status.parent, []).append(pid)
+        waiting, found = [self.group], 0
+        while waiting:
+            below = children.get(waiting.pop(), [])
+            found += len(below)
+            waiting += below
+        return found
+
     async def _wait_gone(self, pids: frozenset[int], *, within_seconds: float) -> frozenset[int]:
         """Wait until these are gone, then say which others there are by now; at the end of the time, which are left."""
         pause = _FIRST_PAUSE_SECONDS
@@ -144,6 +164,7 @@ class ProcessTree:
 class _Status:
     """What proc_pid_stat(5) says of a process that is neither dead nor waiting to be reaped."""
 
+    parent: int
     group: int
     is_kernel_thread: bool
 
@@ -154,10 +175,10 @@ def _status_of(pid: int) -> _Status | None:
     except OSError:  # gone
         return None
     # The second field is the name in parentheses, and a process may well be named ") Z 1"; the third is the state.
-    state, _parent, group, _session, _terminal, _foreground, flags = line.rpartition(")")[2].split()[:7]
+    state, parent, group, _session, _terminal, _foreground, flags = line.rpartition(")")[2].split()[:7]
     if state in {"Z", "X"}:
         return None
-    return _Status(group=int(group), is_kernel_thread=bool(int(flags) & _PF_KTHREAD))
+    return _Status(parent=int(parent), group=int(group), is_kernel_thread=bool(int(flags) & _PF_KTHREAD))
 
 
 def _is_alive(pid: int) -> bool:

@@ -2,30 +2,60 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Final
-
-PROTECTED: Final = (
-    ".git/hooks",
-    ".git/config",
-    ".gitmodules",
-    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv"),
-    *(".vscode", ".idea", ".mcp.json", ".envrc"),
-    ".agentrail",
-)
-"""Each stands for itself and for all that is below it, in any directory. A file called `.git` is protected besides."""
+from typing import Final, TypeAlias
 
 GIT: Final = ".git"
 STATE_DIRECTORY: Final = ".agentrail"
 OUTPUT_DIRECTORY: Final = "output"
 
+_ANYTHING: Final = "**"
+_GIT_PARTS: Final = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
+"""What says which programs git runs, or where it finds what says so."""
+
+PROTECTED: Final = (
+    *(f"{GIT}/{part}" for part in _GIT_PARTS),
+    # Submodules and further working trees have the same parts, at any depth because a name may have a slash in it.
+    *(f"{GIT}/{place}/**/{part}" for place in ("modules", "worktrees") for part in _GIT_PARTS),
+    *(".gitmodules", ".gitconfig", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
+    *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
+    *(".vscode", ".idea", ".mcp.json", ".envrc"),
+    STATE_DIRECTORY,
+)
+"""Each stands for itself and for all that is below it, in any directory; `**` for any names between two others. A file called
+`.git` is protected besides."""
+
+_Entry: TypeAlias = tuple[tuple[str, ...], tuple[str, ...] | None]
+"""Names in a row, and those that follow after any others; None where nothing is left out."""
+
 
 class ProtectedNames:
     """Tells which names may not be written, and which not even read."""
 
-    def __init__(self, protected: Iterable[str]) -> None:
-        """Take paths such as `.git/hooks`; they are compared without case."""
-        self._entries = tuple(tuple(map(_folded, entry.strip("/").split("/"))) for entry in protected)
-        self._last_names = frozenset((*(entry[-1] for entry in self._entries), GIT))
+    def __init__(self, protected: Iterable[str], own_code: Iterable[tuple[str, ...]] = ()) -> None:
+        """Take what is protected.
+
+        Args:
+            protected: Paths such as `.git/hooks`; they are compared without case.
+            own_code: Paths from the root, as names, at which the code of this process lies.
+        """
+        self._entries: tuple[_Entry, ...] = tuple(map(_read_entry, protected))
+        self._own = tuple(tuple(map(fold_name, names)) for names in own_code)
+        self._last_names = frozenset((*((tail or head)[-1] for head, tail in self._entries), GIT))
+
+    @property
+    def top_names(self) -> tuple[tuple[str, ...], ...]:
+        """What is looked for in a root by name, however many others there are."""
+        return ((GIT,), *(head for head, tail in self._entries if tail is None and head[:1] != (GIT,)))
+
+    @property
+    def git_parts(self) -> tuple[str, ...]:
+        """What is protected in a git directory."""
+        return tuple(
+            head[1]
+            for head, tail in self._entries
+            if tail is None and head[0] == GIT and len(head) == 2  # noqa: PLR2004 - the directory and the part
+        )
 
     def find_written(self, names: Sequence[str]) -> str | None:
         """Give the protected path that a write of this file would touch.
@@ -33,27 +63,30 @@ class ProtectedNames:
         Args:
             names: From the root to the file.
         """
-        folded = tuple(map(_folded, names))
+        folded = tuple(map(fold_name, names))
+        for own in self._own:
+            if folded[: len(own)] == own:
+                return "/".join(names[: len(own)])
         for entry in self._entries:
-            for start in range(len(folded) - len(entry) + 1):
-                if folded[start : start + len(entry)] == entry:
-                    return "/".join(names[: start + len(entry)])
+            end = _find_end(folded, entry)
+            if end is not None:
+                return "/".join(names[:end])
         # A directory of that name may be worked in. A file of that name says where the repository is.
         return "/".join(names) if folded and folded[-1] == GIT else None
 
     def covers(self, names: Sequence[str], *, is_directory: bool) -> bool:
         """Tell whether a protected path ends here, for who goes through a tree. Quick where none does."""
-        if (names[-1].lower() if names[-1].isascii() else _folded(names[-1])) not in self._last_names:
+        if (names[-1].lower() if names[-1].isascii() else fold_name(names[-1])) not in self._last_names:
             return False
-        folded = tuple(map(_folded, names))
-        is_entry = any(folded[-len(entry) :] == entry for entry in self._entries)
+        folded = tuple(map(fold_name, names))
+        is_entry = any(_find_end(folded, entry) == len(folded) for entry in self._entries)
         return is_entry or (folded[-1] == GIT and not is_directory)
 
     def find_read(self, names: Sequence[str]) -> str | None:
         """Give the path that may not be read: agentrail's own state, but for the outputs of commands."""
         if not any(name.startswith(".") or not name.isascii() for name in names):  # nearly always
             return None
-        folded = tuple(map(_folded, names))
+        folded = tuple(map(fold_name, names))
         if STATE_DIRECTORY not in folded:
             return None
         at = folded.index(STATE_DIRECTORY)
@@ -61,7 +94,31 @@ class ProtectedNames:
         return None if is_output else "/".join(names[: at + 2])
 
 
-def _folded(name: str) -> str:
+def _read_entry(entry: str) -> _Entry:
+    names = tuple(map(fold_name, entry.strip("/").split("/")))
+    if _ANYTHING not in names:
+        return names, None
+    at = names.index(_ANYTHING)
+    return names[:at], names[at + 1 :]
+
+
+def _find_end(folded: tuple[str, ...], entry: _Entry) -> int | None:
+    """Find where a protected path ends in these names, the nearest to the root."""
+    head, tail = entry
+    for start in range(len(folded) - len(head) + 1):
+        end = start + len(head)
+        if folded[start:end] != head:
+            continue
+        if tail is None:
+            return end
+        for at in range(end, len(folded) - len(tail) + 1):
+            if folded[at : at + len(tail)] == tail:
+                return at + len(tail)
+    return None
+
+
+def fold_name(name: str) -> str:
+    """Write a name as all names are compared here."""
     # Some file systems compare without case, and some leave out characters that nobody sees.
     seen = (character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", "".join(seen)).casefold()

@@ -127,6 +127,15 @@ def refuse_protected(found: str) -> Refused:
     return Refused(code="permission_denied", message=message)
 
 
+def refuse_repository(shown: str) -> Refused:
+    """Say that a directory would become a repository of git."""
+    message = (
+        f"{escape(shown)} would make its directory a git repository, whose settings name programs to run. "
+        "Use another name, or git init."
+    )
+    return Refused(code="permission_denied", message=message)
+
+
 def refuse_unreadable(found: str) -> Refused:
     """Say that agentrail's own state is read by no tool."""
     return Refused(

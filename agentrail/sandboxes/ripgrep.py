@@ -170,7 +170,13 @@ async def _collect(
 
 async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     return await trio.run_process(
-        argv, stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True, check=False, cwd=search.root
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        cwd=search.root,
+        env={},
     )
 
 

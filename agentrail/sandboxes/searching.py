@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from attrs import frozen
 
 from agentrail.abc import GrepLine, GrepOptions, GrepResult, Refusal
 from agentrail.sandboxes.paths import escape
+from agentrail.sandboxes.programs import find_interpreter
 
 SEARCH_SECONDS: Final = 20.0
 """How long a search may take: less than its tool has, so that it can still say what went wrong."""
@@ -22,7 +22,8 @@ BATCH_BYTES: Final = 1 << 20
 """How much text goes to the helper at a time."""
 
 _MAX_LINE_CHARACTERS: Final = 2_000
-_HELPER: Final = Path(__file__).with_name("grep_helper.py")
+_HELPER: Final = Path(__file__).with_name("grep_helper.py").read_text(encoding="utf-8")
+"""Read once, and started as it was then: a file could be another by the time of a search."""
 
 
 @frozen(kw_only=True)
@@ -82,8 +83,11 @@ async def grep_in_helper(
     """
     with trio.move_on_after(SEARCH_SECONDS):
         # -I and -S: nothing of the environment and no site-packages, so it starts in a third of the time.
-        argv = [sys.executable, "-I", "-S", str(_HELPER)]
-        process = await trio.lowlevel.open_process(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # And the interpreter itself, by its own path: a link to it, in an environment, may lie where others write.
+        argv = [find_interpreter(), "-I", "-S", "-c", _HELPER]
+        process = await trio.lowlevel.open_process(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+        )
         asking, answering = process.stdin, process.stdout
         if asking is None or answering is None:  # never, as both were asked for
             message = "the helper of a search has no pipes"

@@ -193,7 +193,7 @@ async def _refuses_protected_names(sandbox: Sandbox) -> None:
         _expect_code(upload.error, "permission_denied", f"upload {path}")
         _expect_code((await sandbox.edit(path, "x", "y")).error, "permission_denied", f"edit {path}")
         assert not await sandbox.exists(path), f"{path} exists"
-    for path in (".git/info/exclude", "config", "a.git", ".github/x"):
+    for path in (".git/description", "config", "a.git", ".github/x"):
         assert (await sandbox.write(path, "x")).error is None, f"{path} is protected"
 
 
@@ -430,6 +430,11 @@ _PROTECTED_PATHS: Final = (
         ".GIT/Hooks/pre-commit",
         ".git/config",
         "sub/.git/config",
+        ".git/commondir",
+        ".git/config.worktree",
+        ".git/info/attributes",
+        ".git/modules/a/b/config",
+        ".git/worktrees/w/commondir",
         ".gitmodules",
         ".git",
     ),

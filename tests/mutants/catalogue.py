@@ -7,7 +7,7 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import actors, crashes, exhaustion, rest, rows, session, supervisors
+from tests.mutants import actors, crashes, exhaustion, rest, rows, sandbox, session, supervisors
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -16,6 +16,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
+    *sandbox.MUTANTS,
     *session.MUTANTS,
     *supervisors.MUTANTS,
 )

@@ -39,7 +39,7 @@ QUEUES: Final = {
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
     "runtime/session.py:undone": ("the effects of one step", "tests/runtime/test_restart.py"),
-    "sandboxes/files.py:waiting": ("the directories of one walk", "tests/sandboxes"),
+    "sandboxes/guarded.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
 }
 """Each queue of the shell: what bounds it, and where a test meets the bound."""
 

@@ -1,6 +1,5 @@
 """What the port promises to tools and asks of them: threads, progress, events, changes, reconciling, receipts."""
 
-import shutil
 import threading
 
 import pytest
@@ -25,6 +24,7 @@ from agentrail.events import (
 from agentrail.processes import note_started, note_stopped
 from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
+from agentrail.sandboxes import programs
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -251,7 +251,9 @@ async def test_a_tool_describes_itself_again_when_the_model_changes(supervisor):
 async def test_unconfined_commands_are_told_of(supervisor, tmp_path, monkeypatch, is_unconfined):
     """By `status()` and in the description of `shell`, as soon as it is known."""
     take_bubblewrap_away(monkeypatch)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "bwrap" else f"/bin/{name}")
+    monkeypatch.setattr(
+        programs, "find_program", lambda name, _root: None if name == "bwrap" else f"/bin/{name}"
+    )
     fallback = "unconfined" if is_unconfined else "refuse"
     model = ScriptedModel([says("ok")])
     sandbox = CompositeSandbox(LocalSandbox(tmp_path, shell_fallback=fallback), {})
@@ -264,7 +266,7 @@ async def test_unconfined_commands_are_told_of(supervisor, tmp_path, monkeypatch
 
 async def test_whether_commands_are_confined_is_found_out_by_the_first(supervisor, tmp_path, monkeypatch):
     """Bubblewrap is there and does not work: that is known when it was tried, and a file that is read opens nothing."""
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(programs, "find_program", lambda name, _root: f"/bin/{name}")
     take_bubblewrap_away(monkeypatch)
     sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
     session = await supervisor.start_session(

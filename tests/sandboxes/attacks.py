@@ -4,12 +4,17 @@ They run under pytest with bubblewrap and without, as whoever runs the tests; an
 process that has become an ordinary user: `python -m tests.sandboxes.attacks DIRECTORY NAME…`.
 """
 
+import contextlib
+import errno
+import itertools
 import os
 import pwd
+import secrets
+import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +24,9 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import ExecuteOptions, ExecuteResult, GrepOptions, Refusal
+from agentrail.errors import SandboxError
+from agentrail.sandboxes import guarded, own_code, seccomp
+from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.refusals import MAX_READ_BYTES
 from tests.sandboxes.rig import make_sandbox, why_no_bubblewrap
@@ -315,6 +323,293 @@ async def missing_rights(target: Target) -> None:
         assert target.root.joinpath("unwritable").read_text() == "mine"
 
 
+def _count_refusals(tried: Iterable[Refusal | None]) -> int:
+    return sum(error is not None and error.code == "permission_denied" for error in tried)
+
+
+async def _has_perl(target: Target) -> bool:
+    """Whether system calls can be made by hand; Debian and most others cannot do without it."""
+    return (await target.run("perl -MSocket -e 1")).exit_code == 0
+
+
+async def planted_programs(target: Target) -> None:
+    """What lies in the root is not started outside, although `PATH` names it first; and whatever is started sees no key."""
+    proof, planted = target.root.parent / "proof", target.root / ".venv" / "bin"
+    planted.mkdir(parents=True)
+    for name in ("rg", "bwrap", "bash", "sh", "python3"):
+        program = planted / name
+        program.write_text(f"#!/bin/sh\necho $0 $SOME_API_KEY >> {proof}\nexec /bin/sh -c : \n")
+        program.chmod(0o755)
+    elsewhere = target.root.parent / "bin"  # a way through the root, and one that only leads into it
+    elsewhere.mkdir()
+    (elsewhere / "rg").symlink_to(planted / "rg")
+    (target.root / "up").symlink_to("../bin")
+    # Without ripgrep an interpreter is started, which an ordinary user may not enter everywhere.
+    searches = shutil.which("rg") is not None or os.geteuid() == 0
+    with pytest.MonkeyPatch.context() as patch:
+        paths = (planted, target.root / "up", elsewhere, ".venv/bin", "", os.environ["PATH"])
+        patch.setenv("PATH", ":".join(map(str, paths)))
+        patch.setenv("SOME_API_KEY", CANARY)
+        patch.chdir(target.root)
+        sandbox = LocalSandbox(target.root, shell_fallback="unconfined")
+        assert (await sandbox.execute("true", ExecuteOptions())).exit_code == 0
+        if searches:
+            await sandbox.grep("x", ".", GrepOptions())
+        await sandbox.aclose()
+    assert not proof.exists(), proof.read_text()
+
+
+async def code_of_this_process(target: Target) -> None:
+    """The interpreter, its environment and agentrail itself below the root: read, and neither written nor moved away."""
+    places = [target.root / "deep" / "er" / ".venv", target.root / "agentrail"]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "code.py").write_text("ours")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_code, "_PLACES", tuple(own_code.Place(one, one, is_whole=True) for one in places))
+        sandbox = LocalSandbox(target.root, shell_fallback="unconfined")
+        for path in (
+            "agentrail/code.py",
+            "deep/er/.venv/code.py",
+            "deep/er/.venv/new/x",
+            "agentrail/json.py",
+        ):
+            _expect((await sandbox.write(path, "evil")).error, "permission_denied", path)
+        assert (await sandbox.read("agentrail/code.py")).text == "ours"
+        if target.confined:
+            await sandbox.execute(
+                "echo evil > agentrail/code.py; rm -r agentrail deep; mv agentrail a; mv deep d; mv deep/er deep/f; "
+                "mkdir -p deep/er/.venv agentrail; echo evil > deep/er/.venv/code.py; echo evil > agentrail/json.py",
+                ExecuteOptions(),
+            )
+            assert [sorted(place.iterdir()) for place in places] == [[place / "code.py"] for place in places]
+            assert {(place / "code.py").read_text() for place in places} == {"ours"}
+        with pytest.raises(SandboxError, match="from which this program runs"):
+            LocalSandbox(target.root / "agentrail")
+        (target.root / "linked").symlink_to("deep")
+        linked = own_code.Place(target.root / "linked" / "er", places[0].parent, is_whole=False)
+        patch.setattr(own_code, "_PLACES", (linked,))
+        with pytest.raises(SandboxError, match="through the link"):
+            LocalSandbox(target.root)
+        await sandbox.aclose()
+
+
+async def settings_of_the_kernel(target: Target) -> None:
+    """Confined, nothing of `/proc`, `/sys` and `/dev` can be opened to be written but what belongs to the command itself."""
+    if target.confined:
+        places = "/proc/sys /proc/sysrq-trigger /proc/irq /proc/bus /proc/fs /proc/driver /proc/acpi /proc/mtrr /sys"
+        looked = await target.run(
+            f"for f in $(find {places} -xdev -type f -perm /222 2>/dev/null) /proc/kmsg /proc/kcore /sys/fs/cgroup/*/*; do "
+            "{ : >> $f; } 2>/dev/null && echo open $f; done; cat /proc/keys /proc/kmsg 2>/dev/null; "
+            "touch /dev/x 2>/dev/null && echo made; ls -A /sys/kernel/debug /sys/firmware 2>/dev/null | grep -v : | grep ."
+        )
+        assert looked.output == ""
+
+
+async def swapped_protected_directories(target: Target) -> None:
+    """While one command swaps what is protected for a link to what is hidden, another sees and writes nothing of that."""
+    if not target.confined:
+        return
+    hidden = target.root.parent / "hidden"
+    hidden.mkdir()
+    (hidden / "secret").write_text("hidden words")
+    (hidden / "HEAD").write_text("ref: refs/heads/m")
+    swap = "rm -rf {0}; ln -sfn ../../hidden {0}; rm -rf {0}; mkdir -p {0}"
+    loop = f"mkdir x; while :; do {swap.format('x/.vscode')}; {swap.format('x/.git')}; done"
+    command = (
+        "cat x/.vscode/secret x/.git/secret 2>/dev/null; echo evil > x/.git/made; echo evil > x/.vscode/made"
+    )
+    seen: set[str] = set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(target.run, loop)
+        for _ in range(15):
+            result = await target.sandbox.execute(f"({command}) 2>/dev/null; :", ExecuteOptions())
+            seen.add(result.output)
+        nursery.cancel_scope.cancel()
+    assert not any("hidden words" in output for output in seen), seen
+    assert sorted(path.name for path in hidden.iterdir()) == ["HEAD", "secret"]
+
+
+async def repositories_that_are_moved(target: Target) -> None:
+    """What git trusts is neither written, nor moved away to be put there anew, nor overlooked among very many files."""
+    git = target.root / ".git"
+    for name in ("config", "hooks/pre-commit", "info/attributes", "modules/a/b/config", "modules/a/b/HEAD"):
+        (git / name).parent.mkdir(parents=True, exist_ok=True)
+        (git / name).write_text("ours")
+    for name in ("worktrees/w/commondir", "worktrees/w/gitdir"):
+        (git / name).parent.mkdir(parents=True, exist_ok=True)
+        (git / name).write_text("ours")
+    files = sorted(
+        path.relative_to(target.root) for path in git.rglob("*") if path.name != "HEAD" and path.is_file()
+    )
+    refused = [(await target.sandbox.write(str(path), "evil")).error for path in files]
+    assert _count_refusals(refused) == len(files) == 6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guarded, "_MAX_ENTRIES_LOOKED_AT", 0)  # as if all of them were used up
+        told = await target.run(
+            "for f in "
+            + " ".join(map(str, files))
+            + "; do echo evil > $f; rm -f $f; done; mv .git/modules/a/b .git/modules/a/c; mv .git/modules .git/m; "
+            "mv .git/worktrees .git/w; mv .git/info .git/i; mv .git g; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; "
+            "echo evil > .git/commondir; echo evil > .git/config.worktree; :"
+        )
+    if target.confined:
+        assert {(target.root / path).read_text() for path in files} == {"ours"}
+        assert set(told.written_protected) == {".git/commondir", ".git/config.worktree"}
+    else:
+        assert {".git/hooks", ".git/commondir", ".git/config.worktree"} <= set(told.written_protected)
+
+
+async def repositories_that_are_made(target: Target) -> None:
+    """A directory becomes no repository by a file tool, whatever is written last; and what a command makes of it is told."""
+    parts = {
+        "HEAD": "ref: refs/heads/m",
+        "objects/x": "",
+        "refs/x": "",
+        "config": "[core]\n fsmonitor = evil\n",
+    }
+    for number, order in enumerate(itertools.permutations(parts)):
+        place = "" if number == 0 else f"d{number}/"
+        refused = [(await target.sandbox.write(place + name, parts[name])).error for name in order]
+        assert _count_refusals(refused) == 1, (place, order, refused)
+    for path in (
+        ".git",
+        "sub/.git",
+        "sub/.git/commondir",
+        "sub/.git/modules/x/y/config",
+        "x/.GIT/Info/attributes",
+    ):
+        _expect((await target.sandbox.write(path, "x")).error, "permission_denied", path)
+    assert (await target.sandbox.write("y/HEAD", "ref: refs/heads/m")).error is None
+    _expect((await target.sandbox.write("y/commondir", "../d1")).error, "permission_denied", "commondir")
+    told = await target.run(
+        "mkdir -p b/objects b/refs b/hooks; echo ref: refs/heads/m > b/HEAD; echo evil > b/config; "
+        "mkdir n; echo gitdir: ../b > n/.git; mkdir -p o/.git; echo evil > o/.git/config"
+    )
+    assert set(told.written_protected) == {"b/HEAD", "b/config", "b/hooks", "n/.git", "o/.git/config"}
+    for path in (
+        "b/config",
+        "b/hooks/x",
+        "b/commondir",
+        "b/info/x",
+        "b/modules/x/config",
+    ):  # by now it is one
+        _expect((await target.sandbox.write(path, "x")).error, "permission_denied", path)
+    assert (await target.sandbox.write("b/refs/heads/x", "x")).error is None
+    again = await target.run("echo more > b/config; rm -rf b/hooks; mv b c")
+    if target.confined:
+        assert (target.root / "b" / "config").read_text() == "evil\n"
+        assert again.written_protected == ()
+
+
+async def names_that_programs_trust(target: Target) -> None:
+    """Start files of every shell, and a state directory of ours that was not there: told when a command makes them."""
+    told = await target.run(
+        "mkdir .agentrail; echo evil > .agentrail/settings.json; touch .bash_login .zlogin .kshrc; seq 100000"
+    )
+    assert set(told.written_protected) == {".agentrail", ".bash_login", ".zlogin", ".kshrc"}
+    for path in (".bash_login", "home/.zlogin", ".cshrc", ".gitconfig"):
+        _expect((await target.sandbox.write(path, "x")).error, "permission_denied", path)
+
+
+async def memory_as_files(target: Target) -> None:
+    """Confined, what lies in memory in place of a disk has a size, and what is hidden cannot be filled."""
+    if target.confined:
+        sandbox = LocalSandbox(target.root, limits=Limits(max_temporary_bytes=16 << 20))
+        command = "for d in /tmp /var/tmp /dev/shm /run /home /root /dev /etc/ssh; do head -c 40M /dev/zero > $d/x; done; cat /tmp/x | wc -c"
+        filled = await sandbox.execute(command, ExecuteOptions(timeout_seconds=60))
+        sizes = await sandbox.execute("df --output=size /tmp /var/tmp /dev/shm", ExecuteOptions())
+        await sandbox.aclose()
+        assert 0 < int(filled.output.split()[-1]) <= 16 << 20, filled
+        assert sum(map(int, sizes.output.split()[1:])) <= (16 << 10) + 64  # in KiB, each rounded up
+        every = "df -k --output=size /tmp /var/tmp /dev/shm /home /root /run /etc/ssh | tail -n +2"
+        listed = (await target.run(every)).output.split()
+        assert sum(map(int, listed)) <= (Limits().max_temporary_bytes >> 10) + len(listed) * 1024
+
+
+async def sockets_of_others(target: Target) -> None:
+    """Confined, sockets outside are not reached, by a path or by a name, and with the network of the host as well."""
+    connect = (
+        'perl -MSocket -e \'socket(S, AF_UNIX, {kind}, 0) or die "none\\n"; '
+        'print connect(S, pack_sockaddr_un("{address}")) ? "reached\\n" : "refused\\n"\' 2>&1'
+    )
+    place, name = Path(tempfile.mkdtemp()), f"agentrail-{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, place)
+        here = os.open(target.root, os.O_RDONLY)
+        stack.callback(os.close, here)
+        for address in (str(place / "s"), f"\0{name}", f"/proc/self/fd/{here}/s"):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
+            listener.listen()
+        if not target.confined:
+            return
+        patterns = {kind: connect.replace("{kind}", kind) for kind in ("SOCK_STREAM", "SOCK_DGRAM")}
+        tries = [
+            pattern.replace("{address}", address)
+            for pattern in patterns.values()
+            for address in (str(place / "s"), f"\\0{name}")
+        ]
+        if not await _has_perl(target):
+            return
+        assert (await target.run(patterns["SOCK_STREAM"].replace("{address}", "s"))).output == "reached\n"
+        sandbox = LocalSandbox(target.root, readable=(str(place),))
+        tried = await sandbox.execute("; ".join(tries), ExecuteOptions())
+        assert tried.output == "refused\n" * 4
+        await sandbox.aclose()
+        sandbox = LocalSandbox(target.root, readable=(str(place),), network="host")
+        tried = await sandbox.execute("; ".join(tries), ExecuteOptions())
+        pair = await sandbox.execute(
+            "perl -MSocket -e 'print 0 + !!socketpair(A, B, AF_UNIX, $_, 0) for SOCK_STREAM, SOCK_DGRAM, SOCK_RAW'",
+            ExecuteOptions(),
+        )
+        await sandbox.aclose()
+        if os.uname().machine in {"x86_64", "aarch64"}:
+            assert (tried.output, pair.output) == ("none\n" * 4, "100")
+
+
+async def system_calls(target: Target) -> None:
+    """Confined, the kernel refuses what asks for keys, namespaces, mounts, or goes round the network namespace."""
+    numbers = seccomp.MACHINES.get(os.uname().machine)
+    if not target.confined or numbers is None or not await _has_perl(target):
+        return
+    number = numbers.numbers
+    calls = [
+        *(
+            f"{number[name]}, 0, 0, 0, 0, 0"
+            for name in ("keyctl", "add_key", "request_key", "bpf", "io_uring_setup")
+        ),
+        *(
+            f"{number[name]}, 0, 0, 0, 0, 0"
+            for name in ("mount", "open_tree", "setns", "perf_event_open", "userfaultfd")
+        ),
+        *(f"{number['unshare']}, {flag}" for flag in (0x10000000, 0x20000, 0x40000000)),
+        f"{number['clone']}, 0x10000011, 0, 0, 0, 0",
+        f"{number['ioctl']}, 0, 0x5412, 0",
+    ]
+    script = "; ".join(f'print syscall({one}) == -1 ? 0 + $! : "made", " "' for one in calls)
+    families = "; ".join(f'print socket(S, {one}, 2, 0) ? "made" : 0 + $!, " "' for one in (40, 38, 31, 17))
+    script += f'; {families}; print syscall({number["clone3"]}, 0, 0) == -1 ? 0 + $! : "made"'
+    tried = await target.run(f"perl -e '{script}'")
+    assert tried.output.split() == [str(errno.EPERM)] * len(calls) + [str(errno.EAFNOSUPPORT)] * 4 + [
+        str(errno.ENOSYS)
+    ]
+    ordinary = await target.run(
+        "unshare --help >/dev/null 2>&1; (sleep 0 & wait); cat /dev/null | cat; echo $((1 + 1))"
+    )
+    assert ordinary.output == "2\n"
+
+
+async def forged_counts(target: Target) -> None:
+    """How many processes were left is counted from outside: what a command says, or does to who waits for it, is not it."""
+    for said in ("junk", "9" * 30, "0"):
+        result = await target.run(
+            f"sleep 999 & echo {said} > /proc/$PPID/fd/0; echo {said} > /proc/$PPID/fd/2; echo done"
+        )
+        assert (result.output.splitlines()[-1], result.stopped_processes) == ("done", 1)
+    assert target.count_alive() == 0
+
+
 ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
     climbing,
     absolute_paths,
@@ -338,6 +633,17 @@ ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
     escape_sequences,
     state_of_agentrail,
     missing_rights,
+    planted_programs,
+    code_of_this_process,
+    settings_of_the_kernel,
+    swapped_protected_directories,
+    repositories_that_are_moved,
+    repositories_that_are_made,
+    names_that_programs_trust,
+    memory_as_files,
+    sockets_of_others,
+    system_calls,
+    forged_counts,
 )
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentrail.sandboxes import confinement
+from agentrail.sandboxes import confinement, programs
+from agentrail.sandboxes.confinement import Trial
 from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.programs import find_program
 
 WITHOUT = "bubblewrap was taken away by a test"
 
@@ -57,7 +59,16 @@ def make_sandbox(mode: str, root: Path, monkeypatch: pytest.MonkeyPatch, **optio
 def take_bubblewrap_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make it as on a machine that has none."""
 
-    async def find_none() -> str:
-        return WITHOUT
+    async def find_none(_program: str | None) -> Trial:
+        return Trial(why=WITHOUT)
 
     monkeypatch.setattr(confinement, "_try_bubblewrap", find_none)
+
+
+def take_ripgrep_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it as on a machine that has none, for sandboxes that are made from now on."""
+
+    def find_others(name: str, root: Path | None = None) -> str | None:
+        return None if name == "rg" else find_program(name, root)
+
+    monkeypatch.setattr(programs, "find_program", find_others)

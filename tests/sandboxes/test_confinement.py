@@ -1,6 +1,7 @@
 """How it is found out whether commands can be confined, and what they may use up."""
 
-import shutil
+import os
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import structlog
 import trio
 import trio._core._thread_cache as thread_cache
 
-from agentrail.abc import ExecuteOptions
+from agentrail.abc import ExecuteOptions, Refusal
 from agentrail.sandboxes import confinement
-from agentrail.sandboxes.confinement import Confinement, probe
+from agentrail.sandboxes.confinement import Confinement, Trial, probe
 from agentrail.sandboxes.limits import Limits
 from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.programs import find_program
 from tests.sandboxes.rig import WITHOUT, make_sandbox, need_bubblewrap, take_bubblewrap_away
 
 
@@ -24,60 +26,149 @@ async def _output(sandbox: LocalSandbox, command: str, *, timeout_seconds: float
     return result.output
 
 
-def _pretend(monkeypatch, tmp_path, script: str | None) -> None:
-    """Put a bubblewrap of our own on the path, or none."""
+def _pretend(tmp_path, script: str) -> str:
+    """Make a bubblewrap of our own."""
     program = tmp_path / "bwrap"
-    if script is not None:
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda _name: str(program) if script is not None else None)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+async def test_without_bubblewrap_the_fallback_decides():
+    """It is not installed."""
+    why = "it is not installed"
+    assert await probe("refuse", None) == Confinement(mode="refused", why=why)
+    assert await probe("unconfined", None) == Confinement(mode="unconfined", why=why)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bwrap: No permissions to create new namespace, likely because the kernel does not allow it",
+        "bwrap: setting up uid map: Permission denied",
+        "bwrap: Creating new namespace failed: Operation not permitted",
+        "bwrap: Creating new namespace failed, likely because the kernel does not support user namespaces",
+    ],
+)
+async def test_bubblewrap_is_tried_and_not_believed(tmp_path, said):
+    """Many systems have it and forbid what it needs; what it says is the reason that is given."""
+    program = _pretend(tmp_path, f"echo tried >> {tmp_path}/tried; echo '{said}' >&2; exit 1")
+    assert await probe("refuse", program) == Confinement(mode="refused", why=said)
+    assert await probe("unconfined", program) == Confinement(mode="unconfined", why=said)
+    assert (tmp_path / "tried").read_text() == "tried\n" * 2
 
 
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (None, "it is not installed"),
-        (
-            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
-            "bwrap: No permissions to create new namespace",
-        ),
         ("exit 3", "it ends with 3"),
+        ("kill -9 $$", "it ends with -9"),
+        (
+            "echo 'bwrap: fork: Resource temporarily unavailable' >&2; exit 1",
+            "bwrap: fork: Resource temporarily unavailable",
+        ),
+        ("echo 'bwrap: Cannot allocate memory' >&2; exit 1", "bwrap: Cannot allocate memory"),
     ],
 )
-async def test_bubblewrap_is_tried_and_not_believed(monkeypatch, tmp_path, script, why):
-    """Many systems have it and forbid what it needs; what it says is the reason that is given."""
-    _pretend(monkeypatch, tmp_path, script)
-    assert await probe("refuse") == Confinement(mode="refused", why=why)
-    assert await probe("unconfined") == Confinement(mode="unconfined", why=why)
+async def test_a_fault_that_may_pass_lifts_no_confinement(tmp_path, script, why):
+    """It is tried again, and then an error: with nothing confined, and nothing run with all rights."""
+    program = _pretend(tmp_path, f"echo tried >> {tmp_path}/tried; {script}")
+    assert await probe("unconfined", program) == Confinement(mode="failed", why=why)
+    assert (tmp_path / "tried").read_text() == "tried\n" * confinement.MAX_TRIALS
+
+
+async def test_a_fault_that_passed_is_forgotten(tmp_path):
+    """No descriptor was free when bubblewrap was tried; the next who asks tries again, and the command between was an error."""
+    need_bubblewrap()
+    sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, hard))
+    try:
+        found = await sandbox.confinement()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (found.mode, found.why) == ("failed", "it cannot be started: Too many open files")
+    assert (await sandbox.confinement()).mode == "bubblewrap"
+
+
+async def test_a_command_that_cannot_be_confined_for_a_moment_is_not_run(monkeypatch, tmp_path):
+    """It says so, and not that the owner should lift the confinement."""
+
+    async def fail(_program: str | None) -> Trial:
+        return Trial(why="Cannot allocate memory", is_for_good=False)
+
+    monkeypatch.setattr(confinement, "_try_bubblewrap", fail)
+    sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
+    error = (await sandbox.execute("touch made", ExecuteOptions())).error
+    assert error == Refusal(
+        code="not_started",
+        message="The command was not started: bubblewrap failed (Cannot allocate memory). Try again later.",
+    )
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "lacks"),
+    [
+        ("bwrap: Unknown option --size", "--size"),
+        ("bwrap: Unknown option --disable-userns", "--disable-userns"),
+        ("bwrap: cannot open /proc/sys/user/max_user_namespaces: Read-only file system", "--disable-userns"),
+        ("bwrap: Unknown option --ro-bind-fd", "--ro-bind-fd"),
+        ("bwrap: prctl(PR_SET_SECCOMP): Invalid argument", "--seccomp"),
+    ],
+)
+async def test_what_this_machine_lacks_is_left_out_and_told(tmp_path, said, lacks):
+    """An old bubblewrap or a kernel that forbids something still confines: without that one thing, and it says so."""
+    need_bubblewrap()
+    looks = f"tr '\\0' '\\n' < /proc/self/fd/$2 | grep -qx -e {lacks}"
+    program = _pretend(tmp_path, f'if {looks}; then echo "{said}" >&2; exit 1; fi; exec {_real()} "$@"')
+    found = await probe("refuse", program)
+    assert found == Confinement(mode="bubblewrap", lacks=frozenset({lacks}))
+
+
+def test_namespaces_that_are_used_up_may_come_free(monkeypatch, tmp_path):
+    """Unless none may be made at all."""
+    said = "bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)"
+    monkeypatch.setattr(confinement, "_MAX_NAMESPACES", tmp_path / "max")
+    for number, is_for_good in (("1000", False), ("0", True), ("?", False)):
+        (tmp_path / "max").write_text(number)
+        assert confinement.decide_trial(1, said) == Trial(why=said, is_for_good=is_for_good)
 
 
 async def test_a_trial_that_hangs_is_given_up(monkeypatch, tmp_path):
     """And its process is ended."""
-    _pretend(monkeypatch, tmp_path, "exec sleep 1000")
+    program = _pretend(tmp_path, "exec sleep 1000")
     monkeypatch.setattr(confinement, "PROBE_SECONDS", 0.2)
-    assert await probe("refuse") == Confinement(mode="refused", why="it did not start within 0.2 s")
+    assert await probe("refuse", program) == Confinement(mode="failed", why="it did not start within 0.2 s")
 
 
-async def test_a_trial_that_cannot_be_started_says_why(monkeypatch, tmp_path):
+async def test_a_trial_that_cannot_be_started_says_why(tmp_path):
     """It was there a moment ago."""
-    monkeypatch.setattr(shutil, "which", lambda _name: str(tmp_path / "gone"))
-    assert await probe("refuse") == Confinement(
+    assert await probe("refuse", str(tmp_path / "gone")) == Confinement(
         mode="refused", why="it cannot be started: No such file or directory"
     )
 
 
-async def test_a_cancelled_trial_leaves_no_process(monkeypatch, tmp_path):
+def _real() -> str:
+    found = find_program("bwrap")
+    assert found is not None
+    return found
+
+
+async def test_a_cancelled_trial_leaves_no_process(tmp_path):
     """Whenever it comes: bubblewrap's child waits for its parent for ever when that is killed a moment too early."""
     need_bubblewrap()
-    real = shutil.which("bwrap")
-    _pretend(monkeypatch, tmp_path, f'export TRIAL="{tmp_path}"; exec {real} "$@"')
+    # In the environment of all that it starts, so that they are found again.
+    program = _pretend(tmp_path, f'export TRIAL="{tmp_path}"; exec {_real()} "$@"')
     for step in range(60):
         with trio.move_on_after(step / 10_000):
-            await probe("refuse")
+            await probe("refuse", program)
     with trio.fail_after(5):
         while _alive_with(f"TRIAL={tmp_path}"):  # noqa: ASYNC110 - processes set no event
             await trio.sleep(0.01)
-    assert await probe("refuse") == Confinement(mode="bubblewrap")
+    assert await probe("refuse", program) == Confinement(mode="bubblewrap")
 
 
 def _alive_with(variable: str) -> int:
@@ -108,11 +199,11 @@ async def test_it_is_tried_once_and_what_is_unconfined_is_logged(monkeypatch, tm
     """However many commands come at the same time."""
     tried = 0
 
-    async def count() -> str:
+    async def count(_program: str | None) -> Trial:
         nonlocal tried
         tried += 1
         await trio.lowlevel.checkpoint()
-        return WITHOUT
+        return Trial(why=WITHOUT)
 
     monkeypatch.setattr(confinement, "_try_bubblewrap", count)
     sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
@@ -127,8 +218,8 @@ async def test_it_is_tried_once_and_what_is_unconfined_is_logged(monkeypatch, tm
 async def test_the_whole_machine_cannot_be_confined(monkeypatch):
     """Where all may be written there is nothing to keep from a command."""
 
-    async def works() -> None:
-        return None
+    async def works(_program: str | None) -> Trial:
+        return Trial(why=None)
 
     monkeypatch.setattr(confinement, "_try_bubblewrap", works)
     found = await LocalSandbox("/", allow_root=True).confinement()
@@ -175,7 +266,7 @@ async def test_a_limit_of_processes_where_it_can_hold(tmp_path, monkeypatch):
 
 def test_without_a_limit_of_its_own_the_system_s_stays():
     """The shell that sets them goes on when one cannot be set."""
-    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False, counting=False)
+    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False, staying=False)
     assert argv[:2] == ("/bin/sh", "-c")
     assert "ulimit -t 7 2>/dev/null" in argv[2]
     assert argv[2].endswith('exec "$@"')

@@ -10,6 +10,7 @@ from agentrail.abc import GrepOptions
 from agentrail.sandboxes import searching
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
+from tests.sandboxes.rig import take_ripgrep_away
 
 CORPUS = {
     "README.md": "# Needle\n\nno\nneedle here\r\nand a needle there needle\n",
@@ -66,8 +67,7 @@ QUESTIONS = [
 @pytest.fixture
 def without_ripgrep(monkeypatch):
     """As on a machine that has none."""
-    which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "rg" else which(name))
+    take_ripgrep_away(monkeypatch)
 
 
 def _need_ripgrep():
@@ -91,11 +91,9 @@ def corpus(tmp_path):
 async def test_both_engines_give_the_same_answer(corpus, monkeypatch, pattern, path, options):
     """Which lines of which files, how many files, and whether there is more; in memory too."""
     _need_ripgrep()
-    sandbox = LocalSandbox(corpus)
-    by_ripgrep = await sandbox.grep(pattern, path, options)
-    which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "rg" else which(name))
-    by_python = await sandbox.grep(pattern, path, options)
+    by_ripgrep = await LocalSandbox(corpus).grep(pattern, path, options)
+    take_ripgrep_away(monkeypatch)
+    by_python = await LocalSandbox(corpus).grep(pattern, path, options)
     assert by_ripgrep == by_python
     assert by_python.error is None
     assert bool(by_python.lines) == (pattern != "nowhere")
@@ -163,9 +161,10 @@ async def test_a_file_that_moved_shows_nothing_of_what_is_outside(tmp_path, monk
     root.mkdir()
     (tmp_path / "secret").write_text("hidden needle words\n")
     (root / "a").symlink_to("../secret")
-    liar = tmp_path / "rg"
+    liar = tmp_path / "bin" / "rg"
+    liar.parent.mkdir()
     liar.write_text("#!/bin/sh\nprintf './a\\0001\\n\\n1 files searched\\n'\n")
     liar.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda _name: str(liar))
+    monkeypatch.setenv("PATH", str(liar.parent))
     found = await LocalSandbox(root).grep("needle", ".", GrepOptions())
     assert (found.error, found.lines, found.searched_files) == (None, (), 1)

@@ -198,10 +198,10 @@ async def test_a_command_that_does_not_start_is_a_refusal(sandbox):
     )
 
 
-async def test_without_a_shell_there_are_no_commands(sandbox, monkeypatch, tmp_path):
+async def test_without_a_shell_there_are_no_commands(monkeypatch, tmp_path):
     """And the model is told so, in place of a path that it does not know."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = await sandbox.execute("true", ExecuteOptions())
+    result = await LocalSandbox(tmp_path).execute("true", ExecuteOptions())
     assert result.error is not None
     assert result.error.code == "unsupported"
 

@@ -1,0 +1,113 @@
+"""The programs that a sandbox starts outside of itself: looked for once, and only where nothing inside of it can write.
+
+An activated environment puts a directory of the project first in `PATH`, so that who writes files there would otherwise
+write the `rg` or the `bwrap` that runs with all rights of the user.
+"""
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+_MAX_LINKS: Final = 40  # as the kernel has it
+
+
+@frozen(kw_only=True)
+class Programs:
+    """Where they are, as absolute paths; None for what is not installed where it can be trusted.
+
+    Attributes:
+        bubblewrap: Confines commands.
+        ripgrep: Searches.
+        shell: Reads commands.
+    """
+
+    bubblewrap: str | None
+    ripgrep: str | None
+    shell: str | None
+
+
+def find_programs(root: Path) -> Programs:
+    """Look for all programs of a sandbox.
+
+    Args:
+        root: Of the sandbox. When that is the whole machine, what its owner has there is taken.
+    """
+    return Programs(
+        bubblewrap=find_program("bwrap", root),
+        ripgrep=find_program("rg", root),
+        shell=find_program("bash", root) or find_program("sh", root),
+    )
+
+
+def find_program(name: str, root: Path | None = None) -> str | None:
+    """Look for a program in the directories of `PATH`.
+
+    Args:
+        name: What it is called.
+        root: A directory in which it must not be, nor any directory or link that leads to it.
+    """
+    for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = Path(directory, name)
+        # A relative entry means whatever directory we happen to be in, which is often the root.
+        if not path.is_absolute() or not os.access(path, os.X_OK) or not path.is_file():
+            continue
+        if root is None or root == Path("/") or is_out_of_reach(path, root):
+            return str(path)
+    return None
+
+
+def find_interpreter() -> str:
+    """Give the interpreter itself, in place of the link to it that an environment has."""
+    return os.path.realpath(sys.executable)
+
+
+def is_out_of_reach(path: Path, root: Path) -> bool:
+    """Tell whether all that leads to a path, the directories and the links on the way, lies outside of the root.
+
+    The root is known by its identity and not by its name, so a second mount of it is found as well.
+    """
+    try:
+        return not any(_is_same(step, root) for step in _walk(path))
+    except OSError:
+        return False
+
+
+def find_links(path: Path, root: Path) -> tuple[Path, ...]:
+    """List the links on the way to a path that lie below the root: who writes there decides where the path leads."""
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the links that are looked for
+    if root not in given.parents:
+        return ()
+    steps = (*reversed(given.parents), given)
+    return tuple(step for step in steps if root in step.parents and step.is_symlink())
+
+
+def _walk(path: Path) -> list[Path]:
+    """List each directory that is gone through on the way to a file, and through all links, and the file."""
+    here, waiting = Path("/"), list(path.parts[1:])
+    walked = [here]
+    links = 0
+    while waiting:
+        below = here.parent if waiting[0] == ".." else here / waiting[0]
+        del waiting[0]
+        if not stat.S_ISLNK(below.lstat().st_mode):
+            here = below
+            walked.append(here)
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = below.readlink()
+        if target.is_absolute():
+            here = Path("/")
+        waiting[:0] = target.parts[1:] if target.is_absolute() else target.parts
+    return walked
+
+
+def _is_same(path: Path, root: Path) -> bool:
+    one, other = path.stat(), root.stat()
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
