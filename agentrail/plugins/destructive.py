@@ -121,9 +121,10 @@ def destroys(command: Command) -> str | None:
     if found is None:
         return None
     operands = command.words[1:]
-    if program in _REMOVERS and any(map(_may_be_options, _before_names(operands))):
-        return _UNKNOWN_OPTIONS
-    return found[1] if found[0](operands) else None
+    if found[0](operands):
+        return found[1]
+    is_open = program in _REMOVERS and any(map(_may_be_options, _before_names(operands)))
+    return _UNKNOWN_OPTIONS if is_open else None
 
 
 def _may_be_options(word: str) -> bool:

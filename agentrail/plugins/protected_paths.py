@@ -33,20 +33,15 @@ _GLOB: Final = re.compile(r"[*?\[]")
 _TOKEN: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|.", re.DOTALL)
 
 
-def protects(pattern: str, path: str, *, working_dir: str) -> bool:
-    """Say whether a path is protected by a pattern.
+def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str) -> str | None:
+    """Give the first of these patterns that protects a path; None when it is free.
 
     Args:
-        pattern: `*.pem` is a name anywhere; `~/.ssh` a folder of any home, wherever it lies, and all in it; `/etc/shadow`
+        patterns: `*.pem` is a name anywhere; `~/.ssh` a folder of any home, wherever it lies, and all in it; `/etc/shadow`
             that very file or folder, and all in it. Case does not count: on some disks it does not either.
         path: As it was written: relative, with `..`, with a home or wildcards in it.
         working_dir: What it is relative to.
     """
-    return first_that_protects((pattern,), path, working_dir=working_dir) is not None
-
-
-def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str) -> str | None:
-    """Give the first of these patterns that protects a path; None when it is free."""
     parts = _parts(path, working_dir)
     if sum(map(len, parts)) + len(parts) > MAX_PATH_CHARACTERS:
         return None

@@ -111,10 +111,9 @@ def _objections_to_lines(
 
 
 def _objections_to_command(command: Command, rules: Rules, working_dir: str) -> Iterator[str]:
-    if not command.is_known:
+    if not command.is_known and (rules.defaults or rules.commands or command.why):
         why = command.why or f"it cannot be known which program {command.shown!r} runs; name it"
         yield f"{command.shown!r}: {command.why}" if command.why else why
-        return
     if rules.defaults and (what := destroys(command)) is not None:
         yield f"{command.shown!r} {what}"
     spoken = (command.program, *command.words[1:])

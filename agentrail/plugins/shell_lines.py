@@ -9,7 +9,7 @@ A line is read in time that grows as it does: it has a bound, and so has all tha
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import Final
@@ -81,12 +81,11 @@ class Command:
         return MARKS.sub("…", " ".join(self.words))
 
 
-def simple_commands(line: str, *, variables: Mapping[str, str] | None = None) -> Iterator[Command]:
+def simple_commands(line: str) -> Iterator[Command]:
     """Find the simple commands of a line, those inside others behind them.
 
     Args:
         line: What a shell would be given.
-        variables: Values that are known; assignments of the line itself are read.
 
     Returns:
         The commands. One that stands for what cannot be read, or for more than is read, is not known, and says why.
@@ -95,8 +94,6 @@ def simple_commands(line: str, *, variables: Mapping[str, str] | None = None) ->
         why = f"a line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
         return iter((Command(words=(line[:20] + "…",), is_known=False, why=why),))
     walk = _Walk()
-    for name, value in (variables or {}).items():
-        walk.variables.add(name, (value,))
     walk.read(MARKS.sub("\ufffd", line))
     return iter(walk.found)
 

@@ -142,7 +142,6 @@ RUNS_CODE: Final = re.compile(
 )
 """What in such code runs programs, or code that it makes itself."""
 SED_RUNS: Final = re.compile(r"(?:^|[;{}\n])\s*(?:[\d$,/\w]*[\d$/])?\s*e(?:\s|$)|[/|#,!]\w*e\w*\s*(?:$|[;}\n])")
-_LISTS: Final = re.compile(r"""(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")""", re.DOTALL)
 GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "git": frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}),
     "docker": frozenset({"-H", "-c", "-l", "--host", "--context", "--config", "--log-level", "--tlscacert", "--tlscert", "--tlskey"}),
@@ -226,13 +225,9 @@ def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
             if words[at] == word:
                 found.add(at + 1)
             if at and words[at].startswith(("-", "+")):
-                left.add(at + 1)
-                if "=" not in words[at] and (takes is None or words[at] in takes):
-                    left.add(at + 2)
+                takes_a_word = "=" not in words[at] and (takes is None or words[at] in takes)
+                left |= ({at + 2} if takes_a_word else set()) | (
+                    set() if takes_a_word and takes else {at + 1}
+                )
         places = found
     return bool(places)
-
-
-def literals(code: str) -> list[str]:
-    """Give what stands in quotes in a piece of code."""
-    return [found[1] or found[2] or "" for found in _LISTS.finditer(code)]

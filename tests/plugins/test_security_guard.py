@@ -308,6 +308,13 @@ def test_another_path_passes(path):
     assert not is_blocked("read_file", {"path": path})
 
 
+@pytest.mark.parametrize("path", ["b.ax", "[bc]y", "x.[bc]x", "by"])
+def test_a_pattern_of_ones_own_may_have_sets(path):
+    """A set on both sides is alike where any name could be."""
+    assert is_blocked("read_file", {"path": path}, blocked_paths=["*.[ab]x", "[ab]y"])
+    assert not is_blocked("read_file", {"path": path + "z"}, blocked_paths=["*.[ab]x", "[ab]y"])
+
+
 def test_contents_are_not_paths():
     """A file may well be about such files."""
     assert not is_blocked("write_file", {"path": "notes.md", "content": "see ~/.ssh/id_rsa; never rm -rf /"})
