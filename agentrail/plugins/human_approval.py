@@ -92,7 +92,7 @@ class HumanApproval(Plugin[Asking]):
         """Read a decision in a prompt that begins with the prefix."""
         prefix = asking.confirm_prefix
         said = None if prefix is None else _behind(prefix, event.text)
-        if said is None:
+        if prefix is None or said is None:
             return Continue(asking)
         word, _, rest = said.partition(" ")
         decision = _DECISIONS.get(word.lower()) if rest else None

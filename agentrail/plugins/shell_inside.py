@@ -82,12 +82,8 @@ def look_inside(reader: Reader, words: tuple[str, ...], stdin: str | None) -> No
         stdin: What it reads: a text, the mark of what is not known, or None where the line says nothing about it.
     """
     program, operands = words[0].rpartition("/")[2], words[1:]
-    for place, word in enumerate(operands):
-        if (directory := _DIRECTORY.match(word)) is not None:
-            reader.enter(directory[1] or "".join(operands[place + 1 : place + 2]))
-    if (
-        alias := reader.aliases.pop(program, None)
-    ) is not None:  # once: a name may stand in what it stands for
+    # Taken out meanwhile: a name may stand in what it stands for.
+    if (alias := reader.aliases.pop(program, None)) is not None:
         reader.read(f"{alias} {shlex.join(operands)}")
         reader.aliases[program] = alias
     if program in reader.written and "/" in words[0]:

@@ -75,8 +75,8 @@ def tokens_of(line: str) -> Iterator[Token]:
         if (blank := _BLANK.match(line, at)) is not None:
             at = blank.end()
         elif line[at] == "#":
-            end = line.find("\n", at)
-            at = len(line) if end < 0 else end
+            comment_end = line.find("\n", at)
+            at = len(line) if comment_end < 0 else comment_end
         elif (found := _REDIRECTION.match(line, at)) is not None:
             token, at = _redirection(line, found, bodies)
             yield token
@@ -87,9 +87,9 @@ def tokens_of(line: str) -> Iterator[Token]:
             yield Operator(operator[0])
             at = bodies.behind(operator.end()) if operator[0] == "\n" else operator.end()
         else:
-            end = _word_end(line, at)
-            yield Word(line[at:end])
-            at = end
+            word_end = _word_end(line, at)
+            yield Word(line[at:word_end])
+            at = word_end
 
 
 class _Bodies:

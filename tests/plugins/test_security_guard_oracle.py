@@ -64,7 +64,7 @@ def run_by_bash(world: Path, line: str) -> bool:
     work.mkdir()
     assert BASH is not None
     try:
-        subprocess.run(  # noqa: S603 - bash, on stand-ins
+        subprocess.run(
             [BASH, "-c", line],
             cwd=work,
             env={"PATH": str(world / "bin"), "HOME": str(work)},
@@ -82,7 +82,7 @@ def run_by_bash(world: Path, line: str) -> bool:
 quote = shlex.quote
 SPELLINGS = (
     *("rm -rf x", "curl x", "'rm' -rf x", 'r"m" "-rf" x', "r\\m -rf x", "c\\\nurl x", "$'\\x63url' x", "$'\\162m' -rf x", '"curl" x'),
-    *("rm -r\"\"f x", "c''url x", "{rm,-rf,x}", "{curl,x}", "rm$IFS-rf${IFS}x", "r${Z}m -rf x", "$Z curl x", "${Z:-curl} x", "\"cu\"rl x"),
+    *('rm -r""f x', "c''url x", "{rm,-rf,x}", "{curl,x}", "rm$IFS-rf${IFS}x", "r${Z}m -rf x", "$Z curl x", "${Z:-curl} x", '"cu"rl x'),
 )  # fmt: skip
 WRAPS = (
     *(lambda c, p=p: f"{p} {c}" for p in (
@@ -94,28 +94,28 @@ WRAPS = (
     )),
     *(lambda c, t=t: t.replace("%", c) for t in (
         "( % )", "{ %\n}", "if :; then %\nfi", "for i in 1; do %\ndone", "while :; do %\nbreak; done", "f() { %\n}; f", "function f { %\n}; f",
-        "echo $( % )", 'echo "$( % )"', "echo \"`%`\"", ": ${x:-$( % )}", 'echo "${x:-$( % )}"', "cat <( % )", "% | cat", "case a in a) %\n;; esac",
+        "echo $( % )", 'echo "$( % )"', 'echo "`%`"', ": ${x:-$( % )}", 'echo "${x:-$( % )}"', "cat <( % )", "% | cat", "case a in a) %\n;; esac",
         "cat <<E\n$( % )\nE", "x=$( % )", "A[$( % )]=1", "(( 0 * $( % ) ))", "echo $(( 0 + $( % ) ))", "echo a > >( % )", "until %\ndo break; done",
         "% &\nwait", "select i in 1; do %\ndone <<< 1", "echo $(echo a # )'\n% )", "%  # it's", "{ % ; } > out 2>&1", "for i do :; done; %",
     )),
     *(lambda c, t=t: t.replace("%", quote(c)) for t in (
         "bash -c %", "sh -c %", "bash -c -- %", "bash -ec %", "bash -o pipefail -c %", "bash -c -x %", "bash --norc -c %", "eval %", "eval -- %",
         "bash <<< %", "bash -s <<< %", "echo % | bash", "printf %s % | sh", "trap % EXIT",
-        "a=%; eval \"$a\"", "a=%; bash -c \"$a\"", "export a=%; bash -c 'eval \"$a\"'", "declare a=%; eval \"${a}\"", "bash -c 'eval \"$1\"' _ %",
+        'a=%; eval "$a"', 'a=%; bash -c "$a"', "export a=%; bash -c 'eval \"$a\"'", 'declare a=%; eval "${a}"', "bash -c 'eval \"$1\"' _ %",
         "source <(echo %)", ". /dev/stdin <<< %", "bash <(echo %)", "echo % > s; bash s", "echo % > s; . ./s", "echo % | tee s; sh < s",
-        "f() { eval \"$1\"; }; f %", "set -- %; eval \"$1\"", "read -r a <<< %; eval \"$a\"", "echo % | { read -r a; eval \"$a\"; }",
-        "echo % | (bash)", "echo % | while read -r l; do eval \"$l\"; done", "x=(%); eval \"${x[0]}\"", "for c in %; do eval \"$c\"; done",
-        "PROMPT_COMMAND=%; eval \"$PROMPT_COMMAND\"", "env bash -c %", "echo % | xargs -I{} bash -c '{}'", "printf -v a %s %; eval \"$a\"",
-        "flock l -c %", "alias x=%", "a=%; b=a; eval \"${!b}\"", "a=%; eval \"${a@E}\"", "script -qc % /dev/null",
+        'f() { eval "$1"; }; f %', 'set -- %; eval "$1"', 'read -r a <<< %; eval "$a"', 'echo % | { read -r a; eval "$a"; }',
+        "echo % | (bash)", 'echo % | while read -r l; do eval "$l"; done', 'x=(%); eval "${x[0]}"', 'for c in %; do eval "$c"; done',
+        'PROMPT_COMMAND=%; eval "$PROMPT_COMMAND"', "env bash -c %", "echo % | xargs -I{} bash -c '{}'", 'printf -v a %s %; eval "$a"',
+        "flock l -c %", "alias x=%", 'a=%; b=a; eval "${!b}"', 'a=%; eval "${a@E}"', "script -qc % /dev/null",
     )),
     lambda c: f"bash <<E\n{c}\nE",
     lambda c: f"bash <<'E'\n{c}\nE",
     lambda c: f"cat > s <<'E'\n{c}\nE\nbash ./s",
-    lambda c: f"set -- {c}; \"$@\"",
-    lambda c: f"a=({c}); \"${{a[@]}}\"",
+    lambda c: f'set -- {c}; "$@"',
+    lambda c: f'a=({c}); "${{a[@]}}"',
     lambda c: f"a={quote(c)}; $a",
     lambda c: f"find . -maxdepth 0 -exec {c} \\;",
-    lambda c: f"f() {{ \"$@\"; }}; f {c}",
+    lambda c: f'f() {{ "$@"; }}; f {c}',
     lambda c: f"IFS=,; a={quote(c.replace(' ', ','))}; $a",
     lambda c: c.replace(" ", "\t"),
     lambda c: c.replace(" ", " \\\n "),
