@@ -26,6 +26,7 @@ from tests.mutants.mutant import Mutant
 ROOT: Final = Path(__file__).parent.parent
 COPIED: Final = ("agentrail", "tests", "property_tests", "scripts", "docs", "conftest.py", "pyproject.toml")
 WITHIN_SECONDS: Final = 120
+ALL_WITHIN_SECONDS: Final = 1200
 FAILED: Final = (
     1  # what pytest ends with when tests ran, and one of them failed; all others above 0 are mistakes of ours
 )
@@ -43,7 +44,8 @@ def main(wanted: Sequence[str]) -> int:
         for number in range(jobs):
             trees.put(_copy(Path(directory) / str(number)))
         tree = trees.get()
-        if _run_tests(tree, *sorted({one.killed_by for one in chosen})) != 0:
+        everything = sorted({one.killed_by for one in chosen})
+        if _run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS, show=True) != 0:
             print("the tests fail without any mutant: mend that first")
             return 1
         trees.put(tree)
@@ -111,14 +113,20 @@ def _copy(to: Path) -> Path:
     return to
 
 
-def _run_tests(tree: Path, *tests: str) -> int:
+def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
     # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours
-            command, cwd=tree, env=environment, capture_output=True, check=False, timeout=WITHIN_SECONDS
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=None if show else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=within_seconds,
         )
     except subprocess.TimeoutExpired:  # a bug that makes everybody wait for ever is noticed too
         return FAILED
