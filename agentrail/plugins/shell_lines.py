@@ -291,7 +291,9 @@ class _Walk(Reader):
             values = tuple(
                 f"{old}{joint}{new}" for old in self.variables.values.get(name, ("",)) for new in values
             )
-        if self.in_loop and any(re.search(rf"\$\{{?{known}\b", raw) for known in self.variables.values):
+        if self.in_loop and any(
+            re.search(rf"\$\{{?{re.escape(known)}\b", raw) for known in self.variables.values
+        ):
             values = (UNQUOTED,)  # each round makes more of it
         self.assign(name, values)
         return name

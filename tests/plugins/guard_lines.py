@@ -250,6 +250,7 @@ ATTACKS: Final = (
     "a=1; a=2; a=3; b=1; b=2; b=3; c$a$b$a x$a",
     "a=1; a=2; a=3; ls $a $a $a",
     "echo $(cat << )",
+    "for [ in rm; do a=$x; done; rm -rf /",
     "sudo --one --two rm -rf /",
     "sudo -nq rm -rf /",
     '$"rm" -rf /',
