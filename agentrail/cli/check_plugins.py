@@ -5,8 +5,10 @@ hypothesis, which a user of the command may not have.
 """
 
 import importlib
+import itertools
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -18,12 +20,14 @@ from agentrail.errors import AgentrailError
 if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
 
-DEFAULT_EXAMPLES: Final = 2000
+DEFAULT_SECONDS: Final = 30.0
+"""How long is looked, unless somebody says how many sessions: a stack of three lives a thousand in this time on a quiet machine."""
 MAX_COMBINED: Final = 4
 """How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
 
 _BAR_WIDTH: Final = 30
 _EVERY: Final = 20
+_PORTION: Final = 50
 
 
 class NotThere(Exception):
@@ -33,7 +37,9 @@ class NotThere(Exception):
 def check_plugins(
     stack: str,
     *,
-    examples: Annotated[int, Parameter(help="how many sessions are lived")] = DEFAULT_EXAMPLES,
+    examples: Annotated[
+        int | None, Parameter(help="how many sessions are lived; unless given, as many as 30 seconds allow")
+    ] = None,
     seed: Annotated[
         int | None, Parameter(help="draw the same sessions as another run with this number")
     ] = None,
@@ -42,7 +48,7 @@ def check_plugins(
     ] = False,
 ) -> Exit:
     """Look for a conversation in which a stack breaks a promise; see `commands.py` for the help."""
-    if examples < 1:
+    if examples is not None and examples < 1:
         write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
         return Exit.USAGE
     try:
@@ -99,12 +105,16 @@ def _imported(path: str) -> Any:
         sys.path.pop(0)
 
 
-def _check(machine: "type[StackMachine]", *, examples: int, seed: int | None) -> Exit:
+def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | None) -> Exit:
     from agentrail.testing import stacks
 
-    tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples))
+    begun_at = time.monotonic()
+    tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples, time.monotonic() - begun_at))
     try:
-        stacks.check_stack(machine, examples=examples, seed=seed, tally=tally)
+        if examples is not None:
+            stacks.check_stack(machine, examples=examples, seed=seed, tally=tally)
+        else:
+            _check_for_a_while(machine, seed, tally, until=begun_at + DEFAULT_SECONDS)
         code = Exit.DONE if tally.found is None else Exit.FAILED
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
@@ -119,6 +129,19 @@ def _check(machine: "type[StackMachine]", *, examples: int, seed: int | None) ->
     return code
 
 
+def _check_for_a_while(
+    machine: "type[StackMachine]", seed: int | None, tally: "Tally", *, until: float
+) -> None:
+    """Live sessions, a portion at a time, until the time is over or something broke; at least one portion."""
+    from agentrail.testing import stacks
+
+    for portion in itertools.count():
+        own = None if seed is None else seed + portion
+        stacks.check_stack(machine, examples=_PORTION, seed=own, tours=portion == 0, tally=tally)
+        if tally.found is not None or time.monotonic() >= until:
+            return
+
+
 def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
     """Say what came of it: the counter-example, or how much was tried without finding one."""
     tried = f"{tally.lives} sessions, {tally.signals} signals"
@@ -128,14 +151,23 @@ def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
     return f"{begun} after {tried}.\n\n{tally.found}\n"
 
 
-def _show_progress(tally: "Tally", examples: int) -> None:
+def _show_progress(tally: "Tally", examples: int | None, seconds: float) -> None:
     """Draw a bar, where somebody looks."""
     if tally.lives % _EVERY == 0 and os.isatty(2):
-        done = min(tally.lives / examples, 1.0)
-        bar = "█" * round(done * _BAR_WIDTH)
-        write_all(
-            2, f"\r{bar:·<{_BAR_WIDTH}} {tally.lives}/{examples} sessions, {tally.signals} signals".encode()
-        )
+        write_all(2, f"\r\x1b[K{describe_progress(tally, examples, seconds)}".encode())
+
+
+def describe_progress(tally: "Tally", examples: int | None, seconds: float) -> str:
+    """Draw a bar with the time that is left: what was said, or, for a number of sessions, what they will take at this pace."""
+    if examples is None:
+        done, left, of = seconds / DEFAULT_SECONDS, DEFAULT_SECONDS - seconds, ""
+    else:
+        done, of = tally.lives / examples, f"/{examples}"
+        left = seconds / max(tally.lives, 1) * (examples - tally.lives)
+    bar = "█" * round(min(done, 1.0) * _BAR_WIDTH)
+    return (
+        f"{bar:·<{_BAR_WIDTH}} {tally.lives}{of} sessions, {tally.signals} signals, {max(left, 0):.0f} s left"
+    )
 
 
 def _clear_progress() -> None:

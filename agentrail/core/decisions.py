@@ -13,7 +13,7 @@ from agentrail.core.gates import hash_arguments
 from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
 from agentrail.core.state import CallState, Interaction, Phase, Rule
 from agentrail.core.work import Work
-from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse
+from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse, UnknownApproval
 from agentrail.events import (
     Approval,
     Question,
@@ -141,6 +141,31 @@ def find_approval(work: Work, wanted: str) -> Interaction:
         message = f"{wanted!r} is a question: answer it with respond"
         raise InvalidResponse(message)
     return interaction
+
+
+def find_approval_in_chat(work: Work, wanted: str) -> Interaction:
+    """Find what a line in the chat means: by its id, or by the command that waits, letter by letter.
+
+    Raises:
+        InteractionError: Nothing of this id or command waits, or more than one call does: then only an id can say which.
+    """
+    waiting = work.data.interactions
+    alike = [one for one in waiting if _command_of(one) == wanted]
+    # An id comes first: no model may name its command like the id of another call.
+    if not alike or any(one.id == wanted for one in waiting):
+        return find_approval(work, wanted)
+    if len(alike) == 1:
+        return alike[0]
+    ids = ", ".join(one.id for one in alike)
+    message = f"{len(alike)} calls wait with the command {wanted!r}: say the id of one of them, {ids}"
+    raise UnknownApproval(message)
+
+
+def _command_of(interaction: Interaction) -> str | None:
+    """Give the command that an approval shows, without the blanks around it."""
+    asked = interaction.asked
+    command = asked.arguments.get("command") if isinstance(asked, Approval) else None
+    return command.strip() if isinstance(command, str) else None
 
 
 def _call_of(work: Work, interaction: Interaction) -> CallState:

@@ -1,8 +1,10 @@
 """`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
+from unicodedata import east_asian_width
 
 import attrs
 
@@ -89,17 +91,32 @@ class HumanApproval(Plugin[Asking]):
     def decide(self, event: BeforePrompt, asking: Asking, ctx: Context) -> Action[Asking]:
         """Read a decision in a prompt that begins with the prefix."""
         prefix = asking.confirm_prefix
-        words = event.text.split()
-        if prefix is None or words[: len(prefix.split())] != prefix.split():
+        said = None if prefix is None else _behind(prefix, event.text)
+        if prefix is None or said is None:
             return Continue(asking)
-        match words[len(prefix.split()) :]:
-            case [approval_id]:
-                return ResolveApproval(approval_id, "approve", asking)
-            case [word, approval_id] if word.lower() in _DECISIONS:
-                return ResolveApproval(approval_id, _DECISIONS[word.lower()], asking)
-            case _:
-                usage = f"say {prefix + ' ID'!r}, {prefix + ' reject ID'!r} or {prefix + ' always ID'!r}"
-                return Abort(f"no decision: {usage}", asking)
+        word, _, rest = said.partition(" ")
+        decision = _DECISIONS.get(word.lower()) if rest else None
+        wanted, decision = (said, "approve") if decision is None else (rest.strip(), decision)
+        if wanted:
+            return ResolveApproval(wanted, decision, asking)
+        usage = f"say {prefix + ' ID'!r}, {prefix + ' reject ID'!r} or {prefix + ' always ID'!r}"
+        return Abort(f"no decision: {usage}; the command that waits may stand in place of the ID", asking)
+
+
+def _behind(prefix: str, text: str) -> str | None:
+    """Give what stands behind the prefix; None where a text does not begin with it.
+
+    A prefix that ends in a word ends where that word does: `confirmed` is not `confirm`. One that ends in a mark (`/ok:`), or
+    in a script that writes no blanks between words, needs nothing behind it.
+    """
+    words = prefix.split()
+    begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)
+    if begun is None:
+        return None
+    last, following = words[-1][-1], text[begun.end() : begun.end() + 1]
+    if last.isalnum() and following.isalnum() and east_asian_width(last) not in {"W", "F"}:
+        return None
+    return text[begun.end() :].strip()
 
 
 def _is_safe_line(line: str, safe: Sequence[str]) -> bool:

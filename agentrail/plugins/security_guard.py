@@ -15,12 +15,13 @@ from agentrail.core.hooks import BeforeTool
 from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
-from agentrail.plugins.protected_paths import DEFAULT_PATHS, protects
-from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.protected_paths import DEFAULT_PATHS, first_that_protects
+from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, Command, simple_commands
+from agentrail.plugins.shell_programs import speaks
+from agentrail.plugins.shell_values import MARKS
 
-MAX_LINE_CHARACTERS: Final = 20_000
-
-_LINE_KEYS: Final = frozenset({"command", "cmd", "script", "command_line"})
+_LINE_KEYS: Final = frozenset({"command", "cmd", "script", "command_line", "commands", "argv"})
+_PART: Final = re.compile(r"[=:,@]")
 _PATH_KEY: Final = re.compile(
     r"(?:^|_)(?:path|file|filename|dir|directory|folder|source|src|destination|dest|target|cwd|workdir|root)s?$"
 )
@@ -76,39 +77,69 @@ class SecurityGuard(Plugin[Rules]):
 
 
 def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) -> Iterator[str]:
-    for key, value in arguments.items():
-        items = value if isinstance(value, list) else [value]
+    left: list[tuple[str, Any]] = list(arguments.items())
+    for key, value in left:  # grows by what is nested, to any depth
+        if isinstance(value, Mapping):
+            left += value.items()
+            continue
+        items = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        left += [(key, item) for item in items if isinstance(item, Mapping | list | tuple)]
         texts = [item for item in items if isinstance(item, str)]
-        if key in _LINE_KEYS:
-            # A list is an argument vector: quoted, it is the line of a single command.
-            line = shlex.join(texts) if isinstance(value, list) else "".join(texts)
-            yield from _objections_to_line(line, rules, working_dir)
-        elif _PATH_KEY.search(key):
+        if texts and key.lower() in _LINE_KEYS:
+            yield from _objections_to_lines(key.lower(), value, texts, rules, working_dir)
+        elif _PATH_KEY.search(key.lower()):
             yield from _objections_to_paths(texts, rules, working_dir)
-        for item in items:
-            if isinstance(item, Mapping):
-                yield from _objections(item, rules, working_dir)
 
 
-def _objections_to_line(line: str, rules: Rules, working_dir: str) -> Iterator[str]:
-    if len(line) > MAX_LINE_CHARACTERS:
-        yield f"a command line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
-    for command in simple_commands(line) if len(line) <= MAX_LINE_CHARACTERS else ():
-        if not command.is_known and (rules.defaults or rules.commands):
-            yield f"it cannot be known which program {' '.join(command.words)!r} runs; name it"
-        if rules.defaults and (what := destroys(command)) is not None:
-            yield f"{' '.join(command.words)!r} {what}"
-        spoken = (command.program, *command.words[1:])
-        if any(prefix == spoken[: len(prefix)] for prefix in rules.commands if prefix):
-            yield f"{' '.join(command.words)!r} is a command that may not run here"
-        named = (
-            piece for word in command.words for piece in (word, *word.split("=")[1:], *word.split(":")[1:])
-        )
-        yield from _objections_to_paths((*named, *command.files), rules, working_dir)
+def _objections_to_lines(
+    key: str, value: Any, texts: Sequence[str], rules: Rules, working_dir: str
+) -> Iterator[str]:
+    """Judge lines; a list is an argument vector, quoted the line of a single command, or one line for each item."""
+    if isinstance(value, str) or key == "commands":
+        lines = list(texts)
+    elif (
+        sum(map(len, texts)) + len(texts) > MAX_LINE_CHARACTERS
+    ):  # not even quoted: that alone would take its time
+        lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
+    else:
+        lines = [shlex.join(texts)]
+    if sum(map(len, lines)) + len(lines) > MAX_LINE_CHARACTERS:
+        lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
+    for line in lines:
+        for command in simple_commands(line):
+            yield from _objections_to_command(command, rules, working_dir)
+
+
+def _objections_to_command(command: Command, rules: Rules, working_dir: str) -> Iterator[str]:
+    if not command.is_known and (rules.defaults or rules.commands or command.why):
+        why = command.why or f"it cannot be known which program {command.shown!r} runs; name it"
+        yield f"{command.shown!r}: {command.why}" if command.why else why
+    if rules.defaults and (what := destroys(command)) is not None:
+        yield f"{command.shown!r} {what}"
+    spoken = (command.program, *command.words[1:])
+    if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
+        yield f"{command.shown!r} is a command that may not run here"
+    # What is only said to somebody is no file; a redirection is.
+    words = () if command.is_said else command.words
+    named = dict.fromkeys(piece for word in words for piece in _places_in(word))
+    for directory in ("", *command.directories):
+        place = directory if directory.startswith(("/", "~")) else f"{working_dir}/{directory}".rstrip("/")
+        yield from _objections_to_paths((*named, *command.files), rules, place)
+
+
+def _places_in(word: str) -> Iterator[str]:
+    """Give what of a word may be a path: all of it, what stands behind a mark in it, or behind a short option."""
+    word = MARKS.sub("", word)
+    yield word
+    if _PART.search(word):
+        yield from _PART.split(word)[1:]
+        yield word.partition("=")[2]
+    if word[:1] == "-" and word[1:2] not in {"", "-"}:
+        yield word[2:]
 
 
 def _objections_to_paths(paths: Sequence[str], rules: Rules, working_dir: str) -> Iterator[str]:
     for path in paths:
-        pattern = next((one for one in rules.paths if protects(one, path, working_dir=working_dir)), None)
+        pattern = first_that_protects(rules.paths, path, working_dir=working_dir)
         if pattern is not None:
             yield f"{path!r} is protected ({pattern})"

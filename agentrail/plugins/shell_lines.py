@@ -1,40 +1,50 @@
 """Reads command lines as a shell would, as far as it takes to know which programs would run, with which words.
 
-`simple_commands` finds the simple commands of a line: behind `;`, `|`, `&&` and newlines, in subshells, substitutions and
-double quotes, and through programs that run others (`sudo`, `env`, `xargs`, `sh -c`, `find -exec` …). Nothing is executed
-and no file is looked at, so a program may still do what its name does not say: this finds accidents, not enemies. Where it
-must guess it guesses the dangerous reading: the body of a here-document counts as commands.
+`simple_commands` finds the simple commands of a line: behind `;`, `|`, `&&` and newlines, in subshells, substitutions, functions
+and here-documents, and through programs that run others (`shell_inside`). Nothing is executed and no file is looked at, so a
+program may still do what its name does not say: this finds accidents, not enemies. Where it must guess it guesses the dangerous
+reading, and where it cannot, the command says so: `is_known` is false.
+
+A line is read in time that grows as it does: it has a bound, and so has all that comes of it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import product
+from math import prod
 from typing import Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from agentrail.plugins.shell_words import Token, WordToken, tokens_of
+from agentrail.plugins.shell_inside import Reader, directories_of, look_inside, printed_by
+from agentrail.plugins.shell_programs import ENVIRONMENT_PROGRAMS, RUN_BY_OTHERS
+from agentrail.plugins.shell_values import (
+    FOUND,
+    MARKS,
+    MAX_ALTERNATIVES,
+    SPLIT,
+    UNQUOTED,
+    Expanded,
+    Expander,
+    TooMuch,
+    Variables,
+    in_environment,
+    with_environment,
+    without_environment,
+)
+from agentrail.plugins.shell_words import Operator, Redirection, Token, Unreadable, Word, tokens_of
 
 MAX_DEPTH: Final = 8
+MAX_LINE_CHARACTERS: Final = 20_000
+MAX_COMMANDS: Final = 1_000
+MAX_DIRECTORIES: Final = 16
 
-# fmt: off
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
-# Programs that run what follows, and those of their options that take a word.
-_WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "--user", "--group", "--host", "--chdir"}),
-    "doas": frozenset({"-u", "-C"}),
-    "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
-    "xargs": frozenset({"-I", "-i", "-n", "-P", "-L", "-s", "-d", "-a", "-E", "--max-args", "--max-procs", "--delimiter"}),
-    "nice": frozenset({"-n", "--adjustment"}), "ionice": frozenset({"-c", "-n", "-p"}),
-    "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}), "stdbuf": frozenset({"-i", "-o", "-e"}),
-    "nohup": frozenset(), "setsid": frozenset(), "time": frozenset({"-f", "-o"}), "exec": frozenset({"-a"}),
-    "command": frozenset(), "builtin": frozenset(), "busybox": frozenset(), "watch": frozenset({"-n"}),
-    "chroot": frozenset({"--userspec"}), "unshare": frozenset(), "chrt": frozenset(), "strace": frozenset({"-e", "-o", "-p"}),
-}
-_SKIPS_A_WORD: Final = frozenset({"timeout", "chroot"})  # their first operand is no program
-_RESERVED: Final = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{", "coproc"})
-_EXECUTE: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-# fmt: on
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
+_RESERVED: Final = frozenset(
+    {"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "fi", "done", "esac"}
+)
+_LOOPS: Final = frozenset({"while", "until", "for", "select"})
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)\Z", re.DOTALL)
+_DESCRIPTOR: Final = re.compile(r"\d+-?|-")
 
 
 @frozen(kw_only=True)
@@ -42,157 +52,341 @@ class Command:
     """A simple command.
 
     Attributes:
-        words: The program and its arguments, as they would reach it; quotes and backslashes are gone.
+        words: The program and its arguments, as they would reach it; quotes and backslashes are gone. What is not known of
+            them before they run is marked by a character that no text has; `shown` has dots there.
         files: What its redirections read and write.
         sets: Variables that are set in front of it, or by it where it has no words.
         is_known: Whether its program is; what a substitution prints, say, is not known before it runs.
+        why: Why it is not; empty where the words say it.
+        directories: Where it may run besides the directory in which the line begins, as far as the line has said.
+        is_said: Whether its words are only shown to somebody, on no way to a program or a file that runs.
     """
 
     words: tuple[str, ...]
     files: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     is_known: bool = True
+    why: str = ""
+    directories: tuple[str, ...] = ()
+    is_said: bool = False
 
     @property
     def program(self) -> str:
         """The program without its folder; empty for a command of redirections alone."""
         return self.words[0].rpartition("/")[2] if self.words else ""
 
+    @property
+    def shown(self) -> str:
+        """The words as one text, to be read by people."""
+        return MARKS.sub("…", " ".join(self.words))
 
-def simple_commands(
-    line: str, *, variables: Mapping[str, str] | None = None, depth: int = 0
-) -> Iterator[Command]:
+
+def simple_commands(line: str) -> Iterator[Command]:
     """Find the simple commands of a line, those inside others behind them.
 
     Args:
         line: What a shell would be given.
-        variables: Values that are known; assignments of the line itself are read.
-        depth: How many lines this one stands in; deeper than eight nothing is known any more.
+
+    Returns:
+        The commands. One that stands for what cannot be read, or for more than is read, is not known, and says why.
     """
-    known = {"IFS": " ", "HOME": "~", **(variables or {})}
-    if depth > MAX_DEPTH:
-        yield Command(words=(line,), is_known=False)
-        return
-    before: Command | None = None
-    for piece, piped in _split(tokens_of(line, known)):
+    if len(line) > MAX_LINE_CHARACTERS:
+        why = f"a line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
+        return iter((Command(words=(line[:20] + "…",), is_known=False, why=why),))
+    walk = _Walk()
+    walk.read(MARKS.sub("\ufffd", line))
+    return iter(walk.found)
+
+
+@define
+class _Walk(Reader):
+    """What is known of a line while it is read, from its beginning to its end, through all lines inside it."""
+
+    found: list[Command] = field(factory=list)
+    variables: Variables = field(factory=Variables)
+    aliases: dict[str, str] = field(factory=dict)
+    written: dict[str, str] = field(factory=dict)
+    directories: list[str] = field(factory=list)
+    depth: int = 0
+    in_loop: bool = False
+    is_fed: bool = False
+    is_inner: int = 0
+    expander: Expander = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.expander = Expander(variables=self.variables, substitute=self._substitute, process=self._process)
+
+    # --- what `look_inside` asks of it
+
+    def read(self, line: str, stdin: str | None = None) -> str:
+        """Read a line, whose commands read this text; give what it prints, or the mark of what is not known."""
+        if self.depth >= MAX_DEPTH:
+            return self.unknown(line, "it is nested deeper than anybody writes")
+        self.depth += 1
+        try:
+            return self._read(line, stdin)
+        except Unreadable as error:
+            return self.unknown(line, str(error))
+        finally:
+            self.depth -= 1
+
+    def unknown(self, text: str, why: str) -> str:
+        """Say that something runs that cannot be judged."""
+        self.found.append(Command(words=(text[:200],), is_known=False, why=why))
+        return UNQUOTED
+
+    def run(self, words: tuple[str, ...], stdin: str | None) -> str:
+        """Run a command that another one runs."""
+        if self.depth >= MAX_DEPTH:
+            return self.unknown(" ".join(words), "it is nested deeper than anybody writes")
+        self.depth += 1
+        try:
+            return self._command(words, stdin) if words else UNQUOTED
+        finally:
+            self.depth -= 1
+
+    def assign(self, name: str, values: tuple[str, ...]) -> None:
+        """Set a variable; what others run of it is read as a line, and what arithmetic would run of it too."""
+        self.variables.add(name, values)
+        for value in values:
+            if RUN_BY_OTHERS.match(name):
+                self.read(value)
+            elif "$(" in value or "`" in value:
+                self.expander.text(value)
+
+    def enter(self, directory: str) -> None:
+        """Go somewhere, from wherever the line may be."""
+        came = [directory, *(f"{one}/{directory}" for one in self.directories if directory[:1] not in "/~")]
+        self.directories = list(dict.fromkeys((*self.directories, *came)))[:MAX_DIRECTORIES]
+
+    # --- a line
+
+    def _read(self, line: str, stdin: str | None) -> str:
+        pieces: list[tuple[list[Token], str]] = []
+        piece: list[Token] = []
+        error: Unreadable | None = None
+        try:
+            for token in tokens_of(line):
+                if isinstance(token, Operator):
+                    pieces.append((piece, token.text))
+                    piece = []
+                else:
+                    piece.append(token)
+        except Unreadable as caught:  # what stands in front of it may run all the same
+            error = caught
+        pieces.append((piece, ""))
+        patterns = _patterns(pieces)
+        source, printed = stdin, []
+        for place, (piece, operator) in enumerate(pieces):
+            is_pipe = operator in {"|", "|&"}
+            if operator == ")" and not piece and pieces[place - 1][1] == "(":
+                self.variables.arguments = None  # a function begins: nobody knows what it will be given
+            self.is_fed = self.is_fed or is_pipe
+            text = UNQUOTED
+            if place not in patterns:
+                self.is_inner += is_pipe
+                text = self._piece(piece, source)
+                self.is_inner -= is_pipe
+            source = text if is_pipe else stdin
+            if piece and not is_pipe:
+                printed.append(text)
+        if error is not None:
+            raise error
+        return printed[0] if len(printed) == 1 else UNQUOTED
+
+    def _substitute(self, line: str) -> str:
+        """Read a line whose output becomes part of a word."""
+        len(self.found)
+        self.is_inner += 1
+        text = self.read(line)
+        self.is_inner -= 1
+        if not MARKS.search(text):
+            return text.rstrip("\n")
+        return FOUND if text == FOUND else UNQUOTED
+
+    def _process(self, line: str) -> str:
+        """Read a line whose output is a file; what is written there is kept under its name."""
+        name = f"/dev/fd/p{len(self.written)}"
+        self.is_inner += 1
+        self.written[name] = self.read(line)
+        self.is_inner -= 1
+        self.is_fed = True
+        return name
+
+    # --- a simple command
+
+    def _piece(self, piece: list[Token], stdin: str | None) -> str:
+        words = [token.raw for token in piece if isinstance(token, Word)]
+        while words and words[0] in _RESERVED:
+            self.in_loop = words.pop(0) in _LOOPS or self.in_loop
+        if words and words[0] == "function":
+            self.variables.arguments = None
+            words = words[2:]
+            words = words[1:] if words[:1] == ["{"] else words
+        files: list[str] = []
+        written: list[str] = []
         for token in piece:
-            if isinstance(token, WordToken):
-                for inner in token.substitutions:
-                    yield from simple_commands(inner, variables=known, depth=depth + 1)
-        command = _command_of(piece, known)
-        if command is None:
+            if isinstance(token, Redirection):
+                stdin = self._redirect(token, stdin, files, written)
+        if words and words[0] in {"for", "select", "case"}:
+            self._loop(words)
+            if words[2:3] == ["do"]:  # `for NAME do …`: over the arguments
+                self._piece([Word(raw) for raw in words[3:]], stdin)
+            return UNQUOTED
+        sets: list[str] = []
+        while words and (assignment := _ASSIGNMENT.match(words[0])) is not None:
+            sets.append(self._assignment(assignment))
+            words.pop(0)
+        if not words:
+            if files or sets:
+                self._keep(Command(words=(), files=tuple(files), sets=tuple(sets)))
+            return UNQUOTED
+        texts = {
+            self._command(
+                spoken,
+                stdin,
+                files=tuple(files),
+                sets=tuple(sets),
+                is_pattern=is_pattern,
+            )
+            for spoken, is_pattern in self._spoken(words)
+        }
+        text = texts.pop() if len(texts) == 1 else UNQUOTED
+        for name in written:
+            self.write(name, text)
+        return text
+
+    def _redirect(
+        self, token: Redirection, stdin: str | None, files: list[str], written: list[str]
+    ) -> str | None:
+        """Note what a redirection reads or writes; give what stands on the standard input then."""
+        if token.kind == "<<":
+            self.is_fed = True
+            return "\n".join(self.expander.text(token.target)) if token.expands else token.target
+        if token.kind == "<<<":
+            self.is_fed = True
+            return "\n".join(self.expander.text(token.target, quoted=False))
+        if token.kind in {"<&", ">&"} and _DESCRIPTOR.fullmatch(token.target):
+            return UNQUOTED if self.is_fed and token.kind == "<&" else stdin
+        names = [without_environment(" ".join(one)) for one in self.expander.word(token.target).alternatives]
+        files += names
+        if token.kind != "<":
+            written += names
+            return stdin
+        return next((self.written[name] for name in names if name in self.written), None)
+
+    def _assignment(self, found: re.Match[str]) -> str:
+        name, subscript, adds, raw = found.groups()
+        self.expander.text(subscript or "")
+        if raw.startswith("("):
+            inner = [token for token in tokens_of(raw[1:-1]) if isinstance(token, Word)]
+            items = [
+                " ".join(one.alternatives[0]) for token in inner for one in self.expander.words(token.raw)
+            ]
+            values: tuple[str, ...] = (SPLIT.join(re.sub(r"^\[\w+\]=", "", item) for item in items),)
+        else:
+            values = self.expander.text(raw, quoted=False)
+        if adds:
+            joint = SPLIT if raw.startswith("(") else ""
+            values = tuple(
+                f"{old}{joint}{new}" for old in self.variables.values.get(name, ("",)) for new in values
+            )
+        if self.in_loop and any(
+            re.search(rf"\$\{{?{re.escape(known)}\b", raw) for known in self.variables.values
+        ):
+            values = (UNQUOTED,)  # each round makes more of it
+        self.assign(name, values)
+        return name
+
+    def _loop(self, words: list[str]) -> None:
+        """Give the variable of a loop its values; the word of a `case` is expanded, and nothing else."""
+        if words[0] == "case":
+            self._spoken(words[1:2])
+            return
+        self.in_loop = True
+        items = [one for raw in words[3:] for one in self.expander.words(raw)]
+        values = tuple(text for one in items for alternative in one.alternatives for text in alternative)
+        self.variables.add(
+            words[1] if len(words) > 1 else "_", values if words[2:3] == ["in"] else (UNQUOTED,)
+        )
+
+    def _spoken(self, raws: list[str]) -> list[tuple[tuple[str, ...], bool]]:
+        """Expand words; give each command that may come of them, and whether its program is a pattern."""
+        expanded: list[Expanded] = [one for raw in raws for one in self.expander.words(raw)]
+        if prod(len(one.alternatives) for one in expanded) > MAX_ALTERNATIVES:
+            return [((UNQUOTED,), False)]
+        spoken = []
+        for chosen in product(*(one.alternatives for one in expanded)):
+            words = tuple(word for alternative in chosen for word in alternative)
+            if words:
+                first = next(place for place, alternative in enumerate(chosen) if alternative)
+                spoken.append((words, expanded[first].has_wildcards))
+        return spoken
+
+    def _command(
+        self,
+        words: tuple[str, ...],
+        stdin: str | None,
+        *,
+        files: tuple[str, ...] = (),
+        sets: tuple[str, ...] = (),
+        is_pattern: bool = False,
+    ) -> str:
+        """Take a command; give what it prints. A variable that the line does not set may be anything, or empty."""
+        names = list(in_environment(words[0]))
+        base = words[0].rpartition("/")[2]
+        rest = tuple(without_environment(word) or with_environment(word) for word in words[1:])
+        if names and next(in_environment(base), None) is not None:
+            is_custom = all(name in ENVIRONMENT_PROGRAMS for name in names)
+            self._keep(
+                Command(words=(with_environment(words[0]), *rest), files=files, sets=sets, is_known=is_custom)
+            )
+        spoken = (without_environment(words[0]), *rest)
+        if not spoken[0] and names:
+            return self._command(words[1:], stdin, files=files, sets=sets) if len(words) > 1 else UNQUOTED
+        base = spoken[0].rpartition("/")[2]
+        is_pattern = is_pattern and base not in {"[", "[["} and not set(base).isdisjoint("*?[")
+        is_known = not (is_pattern or UNQUOTED in spoken[0] or MARKS.search(base))
+        is_said = base in {"echo", "printf"} and not self.is_inner
+        for directory in directories_of(spoken):
+            self.enter(directory)
+        places = tuple(self.directories)
+        self._keep(
+            Command(
+                words=spoken, files=files, sets=sets, is_known=is_known, directories=places, is_said=is_said
+            )
+        )
+        if not is_known:
+            return UNQUOTED
+        look_inside(self, spoken, stdin)
+        return printed_by(spoken, words, stdin)
+
+    def _keep(self, command: Command) -> None:
+        if len(self.found) >= MAX_COMMANDS:
+            raise TooMuch
+        self.found.append(command)
+
+    def write(self, name: str, text: str) -> None:
+        """Remember what a file holds that the line writes, by its last name."""
+        name = name.rpartition("/")[2]
+        self.written[name] = f"{self.written[name]}\n{text}" if name in self.written else text
+
+
+def _patterns(pieces: list[tuple[list[Token], str]]) -> set[int]:
+    """Find the patterns of `case`: a word, or several with `|` between them, in front of a parenthesis that nothing opened."""
+    found: set[int] = set()
+    opened = 0
+    for place, (piece, operator) in enumerate(pieces):
+        opened += operator == "("
+        if operator != ")":
             continue
-        yield command
-        yield from _inside(command, known, depth, before if piped else None)
-        before = command
-
-
-def _split(tokens: Iterator[Token]) -> Iterator[tuple[list[Token], bool]]:
-    """Cut at the operators; say of each piece whether it reads from a pipe."""
-    piece: list[Token] = []
-    piped = False
-    for found in tokens:
-        if isinstance(found, str) and found not in {"<", ">"}:
-            yield piece, piped
-            piece, piped = [], found in {"|", "|&"}
-        else:
-            piece.append(found)
-    yield piece, piped
-
-
-def _command_of(piece: list[Token], known: dict[str, str]) -> Command | None:
-    """Make a command of a piece; assignments in front of it become known, reserved words go."""
-    words: list[str] = []
-    files: list[str] = []
-    sets: list[str] = []
-    is_known = True
-    redirected = False
-    for token in piece:
-        if isinstance(token, str):
-            redirected = True
-        elif redirected:
-            files += token.words
-            redirected = False
-        elif not words and token.assigns is not None:
-            known[token.assigns] = token.text.partition("=")[2]
-            sets.append(token.assigns)
-        elif not words and token.text in _RESERVED:
+        if opened:
+            opened -= 1
             continue
-        else:
-            is_known = is_known and (bool(words) or not token.is_opaque)
-            words += token.words
-    if not (words or files or sets):
-        return None
-    return Command(words=tuple(words), files=tuple(files), sets=tuple(sets), is_known=is_known)
-
-
-def _inside(
-    command: Command, known: Mapping[str, str], depth: int, source: Command | None
-) -> Iterator[Command]:
-    """Find what a command runs in its turn."""
-    program, operands = command.program, command.words[1:]
-    line: str | None = None
-    if program in _SHELLS:
-        line = _script_of(operands)
-        if line is None and source is not None and source.program in {"echo", "printf"}:
-            line = " ".join(source.words[1:])
-    elif program == "eval":
-        line = " ".join(operands)
-    elif program in {"su", "script"}:
-        line = _script_of(operands)
-    elif program == "env" and (split := _value_of(operands, "-S", "--split-string")) is not None:
-        line = split
-    elif program in _WRAPPERS:
-        yield from _again(_operands_of(program, operands), known, depth)
-    elif program == "find":
-        for position, word in enumerate(operands):
-            if word in _EXECUTE:
-                yield from _again(operands[position + 1 :], known, depth)
-    if line is not None:
-        yield from simple_commands(line, variables=known, depth=depth + 1)
-
-
-def _again(words: tuple[str, ...], known: Mapping[str, str], depth: int) -> Iterator[Command]:
-    command = Command(words=words, is_known=depth < MAX_DEPTH)
-    if words:
-        yield command
-    if words and command.is_known:
-        yield from _inside(command, known, depth + 1, None)
-
-
-def _script_of(operands: tuple[str, ...]) -> str | None:
-    """Give what stands behind `-c`, also where the letter stands among others: `sh -ec`."""
-    for position, word in enumerate(operands):
-        if re.fullmatch(r"-[A-Za-z]*c|--command", word) and position + 1 < len(operands):
-            return operands[position + 1]
-        if not word.startswith(("-", "+")) and not operands[max(position - 1, 0)].startswith(("-o", "+O")):
-            return None
-    return None
-
-
-def _value_of(operands: tuple[str, ...], short: str, long: str) -> str | None:
-    for position, word in enumerate(operands):
-        if word in {short, long} and position + 1 < len(operands):
-            return operands[position + 1]
-        for begins in (f"{long}=", short):
-            if word.startswith(begins) and len(word) > len(begins):
-                return word[len(begins) :]
-    return None
-
-
-def _operands_of(program: str, operands: tuple[str, ...]) -> tuple[str, ...]:
-    """Drop a wrapper's own options, assignments and operands; what is left is the command that it runs."""
-    takes_a_word = _WRAPPERS[program]
-    rest = list(operands)
-    while rest:
-        word = rest[0]
-        if word == "--":
-            rest.pop(0)
-            break
-        if word.startswith("-") and word != "-":
-            del rest[: 2 if word in takes_a_word else 1]
-        elif _ASSIGNMENT.fullmatch(word) and program in {"env", "sudo", "doas"}:
-            rest.pop(0)
-        else:
-            break
-    return tuple(rest[1:] if program in _SKIPS_A_WORD else rest)
+        while place >= 0 and len(piece) == 1 and isinstance(piece[0], Word) and place not in found:
+            found.add(place)
+            place -= 1  # noqa: PLW2901 - walks back over `a | b`
+            if pieces[place][1] != "|":
+                break
+            piece = pieces[place][0]  # noqa: PLW2901 - the piece in front of it
+    return found

@@ -1,226 +1,273 @@
-"""The lexer behind `shell_lines`: words and operators of a command line, with quotes, variables and substitutions.
+"""The lexer behind `shell_lines`: words, operators, redirections and here-documents of a command line, as bash cuts them.
 
-Not `shlex`: it cannot say whether `$(…)` stood in single quotes, where it is text, or in double quotes, where it runs.
+Not `shlex`: it cannot say whether `$(…)` stood in single quotes, where it is text, or in double quotes, where it runs, and it
+knows neither here-documents nor where a comment ends. Each function looks at each character once; nothing is expanded here.
 """
 
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
-Substitution: TypeAlias = str
-"""A command line that runs while a word is made."""
+MAX_DOUBLED: Final = 50
 
-_OPERATORS: Final = re.compile(r"\n|;;?&?|&&?|\|\|?&?|\(|\)")
-_REDIRECTION: Final = re.compile(r"&>>?|\d*(?:<<<|<<-?|<>|<&|>>|>\||>&|<|>)")
-_VARIABLE: Final = re.compile(
-    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=]([^{}]*))?\})"
-)
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
-_ESCAPE: Final = re.compile(
-    r"\\(?:([0-7]{1,3})|(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
-)
-_PLAIN_ESCAPES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    **{mark: mark for mark in "\\'\"?"},
-}
-_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_OPERATOR: Final = re.compile(r"\n|;;&|;;|;&|;|&&|&|\|\||\|&|\||\(|\)")
+_REDIRECTION: Final = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<>|<&|>>|>\||>&|<(?!\()|>(?!\()|&>>|&>)")
+_BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)+")
+_PLAIN: Final = re.compile(r"[^\s\\'\"`$;&|()<>]+")
+_MARK: Final = re.compile(r"[\\'\"`$(){}#<\n]")
+_ARRAY: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\Z")
+_HERE: Final = re.compile(r"<<(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|()<>'\"\\])+)", re.DOTALL)
+_QUOTES: Final = re.compile(r"['\"\\]")
+_BEFORE_A_COMMENT: Final = frozenset(" \t\n;&|(")
 
 
-@frozen(kw_only=True)
-class WordToken:
-    """A word.
+class Unreadable(Exception):
+    """What a shell would make of a line cannot be told; the words say why."""
+
+
+@frozen
+class Word:
+    """A word as it was written, with its quotes."""
+
+    raw: str
+
+
+@frozen
+class Operator:
+    """An operator: `;`, `|`, `&&`, a parenthesis, or the end of a line."""
+
+    text: str
+
+
+@frozen
+class Redirection:
+    """A redirection.
 
     Attributes:
-        words: What becomes of it: one word, or several where an unquoted variable or a brace holds more.
-        substitutions: Command lines that run while it is made.
-        is_quoted: Whether any of it stood in quotes.
-        is_opaque: Whether a part of it is not known before it runs.
-        assigns: The variable that it sets, where it stands in front of a command.
+        kind: `<`, `>>`, `<<<`, `<<` …
+        target: The word behind it; of a here-document the text.
+        expands: Whether variables and substitutions in a here-document are carried out.
     """
 
-    words: tuple[str, ...]
-    substitutions: tuple[Substitution, ...] = ()
-    is_quoted: bool = False
-    is_opaque: bool = False
-    assigns: str | None = None
-
-    @property
-    def text(self) -> str:
-        """All of it as one text."""
-        return " ".join(self.words)
+    kind: str
+    target: str
+    expands: bool = True
 
 
-Token: TypeAlias = WordToken | str
-"""A word, `<` or `>` for any redirection, or another operator."""
+Token: TypeAlias = Word | Operator | Redirection
 
 
-@frozen(kw_only=True)
-class _Reader:
-    """The state of the lexer in a word that it is reading."""
+def tokens_of(line: str) -> Iterator[Token]:
+    """Cut a line into tokens, in order; a here-document comes in the place of its `<<`.
 
-    line: str
-    known: Mapping[str, str]
-    text: list[str] = field(factory=list)
-    inner: list[str] = field(factory=list)
-    marks: set[str] = field(factory=set)
-
-    def word(self, at: int) -> int:
-        """Read a word from here; give the place behind it."""
-        line = self.line
-        while at < len(line):
-            char = line[at]
-            if char in " \t\r\n;&|()<>":
-                break
-            if char == "\\":
-                if line[at + 1 : at + 2] != "\n":
-                    self._add(line[at + 1 : at + 2], quoted=True)
-                at += 2
-            elif char == "'":
-                end = _end(line, "'", at + 1)
-                self._add(line[at + 1 : end], quoted=True)
-                at = end + 1
-            elif char == '"':
-                at = self._double(at + 1)
-            elif line.startswith("$'", at):
-                end = at + 2
-                while end < len(line) and line[end] != "'":
-                    end += 2 if line[end] == "\\" else 1
-                self._add(_unescaped(line[at + 2 : end]), quoted=True)
-                at = end + 1
-            else:
-                at = self._special(at, quoted=False)
-        return at
-
-    def _double(self, at: int) -> int:
-        line = self.line
-        self.marks.add("quoted")
-        while at < len(line) and line[at] != '"':
-            if line[at] == "\\" and line[at + 1 : at + 2] in {"$", "`", '"', "\\", "\n"}:
-                self._add(line[at + 1 : at + 2].strip("\n"), quoted=True)
-                at += 2
-            else:
-                at = self._special(at, quoted=True)
-        return at + 1
-
-    def _special(self, at: int, *, quoted: bool) -> int:
-        """Read a character, a variable or a substitution."""
-        line = self.line
-        if line.startswith("$(", at):
-            end = _closing(line, at + 2)
-            self.inner.append(line[at + 2 : end])
-            self.marks.add("opaque")
-            return end + 1
-        if line[at] == "`":
-            end = _end(line, "`", at + 1)
-            self.inner.append(line[at + 1 : end].replace("\\`", "`"))
-            self.marks.add("opaque")
-            return end + 1
-        if (found := _VARIABLE.match(line, at)) is not None:
-            default: str | None = found[3]
-            value = self.known.get(found[1] or found[2], default)
-            self._add(found[0] if value is None else value, quoted=quoted)
-            return found.end()
-        if line.startswith("${", at):  # a form that cuts or replaces: who knows what is left
-            self.marks.add("opaque")
-        self._add(line[at], quoted=quoted)
-        return at + 1
-
-    def _add(self, text: str, *, quoted: bool) -> None:
-        if quoted:
-            self.marks.add("quoted")
-            text = text.replace(" ", "\0")  # a quoted blank separates nothing; see `token`
-        self.text.append(text)
-
-    def token(self, assigns: str | None) -> WordToken:
-        """Make a token of what was read."""
-        text = "".join(self.text)
-        if "quoted" not in self.marks:
-            text = _BRACES.sub(lambda found: found[1].replace(",", " "), text)
-        words = tuple(word.replace("\0", " ") for word in text.split(" ") if word)
-        return WordToken(
-            words=words or (("",) if "quoted" in self.marks else ()),
-            substitutions=tuple(self.inner),
-            is_quoted="quoted" in self.marks,
-            is_opaque="opaque" in self.marks,
-            assigns=assigns,
-        )
-
-
-def tokens_of(line: str, known: Mapping[str, str]) -> Iterator[Token]:
-    """Cut a line into tokens, one after the other, so that what becomes known on the way counts for what follows."""
-    at = 0
+    Raises:
+        Unreadable: A here-document has no end, so nobody knows where commands go on.
+    """
+    at = doubled = 0
+    bodies = _Bodies(line)
     while at < len(line):
-        if line[at] in " \t\r" or line.startswith("\\\n", at):
-            at += 2 if line[at] == "\\" else 1
+        doubled += line.startswith("((", at)
+        if doubled > MAX_DOUBLED:  # whether one is an arithmetic is known at its end: each is looked for
+            message = f"more than {MAX_DOUBLED} double parentheses are in it"
+            raise Unreadable(message)
+        if (blank := _BLANK.match(line, at)) is not None:
+            at = blank.end()
+        elif line[at] == "#":
+            comment_end = line.find("\n", at)
+            at = len(line) if comment_end < 0 else comment_end
         elif (found := _REDIRECTION.match(line, at)) is not None:
-            yield "<" if "<" in found[0] else ">"
-            at = found.end()
-            if found[0].endswith("&") or line.startswith("(", at):  # `2>&1` has no file, `<(…)` is a subshell
-                at += len(_leading(line[at:]))
-        elif (found := _OPERATORS.match(line, at)) is not None:
-            yield found[0]
-            at = found.end()
+            token, at = _redirection(line, found, bodies)
+            yield token
+        elif line.startswith("((", at) and (end := _arithmetic_end(line, at)) is not None:
+            yield from (Word("let"), Word(f"$(({line[at + 2 : end - 2]}))"))
+            at = end
+        elif (operator := _OPERATOR.match(line, at)) is not None:
+            yield Operator(operator[0])
+            at = bodies.behind(operator.end()) if operator[0] == "\n" else operator.end()
         else:
-            sets = _ASSIGNMENT.match(line, at)
-            reader = _Reader(line=line, known=known)
-            at = reader.word(at)
-            yield reader.token(sets[1] if sets else None)
+            word_end = _word_end(line, at)
+            yield Word(line[at:word_end])
+            at = word_end
 
 
-def _leading(rest: str) -> str:
-    found = re.match(r"[\d-]+", rest)
-    return found[0] if found else ""
+class _Bodies:
+    """The here-documents of a line: where each stands, found one after the other as bash reads them."""
+
+    def __init__(self, line: str, read_to: int = 0) -> None:
+        self.line = line
+        self._read_to = read_to
+        self._line_ends_at = -1
+
+    def take(self, at: int, delimiter: str, *, strip: bool) -> str:
+        """Read the document of a `<<` that ends here."""
+        if at > self._line_ends_at:  # several may begin on one line, which is read once
+            self._line_ends_at = _line_end(self.line, at)
+        start = max(self._read_to, self._line_ends_at + 1)
+        begun = start
+        while start < len(self.line):
+            end = self.line.find("\n", start)
+            end = len(self.line) if end < 0 else end
+            text = self.line[start:end]
+            if (text.lstrip("\t") if strip else text) == delimiter:
+                self._read_to = end + 1
+                return self.line[begun:start]
+            start = end + 1
+        message = f"the here-document {delimiter!r} has no end"
+        raise Unreadable(message)
+
+    def behind(self, at: int) -> int:
+        """Give where the line goes on behind a line break: after the documents that stand there."""
+        return max(at, self._read_to)
 
 
-def _end(line: str, quote: str, at: int) -> int:
-    """Find a closing quote; a line that lacks it ends there."""
-    while at < len(line) and line[at] != quote:
-        at += 2 if quote == "`" and line[at] == "\\" else 1
+def _redirection(line: str, found: re.Match[str], bodies: _Bodies) -> tuple[Redirection, int]:
+    blank = _BLANK.match(line, found.end())
+    at = blank.end() if blank is not None else found.end()
+    end = _word_end(line, at)
+    target = line[at:end]
+    if found[1] not in {"<<", "<<-"}:
+        return Redirection(found[1], target), end
+    delimiter = _QUOTES.sub("", target)
+    text = bodies.take(end, delimiter, strip=found[1] == "<<-")
+    return Redirection("<<", text, expands=delimiter == target), end
+
+
+def _line_end(line: str, at: int) -> int:
+    """Find where the line ends on which something stands, over what is quoted or substituted."""
+    while at < len(line) and line[at] != "\n":
+        at = _step(line, at) if line[at] in "\\'\"`$" else at + 1
     return at
 
 
-def _unescaped(text: str) -> str:
-    """Read what stands in `$'…'`, which bash ends at a NUL."""
-    return _ESCAPE.sub(_character, text).partition("\0")[0]
-
-
-def _character(escape: re.Match[str]) -> str:
-    octal, hexadecimal, control, other = escape.groups()
-    if control is not None:
-        return chr(ord(control) & 0x1F)
-    if other is not None:
-        return _PLAIN_ESCAPES.get(other, f"\\{other}")
-    number = int(octal, 8) & 0xFF if octal is not None else int(hexadecimal[1:], 16)
-    return chr(number) if number <= sys.maxunicode else ""
-
-
-def _closing(line: str, at: int) -> int:
-    """Find the parenthesis that closes a substitution, over quotes and other parentheses."""
-    depth = 1
+def _word_end(line: str, at: int) -> int:
+    begun = at
     while at < len(line):
-        match line[at]:
-            case "\\":
-                at += 1
-            case "'":
-                at = _end(line, "'", at + 1)
-            case "(":
-                depth += 1
-            case ")":
-                depth -= 1
-                if depth == 0:
-                    return at
-            case _:
-                pass
+        if (plain := _PLAIN.match(line, at)) is not None:
+            at = plain.end()
+        elif line[at] in "\\'\"`$":
+            at = _step(line, at)
+        elif line[at] == "(" and _ARRAY.match(line[begun:at]):
+            at = closing(line, at + 1, ")") + 1
+        elif at == begun and line[at : at + 2] in {"<(", ">("}:
+            at = closing(line, at + 2, ")") + 1
+        else:
+            break
+    return min(at, len(line))
+
+
+def _step(line: str, at: int) -> int:
+    """Give the place behind what begins here with a backslash, a quote or a dollar sign."""
+    char, following = line[at], line[at + 1 : at + 2]
+    if char == "\\":
+        return at + 2
+    if char == "'":
+        return quote_end(line, at + 1) + 1
+    if char in '"`':
+        return closing(line, at + 1, char) + 1
+    if following == "'":
+        return escaped_end(line, at + 2) + 1
+    if following in {"(", "{"}:
+        if line.startswith("$((", at) and (end := _arithmetic_end(line, at + 1)) is not None:
+            return end
+        return closing(line, at + 2, {"(": ")", "{": "}"}[following]) + 1
+    return at + 1
+
+
+def _arithmetic_end(line: str, at: int) -> int | None:
+    """Give the place behind `((…))`; None where these are two subshells, one in the other."""
+    end = closing(line, at + 2, "a")
+    if end == len(line):
+        message = "a parenthesis is never closed"
+        raise Unreadable(message)
+    return end + 2 if line.startswith("))", end) else None
+
+
+def quote_end(line: str, at: int) -> int:
+    """Find a single quote; a line that lacks it ends there."""
+    end = line.find("'", at)
+    return len(line) if end < 0 else end
+
+
+def escaped_end(line: str, at: int) -> int:
+    """Find the end of `$'…'`, over escaped quotes."""
+    while at < len(line) and line[at] != "'":
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
+
+
+def closing(line: str, at: int, mark: str) -> int:
+    """Find what closes a substitution or a quote, over all that is nested in it; without recursion.
+
+    Args:
+        line: Where.
+        at: The place behind what opened it.
+        mark: `)` of a substitution, `}` of a parameter, `"`, a backquote, or `a` for the parenthesis of an arithmetic.
+
+    Returns:
+        Its place; the length of the line where there is none.
+
+    Raises:
+        Unreadable: A here-document in it has no end, or `case` is in it, whose parentheses are not balanced.
+    """
+    stack = [mark]
+    here: list[tuple[str, bool]] = []
+    while (found := _MARK.search(line, at)) is not None:
+        at, char, top = found.start(), found[0], stack[-1]
         at += 1
+        if char == "\\":
+            at += 1
+        elif char == top or (char == ")" and top == "a"):
+            stack.pop()
+            if not stack:
+                return at - 1
+        elif top == "`":
+            pass  # nothing is nested in it but escaped backquotes, and quotes do not hide its end
+        elif char == "`":
+            stack.append("`")
+        elif char == "$" and line[at : at + 1] in {"(", "{"}:
+            opens = line[at]
+            stack.append("}" if opens == "{" else "a" if line.startswith("((", at) else ")")
+            at += 1
+        elif char == '"':
+            stack.append('"')
+        elif top == '"' or (top == "}" and '"' in stack):
+            pass  # in double quotes a single quote, a parenthesis and a `#` are text
+        elif char == "'":
+            is_escaped = line[at - 2 : at - 1] == "$"
+            at = (escaped_end(line, at) if is_escaped else quote_end(line, at)) + 1
+        elif char == "(" and top in {")", "a"}:
+            stack.append(top)
+        elif top == ")":
+            at = _in_a_substitution(line, at, char, here)
+    return len(line)
+
+
+_CASE: Final = re.compile(r"(?:^|[\s;&|(])case\s")
+
+
+def _in_a_substitution(line: str, at: int, char: str, here: list[tuple[str, bool]]) -> int:
+    """Step over a comment, or over here-documents, which may hold any quote and parenthesis."""
+    if char == "#" and line[at - 2 : at - 1] in _BEFORE_A_COMMENT:
+        end = line.find("\n", at)
+        return len(line) if end < 0 else end
+    if char == "<" and not line.startswith("<<", at) and line[at - 2 : at - 1] != "<":
+        found = _HERE.match(line, at - 1)
+        if found is not None:
+            here.append((_QUOTES.sub("", found[2]), bool(found[1])))
+            return found.end()
+    if char == "<" and line.startswith("<<", at):
+        return at + 2  # a here-string
+    if char == "\n" and here:
+        bodies = _Bodies(line, read_to=at)
+        for delimiter, strip in here:
+            bodies.take(at - 1, delimiter, strip=strip)
+        here.clear()
+        return bodies.behind(at)
     return at
+
+
+def has_case(line: str) -> bool:
+    """Say whether `case` is in what stood in a substitution: then its end may be elsewhere than it seems."""
+    return _CASE.search(line) is not None

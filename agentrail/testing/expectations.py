@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from agentrail.core.work import is_ephemeral
 from agentrail.events import (
-    EPHEMERAL,
     TERMINAL,
     AgentAbort,
     AgentEnd,
@@ -145,7 +145,7 @@ def _check_numbers(events: Sequence[Event]) -> None:
     last = 0
     for event in events:
         assert event.meta is not None, f"{event!r} has no envelope: was it published?"
-        expected = last if type(event) in EPHEMERAL else last + 1
+        expected = last if is_ephemeral(event) else last + 1
         assert event.meta.seq == expected, f"{event!r} has number {event.meta.seq}, expected {expected}"
         last = expected
 

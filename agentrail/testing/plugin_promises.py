@@ -10,11 +10,19 @@ from typing import Final, TypeVar
 import msgspec
 from attrs import frozen
 
-from agentrail.core.actions import Abort, BlockTool, RequireApproval
+from agentrail.core.actions import (
+    Abort,
+    BlockTool,
+    ReplaceToolArgs,
+    ReplaceToolResult,
+    RequireApproval,
+    ResolveApproval,
+    SwitchModel,
+)
 from agentrail.core.codec import decode_event, decode_signal, encode_event, encode_signal
 from agentrail.core.effects import RunTool
 from agentrail.core.frozen import frozen_json, same_json
-from agentrail.core.hooks import BeforeTool, HookEvent, RequestDone
+from agentrail.core.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
 from agentrail.core.interactions import is_allowed
 from agentrail.core.plugin_state import loses
 from agentrail.core.signals import Approve, Prompt
@@ -120,6 +128,54 @@ def no_call_gets_past_a_judge(moment: Moment) -> None:
                 _let_pass(moment, asking, state.arguments, "was never asked")
 
 
+def no_answer_is_lost_in_a_tie(moment: Moment) -> None:
+    """Of two plugins of one priority neither replaces what the other has just made, without having looked at it.
+
+    Which of them is asked last is chance: the order of registration. Who builds on what the other made loses nothing.
+    """
+    for place, second in enumerate(moment.askings):
+        for first in moment.askings[:place]:
+            is_tie = (
+                first.member.priority == second.member.priority and first.member.name != second.member.name
+            )
+            if not is_tie or _subject(first) != _subject(second) or _made(first) is None:
+                continue
+            if _made(second) in {None, _made(first)} or type(first.answer) is not type(second.answer):
+                continue
+            alone = ask_again(second.member, first.event, second.state, second.ctx)
+            assert alone != second.answer, (
+                f"plugins {first.member.name!r} and {second.member.name!r} have priority {first.member.priority}, and on "
+                f"{type(second.event).__name__} what the first made is lost: give them different priorities"
+            )
+
+
+def nobody_approves_in_the_users_place(moment: Moment) -> None:
+    """A plugin that takes a prompt for an approval found in it what is approved: the id, or the command."""
+    for asking in moment.askings:
+        answer = asking.answer
+        if isinstance(answer, ResolveApproval) and answer.decision != "reject":
+            said = asking.event.text if isinstance(asking.event, BeforePrompt) else ""
+            is_named = bool(answer.approval_id) and answer.approval_id in said
+            assert is_named, (
+                f"plugin {asking.member.name!r} approved {answer.approval_id!r} in the user's place: "
+                f"the prompt {said[:80]!r} does not name it"
+            )
+
+
+def _subject(asking: Asking) -> object:
+    """Say what a question is about: a call, or the hook."""
+    return type(asking.event), getattr(asking.event, "call_id", None)
+
+
+def _made(asking: Asking) -> str | None:
+    """Give what a plugin put in the place of something, to compare; None where it replaced nothing."""
+    match asking.answer:
+        case ReplaceToolResult(result=made) | ReplaceToolArgs(arguments=made) | SwitchModel(model=made):
+            return repr(made)
+        case _:
+            return None
+
+
 def _heeded(moment: Moment, call: CallState, mine: Sequence[Asking], known: Sequence[Asking]) -> None:
     """Ask somebody who judges again: about what will run, and about what the model wanted."""
     wanted = _question(known[0]).arguments
@@ -185,5 +241,7 @@ PLUGIN_PROMISES: Final[tuple[Callable[[Moment], None], ...]] = (
     what_is_journaled_survives_the_codec,
     what_is_blocked_does_not_run,
     no_call_gets_past_a_judge,
+    no_answer_is_lost_in_a_tie,
+    nobody_approves_in_the_users_place,
 )
 """All of them. The order is that in which they are held: what makes the others meaningless stands first."""

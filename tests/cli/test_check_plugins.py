@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from agentrail.cli.check_plugins import NotThere, describe_tally, load_machine
+from agentrail.cli import check_plugins
+from agentrail.cli.check_plugins import NotThere, describe_progress, describe_tally, load_machine
+from agentrail.cli.exits import Exit
 from agentrail.testing import stacks
 from tests.cli.rig import PATIENCE_SECONDS, command, environment, read_all, run_agentrail, wait_until
 
@@ -47,6 +49,28 @@ async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
     ran = await run_agentrail("check-plugins", "mine:GOOD", "--examples", "3", "--seed", "1", cwd=folder)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Nothing broke: ")
+
+
+async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
+    """The default is a time; portion after portion is lived until it is over, each with a seed of its own."""
+    monkeypatch.setattr(check_plugins, "DEFAULT_SECONDS", 0.0)
+    monkeypatch.chdir(folder)
+    assert check_plugins.check_plugins("mine:GOOD", seed=1) is Exit.DONE
+    lives = int(capfd.readouterr().out.split()[2])
+    assert lives >= 50
+    assert check_plugins.check_plugins("mine:GOOD") is Exit.DONE
+    assert check_plugins.check_plugins("mine:IMPURE", seed=1) is Exit.FAILED
+
+
+def test_the_bar_says_how_much_time_is_left():
+    """Of the time that was said; or of what the sessions that were asked for will take at this pace."""
+    tally = stacks.Tally(lives=100, signals=700)
+    told = describe_progress(tally, None, 10.0)
+    assert told == "█" * 10 + "·" * 20 + " 100 sessions, 700 signals, 20 s left"
+    told = describe_progress(tally, 400, 10.0)
+    assert told == "█" * 8 + "·" * 22 + " 100/400 sessions, 700 signals, 30 s left"
+    assert describe_progress(stacks.Tally(), None, 31.0).endswith(" 0 s left")
+    assert describe_progress(stacks.Tally(), 5, 0.0).endswith("0/5 sessions, 0 signals, 0 s left")
 
 
 async def test_a_side_effect_is_reported_with_its_line(folder):

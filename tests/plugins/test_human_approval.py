@@ -111,12 +111,38 @@ def test_a_prompt_with_the_prefix_decides(text, decision):
     assert (action.approval_id, action.decision) == decision
 
 
+@pytest.mark.parametrize(
+    ("prefix", "text", "decision"),
+    [
+        ("确认执行:", "确认执行:a1", ("a1", "approve")),
+        ("确认执行", "确认执行a1", ("a1", "approve")),
+        ("/ok:", "/ok:a1", ("a1", "approve")),
+        ("/ok:", " /ok: reject  a1", ("a1", "reject")),
+        ("/ok:", "/ok:always a1", ("a1", "always")),
+        ("please do", "please   do a1", ("a1", "approve")),
+        ("confirm", "confirm rm -r  'a b'", ("rm -r  'a b'", "approve")),
+        ("confirm", "confirm no rm -r x", ("rm -r x", "reject")),
+        ("confirm", "confirm perhaps a1", ("perhaps a1", "approve")),
+        ("confirm", "confirm yes", ("yes", "approve")),
+        ("(.*)", "(.*)a1", ("a1", "approve")),
+    ],
+)
+def test_any_prefix_decides_and_a_command_may_stand_for_the_id(prefix, text, decision):
+    """A prefix may end in a mark, or in a script without blanks; behind it stands an id, or the command that waits."""
+    action = asks(p.BeforePrompt(text=text), confirm_prefix=prefix)
+    assert (action.approval_id, action.decision) == decision
+
+
 def test_what_is_no_decision_is_said_or_goes_on():
     """A prompt with the prefix that decides nothing is refused with the usage; any other goes on."""
-    for text in ("confirm", "confirm a b c", "confirm perhaps a1"):
+    for text in ("confirm", "  confirm  "):
         action = asks(p.BeforePrompt(text=text), confirm_prefix="confirm")
-        assert action.reason == "no decision: say 'confirm ID', 'confirm reject ID' or 'confirm always ID'"
+        assert action.reason.startswith(
+            "no decision: say 'confirm ID', 'confirm reject ID' or 'confirm always ID'"
+        )
     assert asks(p.BeforePrompt(text="confirmed a1"), confirm_prefix="confirm") is None
+    assert asks(p.BeforePrompt(text="I confirm a1"), confirm_prefix="confirm") is None
+    assert asks(p.BeforePrompt(text="/OK:a1"), confirm_prefix="/ok:") is None
     assert asks(p.BeforePrompt(text="confirm a1")) is None
 
 

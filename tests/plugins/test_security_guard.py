@@ -1,5 +1,7 @@
 """`SecurityGuard`: which command lines and which paths pass, harmless look-alikes included."""
 
+import sys
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -10,8 +12,8 @@ from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_lines import simple_commands
-from agentrail.plugins.shell_words import tokens_of
 from agentrail.testing.check_plugin import check_plugin
+from tests.plugins.guard_lines import ATTACKS, ORDINARY
 
 CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
 
@@ -166,7 +168,6 @@ HARMLESS_LINES = [
     "sh script.sh",
     "sh",
     "echo ls | sh",
-    "make | sh",
     "sh -c",
     "$EDITOR notes.txt",
     "find . -name '*.pyc' -delete",
@@ -212,8 +213,8 @@ def test_a_dangerous_line_is_refused(line):
 )
 def test_escapes_are_read_as_bash_reads_them(written, read):
     """In `$'…'`: what is no escape stands there as it is."""
-    [token] = tokens_of(f"$'{written}'", {})
-    assert token.words == (read,)
+    [command] = simple_commands(f"x $'{written}'")
+    assert command.words[1] == read
 
 
 @pytest.mark.parametrize("line", HARMLESS_LINES)
@@ -284,6 +285,12 @@ HARMLESS_PATHS = [
     "..",
     ".",
     "",
+    "*",
+    "*.c*",
+    "config.*",
+    "[a-b]*.py",
+    "a" * 5_000 + "/.env",
+    "*.x[[:alpha:]]",
 ]
 
 
@@ -299,6 +306,13 @@ def test_a_protected_path_is_refused(path):
 def test_another_path_passes(path):
     """Names that only look alike are fine."""
     assert not is_blocked("read_file", {"path": path})
+
+
+@pytest.mark.parametrize("path", ["b.ax", "[bc]y", "x.[bc]x", "by"])
+def test_a_pattern_of_ones_own_may_have_sets(path):
+    """A set on both sides is alike where any name could be."""
+    assert is_blocked("read_file", {"path": path}, blocked_paths=["*.[ab]x", "[ab]y"])
+    assert not is_blocked("read_file", {"path": path + "z"}, blocked_paths=["*.[ab]x", "[ab]y"])
 
 
 def test_contents_are_not_paths():
@@ -343,9 +357,97 @@ def test_a_line_in_a_line_in_a_line_is_refused_at_some_depth():
     for _ in range(10):
         line = f"echo $({line})"
     assert is_blocked("shell", {"command": line})
-    assert [command.is_known for command in simple_commands(line)].count(False) == 1
+    assert [command.is_known for command in simple_commands(line)].count(False) >= 1
     assert is_blocked("shell", {"command": "sudo " * 12 + "ls"})
     assert not is_blocked("shell", {"command": "sudo " * 3 + "ls"})
+
+
+@pytest.mark.parametrize("line", ATTACKS)
+def test_an_attack_is_refused(line):
+    """Whatever a shell makes of a line is judged, and what cannot be judged is not let through."""
+    assert is_blocked("shell", {"command": line})
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_an_ordinary_line_passes(line):
+    """Nobody is stopped at what people type all day."""
+    assert not is_blocked("shell", {"command": line}), judged("shell", {"command": line}).decision
+
+
+def test_there_are_enough_ordinary_lines():
+    """At least a hundred, each once (issue 13)."""
+    assert len(set(ORDINARY)) == len(ORDINARY) >= 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git -C . push",
+        "git --no-pager push --force",
+        "git -c a.b=c --git-dir=.git push",
+        "git -C $(pwd) push",
+        "sudo git push",
+        "git -c alias.p=push p",
+        "docker --context x system prune -f",
+        "deploytool --level 3 -v production",
+        "curl x",
+        "2>&1 curl x",
+        "A[0]=1 curl x",
+        "function f { curl x; }; f",
+        "echo ${x:-$(curl x)}",
+        "echo a #'\ncurl x",
+    ],
+)
+def test_options_do_not_hide_a_blocked_command(line):
+    """Options of a program may stand between the words of a command that is blocked; their own words are known by a table."""
+    rules = {"blocked_commands": ["git push", "docker system prune", "deploytool production", "curl", ""]}
+    assert is_blocked("shell", {"command": line}, **rules)
+
+
+@pytest.mark.parametrize(
+    "line", ["git pull", "git -C push status", "git log push", "docker ps", "deploytool", "curling x"]
+)
+def test_other_commands_of_the_program_pass(line):
+    """The word of an option is no command, and the command is the first word behind the options."""
+    rules = {"blocked_commands": ["git push", "docker system prune", "deploytool production", "curl"]}
+    assert not is_blocked("shell", {"command": line}, **rules)
+
+
+def test_arguments_are_looked_into_to_any_depth():
+    """Lists in lists, mappings in lists, tuples; keys in any case; one line for each item of `commands`."""
+    assert is_blocked("x", {"paths": [["a"], [[".env"]]]})
+    assert is_blocked("x", {"steps": ({"do": [{"Command": "rm -rf x"}]},)})
+    assert is_blocked("x", {"commands": ["ls", "rm -rf x"]})
+    assert is_blocked("x", {"argv": ["rm", "-rf", "x"]})
+    assert not is_blocked("x", {"argv": ["echo", "rm -rf x"], "paths": [1, None]})
+
+
+MEGABYTE = 1_000_000
+HOSTILE = (
+    *("a" * MEGABYTE, "$(" * 500_000, "`" * MEGABYTE, "{a,b}" * 200_000, "<<a " * 250_000, "*" * MEGABYTE, "ls;" * 333_333),
+    *("a=x;" + "a=$a$a;" * 24 + "$a", "(" * 19_999, '"$(' * 6_000, "{" * 19_999, "{a,b}" * 3_999, "ls;" * 6_600, "${" * 9_999),
+    *("<<a " * 4_900 + "\n", "a=(" * 6_000, "f " + "*a" * 9_000, "/" + "[" * 19_000, "a/" * 9_000, "printf " + "%s" * 3000 + " a" * 6000),
+    *("((" * 9_999, "$((" * 6_000, "x " * 9_999, "'" * 19_999, "#\n" * 9_999, "case x in " + "a|" * 9_000 + "a) ls;; esac", "sudo -a " * 2_400),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_the_guard_reads_in_bounds(line):
+    """A line of a megabyte, or one that makes a megabyte of itself, is judged at once: work grows as the line does, to a bound."""
+    work = 0
+
+    def count(frame, event, arg):
+        nonlocal work
+        work += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        is_blocked("shell", {"command": line, "path": line})
+        is_blocked("shell", {"command": [line, line], "paths": [line]})
+    finally:
+        sys.setprofile(before)
+    assert work < 1_500_000
 
 
 def test_audit_publishes_each_verdict():

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from agentrail.core.work import is_ephemeral
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AgentAbort,
@@ -26,6 +27,7 @@ from agentrail.events import (
     SteeringApplied,
     SteeringReceived,
     StreamError,
+    SubagentEvent,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolKilled,
@@ -81,7 +83,7 @@ def published(*events):
     """Give events the numbers that a session would give them."""
     seq, made = 0, []
     for event in events:
-        ephemeral = isinstance(event, MessageDelta)
+        ephemeral = is_ephemeral(event)
         seq += not ephemeral
         meta = Envelope(SessionId("s"), seq, 0, (SessionId("s"),), ephemeral)
         made.append(attrs.evolve(event, meta=meta))
@@ -90,6 +92,10 @@ def published(*events):
 
 ASKED = RequestStart(model="m", messages=1)
 SENT = (ASKED, MessageStart(), MessageDelta(delta="a"))
+OF_A_CHILD = tuple(
+    SubagentEvent(call_id=CallId("a"), child_id=SessionId("c"), depth=1, event=event)
+    for event in (BEGIN, *SENT, COMPLETE, FINISHED)
+)
 CALLED = (
     ASKED,
     ResponseComplete(message=asking("a"), usage=USAGE, stop_reason="tool_use"),
@@ -127,6 +133,7 @@ def test_a_broken_history(history, words):
         (START, BEGIN, *SENT, BROKEN, *CALLED, *SENT, COMPLETE, FINISHED, END),
         (START, BEGIN, *CALLED[:3], KILLED, ABORT, CALLED[3], END),
         (START, BEGIN, *SENT, FAILED, END),
+        (START, BEGIN, *CALLED[:3], *OF_A_CHILD, CALLED[3], FINISHED, END),
         (START, ABORT, BEGIN, FAILED, BEGIN, ABORT, END),
     ],
 )

@@ -7,7 +7,7 @@ from agentrail.core.effects import RunErrand, SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
-from agentrail.testing.promises.seen import Seen
+from agentrail.testing.promises.seen import Seen, newly_said
 
 _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
 
@@ -15,7 +15,7 @@ _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn"
 def loops_are_told_or_ended(seen: Seen) -> None:
     """A loop that is noticed aborts the cycle in this step, or the model is told, unless the cycle is over anyway."""
     loops = [event for event in seen.events if isinstance(event, LoopDetected)]
-    grown = seen.after.data.history.since(len(seen.before.data.history))
+    grown = newly_said(seen)
     notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
     ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
     if ends:

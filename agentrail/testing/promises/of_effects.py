@@ -20,7 +20,7 @@ from agentrail.core.effects import (
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Abort, Outcome, Parked, ResponseCompleted, Restarted, ToolFinished
 from agentrail.core.state import Phase, SessionState
-from agentrail.events import AgentAbort
+from agentrail.events import AgentAbort, AgentStart, PromptRejected
 from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
 
 
@@ -97,7 +97,7 @@ def late_outcomes_change_nothing(seen: Seen) -> None:
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
     """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
     if isinstance(seen.signal, Abort) and not seen.before.ended:
-        assert sum(isinstance(event, AgentAbort) for event in seen.events) == 1
+        _says_so_once(seen)
         assert not seen.after.data.batch
         assert not seen.of(RunTool)
         held = seen.after.data.held
@@ -111,6 +111,17 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
             assert seen.after.phase is Phase.IDLE
         if not seen.before.data.survivors and seen.signal.kill_tools == "all":
             assert not seen.after.data.survivors
+
+
+def _says_so_once(seen: Seen) -> None:
+    """One AgentAbort, and one for each prompt behind it that a plugin aborted in its turn, as it began."""
+    owed, said = 1, 0
+    for event in seen.events:
+        if isinstance(event, AgentStart | PromptRejected):
+            owed += said >= owed
+        said += isinstance(event, AgentAbort)
+        assert said <= owed, f"AgentAbort came {said} times, and {owed} cycles were there to end"
+    assert said >= 1, "an abort was taken without an AgentAbort"
 
 
 def _stopping(state: SessionState) -> set[EffectId | None]:

@@ -4,8 +4,8 @@ from agentrail.core import listening
 from agentrail.core.signals import Abort, ResponseCompleted, Stop
 from agentrail.core.state import SessionState
 from agentrail.core.tags import TagReader
+from agentrail.core.work import is_ephemeral
 from agentrail.events import (
-    EPHEMERAL,
     TERMINAL,
     AgentAbort,
     AgentStart,
@@ -16,7 +16,7 @@ from agentrail.events import (
     ToolKilled,
 )
 from agentrail.messages import AssistantMessage, CallId
-from agentrail.testing.promises.seen import Seen, unstarted_calls
+from agentrail.testing.promises.seen import Seen, newly_said, unstarted_calls
 
 
 def people_see_what_is_said_without_tags(seen: Seen) -> None:
@@ -63,7 +63,7 @@ def tool_events_come_in_pairs(seen: Seen) -> None:
     """Each call gives one ToolExecutionStart and later one ToolExecutionEnd; what is killed is killed in between."""
     waiting = unstarted_calls(seen.before)
     if isinstance(seen.signal, ResponseCompleted):
-        grown = seen.after.data.history.since(len(seen.before.data.history))
+        grown = newly_said(seen)
         waiting |= {
             call.call_id for said in grown if isinstance(said, AssistantMessage) for call in said.calls
         }
@@ -89,10 +89,10 @@ def event_numbers_are_dense(seen: Seen) -> None:
     """Committed events count on by one; an ephemeral event has the number of the committed one before it."""
     number = seen.before.data.seq
     for event in seen.events:
-        number += type(event) not in EPHEMERAL
+        number += not is_ephemeral(event)
         assert event.meta is not None
         assert event.meta.seq == number
-        assert event.meta.ephemeral == (type(event) in EPHEMERAL)
+        assert event.meta.ephemeral == is_ephemeral(event)
         assert event.meta.at_ms == seen.signal.at_ms
     assert number == seen.after.data.seq
 

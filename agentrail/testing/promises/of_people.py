@@ -19,13 +19,13 @@ from agentrail.events import (
 )
 from agentrail.messages import UserMessage
 from agentrail.otp.statem import Call
-from agentrail.testing.promises.seen import Seen, waiting_prompts
+from agentrail.testing.promises.seen import Seen, newly_said, waiting_prompts
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
     """A prompt that was accepted waits, or enters the history in the step in which it leaves, or is dropped or taken aloud."""
     came = [*_requeued(seen), *map(_ref_of, waiting_prompts(seen.before)), *_new_prompts(seen)]
-    grown = seen.after.data.history.since(len(seen.before.data.history))
+    grown = newly_said(seen)
     begun = [said.ref for said in grown if isinstance(said, UserMessage) and said.origin == "prompt"]
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
     waiting = list(map(_ref_of, waiting_prompts(seen.after)))
@@ -50,7 +50,7 @@ def steers_are_never_lost(seen: Seen) -> None:
     applied = [str(ref) for event in seen.events if isinstance(event, SteeringApplied) for ref in event.refs]
     waiting = [str(steer.ref) for steer in seen.after.data.steers]
     assert came == [*applied, *_requeued(seen), *waiting]
-    grown = seen.after.data.history.since(len(seen.before.data.history))
+    grown = newly_said(seen)
     said = [message for message in grown if isinstance(message, UserMessage) and message.origin == "steer"]
     assert len(said) == bool(applied)
 

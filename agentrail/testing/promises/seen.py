@@ -9,8 +9,8 @@ from agentrail.core.effects import Effect, Publish, Refuse
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
 from agentrail.core.state import CallState, QueuedPrompt, SessionState
-from agentrail.events import Event
-from agentrail.messages import CallId
+from agentrail.events import CompactEnd, Event
+from agentrail.messages import CallId, Message
 
 
 @frozen
@@ -74,3 +74,10 @@ def _running(state: SessionState) -> Iterator[CallState]:
 def unstarted_calls(state: SessionState) -> set[CallId]:
     """The calls whose start is not out yet."""
     return {call.call.call_id for call in state.data.batch if not call.started}
+
+
+def newly_said(seen: Seen) -> tuple[Message, ...]:
+    """The messages that this step put at the end of the history, also where a summary took the place of its beginning."""
+    was = len(seen.before.data.history)
+    removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
+    return seen.after.data.history.since(1 + was - removed if removed else was)

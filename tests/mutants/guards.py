@@ -1,0 +1,79 @@
+"""Mutants of the guards: what reads command lines, who approves, and what the kit finds in a stack."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+_READS: Final = "SecurityGuard notices what bash would run"
+_CHAT: Final = "what you approve is what runs"
+_KIT: Final = "check-plugins finds what is wrong with a stack, and nothing else"
+
+_GUARD: Final = "tests/plugins/test_security_guard.py"
+_STACKS: Final = "tests/testing/test_stacks.py::test_a_planted_bug_is_found_and_told_in_six_signals"
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        name="a comment is read as words",
+        breaks=_READS,
+        file="plugins/shell_words.py",
+        old='        elif line[at] == "#":\n',
+        new='        elif line[at] == "\\0":\n',
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="a variable keeps its last value only",
+        breaks=_READS,
+        file="plugins/shell_values.py",
+        old="merged = tuple(dict.fromkeys((*self.values.get(name, ()), *values)))",
+        new="merged = values",
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="expanding has no bound",
+        breaks=_READS,
+        file="plugins/shell_values.py",
+        old="        if self.characters_left < 0:\n",
+        new="        if self.characters_left < -(10**12):\n",
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="a shell may read anything",
+        breaks=_READS,
+        file="plugins/shell_inside.py",
+        old='        reader.unknown("sh", "a shell reads what is not known before it runs; name the commands")\n',
+        new="        return\n",
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="an unknown option of a wrapper takes no word",
+        breaks=_READS,
+        file="plugins/shell_programs.py",
+        old="    return (1,) if word[1:].isdecimal() else (1, 2)\n",
+        new="    return (2,)\n",
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="two calls with one command, and the first is taken",
+        breaks=_CHAT,
+        file="core/decisions.py",
+        old="    if len(alike) == 1:\n",
+        new="    if alike:\n",
+        killed_by="tests/core/test_scenarios.py::test_scenario[approval_in_chat_by_command]",
+    ),
+    Mutant(
+        name="a tie is not looked at",
+        breaks=_KIT,
+        file="testing/plugin_promises.py",
+        old="first.member.priority == second.member.priority and",
+        new="first.member.priority != second.member.priority and",
+        killed_by=f"{_STACKS}[a result lost in a priority tie]",
+    ),
+    Mutant(
+        name="a plugin may approve what nobody named",
+        breaks=_KIT,
+        file="testing/plugin_promises.py",
+        old="            is_named = bool(answer.approval_id) and answer.approval_id in said\n",
+        new="            is_named = bool(answer.approval_id)\n",
+        killed_by=f"{_STACKS}[an approval in the user's place]",
+    ),
+)
