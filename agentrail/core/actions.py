@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, g
 import msgspec
 from attrs import frozen
 
-from agentrail.core.frozen import not_json
 from agentrail.core.hooks import (
     AfterResponse,
     AfterTool,
@@ -36,6 +35,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.request import CachePoint
 from agentrail.events.plugins import Announcement
+from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, ToolResult
 
 S_co = TypeVar("S_co", covariant=True)

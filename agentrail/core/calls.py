@@ -7,9 +7,9 @@ happened to it is said between the two.
 import msgspec
 
 from agentrail.core.effects import KillTools, Teardown
+from agentrail.core.open_calls import CallState
 from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
-from agentrail.core.state import CallState
 from agentrail.core.work import Work
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
 from agentrail.messages import CallId, ToolResult
@@ -90,13 +90,12 @@ def answer(
 
 def put(work: Work, state: CallState) -> None:
     """Put a call into the batch, in the place of the one with its id."""
-    call_id = state.call.call_id
-    work.change(batch=tuple(state if call.call.call_id == call_id else call for call in work.data.batch))
+    work.change(batch=work.data.batch.changed(state))
 
 
 def find(work: Work, call_id: CallId) -> CallState | None:
     """Find an open call of the batch."""
-    return next((call for call in work.data.batch if call.call.call_id == call_id), None)
+    return work.data.batch.find(call_id)
 
 
 def is_immune(work: Work, state: CallState) -> bool:

@@ -14,7 +14,6 @@ import msgspec
 
 from agentrail.core.actions import Abort
 from agentrail.core.foreign import Raised, attempt
-from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import BeforePluginOptsUpdate, HookEvent
 from agentrail.core.outcome import Outcome
 from agentrail.core.pipeline import run
@@ -31,6 +30,7 @@ from agentrail.core.stack import (
 )
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
+from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 import attrs
 import msgspec
 
-from agentrail.core.frozen import FrozenDict, FrozenList
+from agentrail.frozen import FrozenDict, FrozenList
 
 StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""

@@ -25,6 +25,7 @@ from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardow
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
 from agentrail.core.listening import hear_rest
+from agentrail.core.open_calls import CallState
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -37,7 +38,7 @@ from agentrail.core.signals import (
     TeardownFinished,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
-from agentrail.core.state import CallState, Ended, Phase, TeardownState
+from agentrail.core.state import Ended, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (

@@ -35,6 +35,7 @@ from agentrail.core.stack import Entry
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
+from agentrail.frozen import frozen_json
 from agentrail.messages import (
     ApprovalId,
     CallId,
@@ -407,15 +408,16 @@ class Session:
         """
         refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
         ports = self._cell.ports
-        found, provider = find_provider(model, provider_opts or {}, ports.find_provider)
+        opts = frozen_json(provider_opts or {})
+        found, provider = find_provider(model, opts, ports.find_provider)
         name = fresh_name_of(found, provider, ports.providers)
         ports.providers[name] = provider
-        ports.provider_opts[name] = dict(provider_opts or {})
+        ports.provider_opts[name] = opts
         signal = SwitchModel(
             at_ms=now_ms(),
             signal_id=self._cell.slots.mint(),
             model=facts_of(name, provider),
-            opts_changed=bool(provider_opts),
+            opts_changed=bool(opts),
             described=self._describe_for(name),
         )
         await self._ask(signal)

@@ -28,6 +28,7 @@ from agentrail.abc import (
     ToolOutcome,
     Unknown,
 )
+from agentrail.core.batch import CHANGED
 from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
 from agentrail.errors import ToolContractError
@@ -38,7 +39,6 @@ from agentrail.otp.exits import leaves
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 
 MAX_CRASH_CHARACTERS: Final = 1000
-CHANGED: Final = "Not run: the arguments changed after they were approved."
 UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -8,6 +8,8 @@ from typing import Any, NoReturn, get_args
 from agentrail.abc import Tool, ToolListing
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import TooDeep, frozen_json
+from agentrail.messages import JsonObject
 from agentrail.otp.edges import contain
 from agentrail.runtime.tool_runner import describe_crash
 
@@ -68,7 +70,7 @@ def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
         description=described,
-        parameters=tool.parameters,
+        parameters=_schema_of(tool),
         killable=tool.killable,
         effect_class=tool.effect_class,
         timeout_seconds=tool.timeout_seconds,
@@ -76,6 +78,18 @@ def _spec_of(tool: Tool, listing: ToolListing) -> ToolSpec:
         polling=getattr(tool, "polling", False),
         answered_by=getattr(tool, "answered_by", "code"),
     )
+
+
+def _schema_of(tool: Tool) -> JsonObject:
+    schema: Any = tool.parameters
+    if not isinstance(schema, Mapping):
+        message = f"the schema of tool {tool.name!r} is of type {type(schema).__name__}: expected a JSON Schema as a dict"
+        raise ToolDefinitionError(message)
+    try:
+        return frozen_json(schema)
+    except TooDeep as error:
+        message = f"the schema of tool {tool.name!r} is {error}, or holds itself: say the same with fewer"
+        raise ToolDefinitionError(message) from None
 
 
 def _refuse_description(tool: Tool, error: Exception) -> NoReturn:
@@ -96,10 +110,6 @@ def _check_types(spec: Any) -> None:
             f"the description of tool {spec.name!r} is {spec.description!r}: "
             "expected a text, or a function of a ToolListing that gives one"
         )
-        raise ToolDefinitionError(message)
-    if not isinstance(spec.parameters, Mapping):
-        kind = type(spec.parameters).__name__
-        message = f"the schema of tool {spec.name!r} is of type {kind}: expected a JSON Schema as a dict"
         raise ToolDefinitionError(message)
 
 

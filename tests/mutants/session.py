@@ -387,8 +387,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="an ended cycle is not closed",
         breaks=_ENDS,
         file="core/cycle.py",
-        old="    work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)\n",
-        new="    work.change(stream=None, batch=(), interventions=(), last=ended)\n",
+        old="    work.change(cycle=None, stream=None, batch=NO_CALLS, interventions=(), last=ended)\n",
+        new="    work.change(stream=None, batch=NO_CALLS, interventions=(), last=ended)\n",
         killed_by=scenario("plain_cycle"),
     ),
     Mutant(

@@ -17,7 +17,7 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.runtime.tool_runner import CHANGED
+from agentrail.core.batch import CHANGED
 from agentrail.testing.expectations import check_events, check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule

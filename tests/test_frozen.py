@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.frozen import FrozenDict, FrozenList, frozen_json, not_json, same_json, thawed
+from agentrail.frozen import FrozenDict, FrozenList, frozen_json, not_json, same_json, thawed
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=3)
 values = st.recursive(
