@@ -8,9 +8,12 @@ No message, event or state enters this file.
 """
 
 import enum
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import msgspec
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = Mapping[str, JsonValue]
@@ -147,6 +150,17 @@ def not_json(value: object, where: str = "$") -> str | None:
     return _fault_in(value, where, MAX_LEVELS)
 
 
+def canonical_json(value: object) -> bytes:
+    """Encode JSON in the one form that is hashed and measured: UTF-8, sorted keys, no spaces.
+
+    Half of a character, which no UTF-8 can hold, is written as the escape that JSON has for it.
+    """
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
 def same_json(one: object, other: object) -> bool:
     """Compare as JSON does: `1`, `1.0` and `true` are three values, though Python calls them equal."""
     if one is other:
@@ -221,10 +235,16 @@ def _plain(value: Any) -> object:
             return value
 
 
+_MAX_BITS: Final = 10_000
+"""Of a whole number: Python writes no more than 4,300 digits, and takes longer and longer for them."""
+
+
 def _fault_in(value: object, where: str, levels: int) -> str | None:
-    if type(value) in _SCALARS:
+    if type(value) in _SCALARS and type(value) is not int:
         return None
     match value:
+        case int():
+            return None if value.bit_length() <= _MAX_BITS else f"{where} is a number of too many digits"
         case float():
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
         case str():  # an enumeration whose members are texts, say

@@ -5,6 +5,7 @@ what a message looks like on a wire is kept beside it by `encoded`, so that each
 request is a join of what is there already.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NewType, TypeAlias
 
@@ -273,6 +274,16 @@ class TokenUsage:
     reasoning: int = 0
     cost_usd: float | None = 0.0
     estimated: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Take nothing below zero, whoever says so: a budget would grow by it. A price that is no number is unknown."""
+        cost = self.cost_usd
+        if cost is not None and not 0.0 <= cost < math.inf:
+            object.__setattr__(self, "cost_usd", None)
+        counts = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
+        if min(counts) < 0:
+            for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
+                object.__setattr__(self, name, max(getattr(self, name), 0))
 
     @property
     def total(self) -> int:

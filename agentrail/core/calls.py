@@ -12,6 +12,7 @@ from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
 from agentrail.core.work import Work
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
+from agentrail.frozen import canonical_json
 from agentrail.messages import CallId, ToolResult
 
 
@@ -24,7 +25,7 @@ def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
     """Make the result of a call from what its tool gave; it says so when a person had changed the arguments."""
     text = signal.text
     if state.edited:
-        ran = msgspec.json.encode(state.arguments, order="deterministic").decode()
+        ran = canonical_json(state.arguments).decode()
         text = f"[The user changed the arguments. What ran: {ran}]\n{text}"
     return ToolResult(
         call_id=state.call.call_id,

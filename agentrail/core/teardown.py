@@ -159,7 +159,7 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
-    work.change(incarnation=signal.incarnation)
+    work.change(incarnation=max(signal.incarnation, work.data.incarnation))
     for state in work.data.batch:
         interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)

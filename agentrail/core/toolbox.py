@@ -144,8 +144,11 @@ class Toolbox:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse: sessions share a box, and providers are given it."""
-        message = f"a Toolbox cannot be changed, and {name!r} not set: make a new one with `changed`"
-        raise AttributeError(message)
+        _refuse_change(name)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse, as setting does."""
+        _refuse_change(name)
 
     def encoded(self, wire: str, encode: "Callable[[Toolbox], bytes]") -> bytes:
         """Return the list in a wire format, encoding it at most once per format in its life.
@@ -235,6 +238,11 @@ class Toolbox:
     def __repr__(self) -> str:
         """Show the names."""
         return f"Toolbox({', '.join(self._by_name)})"
+
+
+def _refuse_change(name: str) -> NoReturn:
+    message = f"a Toolbox cannot be changed, nor its {name!r}: make a new one with `changed`"
+    raise AttributeError(message)
 
 
 def parse_arguments(text: str) -> JsonObject | str:

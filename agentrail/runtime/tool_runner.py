@@ -3,7 +3,6 @@
 What an outcome says is decided by plain functions; `run_tool` awaits and asks them.
 """
 
-import hashlib
 import json
 import logging
 import re
@@ -11,7 +10,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
 import trio
 from attrs import frozen
 
@@ -31,7 +29,9 @@ from agentrail.abc import (
 from agentrail.core.batch import CHANGED
 from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
+from agentrail.core.gates import hash_arguments
 from agentrail.errors import ToolContractError
+from agentrail.frozen import thawed
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.edges import contain
 from agentrail.otp.exits import leaves
@@ -141,12 +141,11 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
 def decide_arguments(effect: RunTool) -> JsonObject | None:
     """Give the tool a copy of exactly what was hashed; None when that is not what was checked.
 
-    A copy, because a tool that changes its arguments would change the conversation.
+    A copy that can be written to, because a tool that changes its arguments may do so; what the session has is frozen.
     """
-    canonical = msgspec.json.encode(effect.arguments, order="deterministic")
-    if hashlib.sha256(canonical).hexdigest() != effect.arguments_hash:
+    if hash_arguments(effect.arguments) != effect.arguments_hash:
         return None
-    copied: JsonObject = msgspec.json.decode(canonical)
+    copied: JsonObject = thawed(effect.arguments)
     return copied
 
 
