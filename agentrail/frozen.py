@@ -34,6 +34,13 @@ def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     raise TypeError(message)
 
 
+def _refuse_class(cls: type) -> NoReturn:
+    message = (
+        f"{cls.__name__} cannot be derived from what cannot be changed: hold one, and derive from nothing"
+    )
+    raise TypeError(message)
+
+
 class FrozenDict(dict[str, Any]):
     """A JSON object that cannot be changed. `dict(it)` is a copy that can, of the first level; `copy.deepcopy` of all."""
 
@@ -48,6 +55,10 @@ class FrozenDict(dict[str, Any]):
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
     __setattr__ = __delattr__ = _refuse  # `__class__` is an attribute too
+
+    def __init_subclass__(cls) -> NoReturn:
+        """Refuse: a class of this one could write again."""
+        _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `dict` says that it has none
         """Hash by the content, which never changes; so frozen values that hold it can stand in sets."""
@@ -81,6 +92,10 @@ class FrozenList(list[Any]):
     __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
     __iadd__ = __imul__ = _refuse
     __setattr__ = __delattr__ = _refuse
+
+    def __init_subclass__(cls) -> NoReturn:
+        """Refuse: a class of this one could write again."""
+        _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `list` says that it has none
         """Hash by the content."""

@@ -3,12 +3,25 @@
 import copy
 import enum
 import json
+import pickle
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.frozen import FrozenDict, FrozenList, frozen_json, not_json, same_json, thawed
+from agentrail.frozen import (
+    MAX_LEVELS,
+    FrozenDict,
+    FrozenList,
+    TooDeep,
+    canonical_json,
+    frozen_json,
+    frozen_or_none,
+    frozen_value,
+    not_json,
+    same_json,
+    thawed,
+)
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=3)
 values = st.recursive(
@@ -115,3 +128,129 @@ def test_values_that_python_calls_equal_are_told_apart(other):
     assert not same_json({"a": 1}, other)
     assert not same_json([1], [1, 1])
     assert same_json({"a": (1,)}, {"a": [1]})
+
+
+# --- it is a value like any other
+
+
+def test_it_is_a_dictionary_and_a_list_to_whoever_only_reads():
+    """`isinstance`, `match`, `json`, unpacking and comparing take it for what it was; a set takes it too."""
+    value = frozen_json({"a": [1, {"b": 2}]})
+    assert isinstance(value, dict)
+    match value:
+        case {"a": [1, {"b": found}]}:
+            assert found == 2
+        case _:
+            pytest.fail("it does not match")
+    assert {**value, "c": 1} == {"a": [1, {"b": 2}], "c": 1}
+    assert type(value | {"c": 1}) is dict
+    assert {value: 1}[frozen_json({"a": (1, {"b": 2})})] == 1
+
+
+def test_copies_and_pickles():
+    """A copy is for writing, of one level or of all, as with any dictionary; a pickle brings back what went in."""
+    value = frozen_json({"a": [{"b": 1}]})
+    for copied in (copy.copy(value), value.copy(), dict(value)):
+        assert type(copied) is dict
+        assert copied["a"] is value["a"]
+    assert type(copy.copy(value["a"])) is list
+    back = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+    assert (back, type(back), type(back["a"]), type(back["a"][0])) == (
+        value,
+        FrozenDict,
+        FrozenList,
+        FrozenDict,
+    )
+
+
+class _Writable(dict):
+    __slots__ = ()
+
+
+def test_no_back_door_is_left_open_by_accident():
+    """Neither `__init__`, nor another class, nor one that is derived makes it writable; constructors freeze what they take."""
+    value = frozen_json({"a": [1]})
+    value.__init__({"b": 2})
+    value["a"].__init__([2])
+    for frozen in (value, value["a"]):
+        with pytest.raises(TypeError, match="cannot be changed"):
+            frozen.__class__ = _Writable
+        with pytest.raises(TypeError, match="cannot be derived"):
+            type("Mine", (type(frozen),), {})
+    assert value == {"a": [1]}
+    assert type(FrozenDict(a=[1])["a"]) is FrozenList
+    assert type(FrozenList([{}])[0]) is FrozenDict
+
+
+class _Colour(enum.StrEnum):
+    RED = "red"
+
+
+class _Text(str):
+    __slots__ = ("note",)
+
+
+class _Whole(int):
+    pass
+
+
+class _Part(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (_Text("a"), "a"),
+        (_Whole(3), 3),
+        (_Part(0.5), 0.5),
+        (bytearray(b"x"), b"x"),
+        (memoryview(b"x"), b"x"),
+        ({1, 2}, frozenset({1, 2})),
+        ((1, 2), [1, 2]),
+    ],
+)
+def test_what_could_be_changed_becomes_plain(given, kept):
+    """Texts and numbers of other classes, sets and buffers among an application's own data."""
+    frozen = frozen_json({"x": given, _Text("key"): [given]})
+    assert frozen["x"] == kept
+    assert type(frozen["x"]) in {type(kept), FrozenList}
+    assert type(frozen["key"][0]) is type(frozen["x"])
+    assert all(type(key) is str for key in frozen)
+
+
+def test_members_of_enumerations_and_what_is_no_json_stay_what_they_are():
+    """One object for all who name it; `not_json` finds the other where it must not be."""
+    other = object()
+    frozen = frozen_json({"colour": _Colour.RED, "other": other})
+    assert frozen["colour"] is _Colour.RED
+    assert frozen["other"] is other
+
+
+def test_what_is_too_deep_is_refused_before_anything_goes_down_it():
+    """128 levels are taken; more, or a value that holds itself, is said at once."""
+    value: object = "x"
+    for _ in range(MAX_LEVELS):
+        value = [value]
+    assert not_json({"a": value[0]}) is None
+    frozen_value(value)
+    endless: list[object] = []
+    endless.append(endless)
+    for deep in ([value], endless, {"a": value}):
+        with pytest.raises(TooDeep, match="nested more deeply than 128 levels"):
+            frozen_value(deep)
+        assert "nested more deeply than 128 levels" in not_json(deep)
+
+
+def test_numbers_without_end_are_no_json():
+    """Python cannot write them any more."""
+    assert not_json({"a": 10**400}) is None
+    assert not_json({"a": 10**5000}) == "$.a is a number of too many digits"
+
+
+def test_half_of_a_character_has_a_form_too():
+    """No UTF-8 can hold it, so it is written as JSON's escape; the form is the same whatever the order of the keys."""
+    assert canonical_json({"b": "\ud800", "a": 1}) == b'{"a":1,"b":"\\ud800"}'
+    assert canonical_json(frozen_json({"b": 1, "a": [True]})) == b'{"a":[true],"b":1}'
+    assert frozen_or_none(None) is None
+    assert frozen_or_none({}) == {}

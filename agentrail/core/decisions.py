@@ -200,7 +200,9 @@ def _answer(
 
 
 def _always(work: Work, approved: CallState) -> None:
-    """Make a rule of an approval, and judge by it all that waits already."""
+    """Make a rule of an approval, and judge by it all that waits already; none of arguments that nobody was shown."""
+    if approved.bound_to != hash_arguments(approved.arguments):
+        return
     rule = Rule(tool=approved.call.name, family=interactions.family_of(approved.arguments))
     work.change(rules=work.data.rules | {rule})
     work.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))

@@ -82,8 +82,7 @@ def tokens_of(messages: Sequence[Message]) -> int:
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
     """Estimate what stands before the conversation: the system prompt and the list of tools."""
     listed = sum(
-        _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters))
-        for spec in tools
+        _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters)) for spec in tools
     )
     return _in_tokens(_size(system or "") + listed)
 

@@ -30,7 +30,7 @@ from agentrail.core.stack import (
 )
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
-from agentrail.frozen import frozen_json
+from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import JsonObject
 
 
@@ -86,7 +86,7 @@ def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
     """
     if attrs.has(type(state)):
         return attrs.evolve(state, **options)
-    if isinstance(state, MappingProxyType | dict):
+    if isinstance(state, FrozenDict):
         return frozen_json({**state, **options})
     return plugin.init(**options)
 

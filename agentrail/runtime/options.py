@@ -249,7 +249,8 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
             f"budget is {values['budget']!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"
         )
     wanted = values["response_format"]
-    fault = None if wanted is None else fault_of_format(wanted)
+    is_endless = isinstance(wanted, Mapping) and not isinstance(wanted, FrozenDict)  # said above
+    fault = None if wanted is None or is_endless else fault_of_format(wanted)
     faults += [] if fault is None else [fault]
     if not isinstance(values["inline_tags"], bool):
         faults.append(f"inline_tags is {values['inline_tags']!r}: expected True or False")

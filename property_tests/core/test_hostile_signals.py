@@ -220,7 +220,9 @@ def test_values_of_wrong_types_are_put_aside(data):
             machine.step(life.state, signal)
         except InternalError as error:
             aside = StepCrashed(
-                at_ms=10 * len(life.script), signal_kind=type(signal).__name__, error=ErrorInfo(code="internal_error", message=str(error))
+                at_ms=10 * len(life.script),
+                signal_kind=type(signal).__name__,
+                error=ErrorInfo(code="internal_error", message=str(error)),
             )
             life.hear(aside)
         else:

@@ -104,7 +104,9 @@ async def _life(arguments, *, edit):
 
 def _conversation(messages):
     """Draw messages without the refs of prompts, which are minted anew in each life."""
-    return portrait([attrs.evolve(one, ref=None) if isinstance(one, UserMessage) else one for one in messages])
+    return portrait(
+        [attrs.evolve(one, ref=None) if isinstance(one, UserMessage) else one for one in messages]
+    )
 
 
 @pytest.mark.at(39)
