@@ -21,7 +21,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick lint docs docs-check coverage coverage-of-spec mutants examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -70,6 +70,9 @@ coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
 
 mutants: $(DEV)  ## deliberate bugs, each of which some test has to notice
 	$(BIN)/python -m scripts.run_mutants
+
+test-minimum:  ## the tests on the oldest versions of dependencies that we allow
+	@PYTHON=$(PYTHON) bash scripts/test_minimum.sh
 
 examples:  ## the packages of docs/examples, on the wheel in an environment of their own
 	@PYTHON=$(PYTHON) bash scripts/run_examples.sh

@@ -6,6 +6,7 @@ By ordinary means: items, attributes, methods that write. Names that begin with 
 
 import contextlib
 import enum
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set as AbstractSet
 from typing import Any, Final
@@ -79,10 +80,11 @@ def _write_to(found: Any) -> None:
     _try(setattr, found, "edited", 1)
     _try(setattr, found, "__class__", _Other)
     if isinstance(found, Mapping):
+        writable: Any = found
         for key in list(found):
-            _try(lambda key=key: found.__setitem__(key, "edited"))
-            _try(lambda key=key: found.__delitem__(key))
-            _try(lambda key=key: found.pop(key))
+            _try(operator.setitem, writable, key, "edited")
+            _try(operator.delitem, writable, key)
+            _try(lambda key=key: writable.pop(key))
     if isinstance(found, Mapping | list | AbstractSet | bytearray | memoryview):
         for name, arguments in _WRITES:
             _try(lambda name=name, arguments=arguments: getattr(found, name)(*arguments))
@@ -139,7 +141,7 @@ def portrait(value: Any) -> object:
             names = value.__struct_fields__
             return (type(value).__name__, *((name, portrait(getattr(value, name))) for name in names))
         case _ if attrs.has(type(value)):
-            names = [field.name for field in attrs.fields(type(value)) if field.init]
-            return (type(value).__name__, *((name, portrait(getattr(value, name))) for name in names))
+            fields = [field.name for field in attrs.fields(type(value)) if field.init]
+            return (type(value).__name__, *((name, portrait(getattr(value, name))) for name in fields))
         case _:
             return repr(value)

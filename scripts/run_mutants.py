@@ -2,7 +2,8 @@
 
     python -m scripts.run_mutants [PART OF A NAME, OR OF A GUARANTEE ...]
 
-Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing.
+Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing. A run of all says too
+which rows of the acceptance list no killed mutant breaks, and ends with 1 when there is one.
 """
 
 import os
@@ -18,12 +19,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from scripts.scenario_coverage import FOLDERS, as_ranges, covered_numbers, rows_in_force
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parent.parent
-COPIED: Final = ("agentrail", "tests", "property_tests", "conftest.py", "pyproject.toml")
+COPIED: Final = ("agentrail", "tests", "property_tests", "scripts", "docs", "conftest.py", "pyproject.toml")
 WITHIN_SECONDS: Final = 120
+ALL_WITHIN_SECONDS: Final = 1200
 FAILED: Final = (
     1  # what pytest ends with when tests ran, and one of them failed; all others above 0 are mistakes of ours
 )
@@ -41,7 +44,8 @@ def main(wanted: Sequence[str]) -> int:
         for number in range(jobs):
             trees.put(_copy(Path(directory) / str(number)))
         tree = trees.get()
-        if _run_tests(tree, *sorted({one.killed_by for one in chosen})) != 0:
+        everything = sorted({one.killed_by for one in chosen})
+        if _run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS, show=True) != 0:
             print("the tests fail without any mutant: mend that first")
             return 1
         trees.put(tree)
@@ -53,7 +57,18 @@ def main(wanted: Sequence[str]) -> int:
         print(f"{verdict:9} {mutant.name}  ({mutant.breaks})")
     seconds = time.monotonic() - begun_at
     print(f"{len(chosen) - wrong} of {len(chosen)} mutants killed in {seconds:.0f} s")
+    if not wanted:
+        killed = [one for one, verdict in zip(chosen, verdicts, strict=True) if verdict == "killed"]
+        without = rows_without(killed)
+        print(f"rows of the acceptance list in force without a mutant: {as_ranges(without)}")
+        wrong += len(without)
     return int(bool(wrong))
+
+
+def rows_without(mutants: Sequence[Mutant]) -> frozenset[int]:
+    """The rows in force that none of these breaks."""
+    in_force = rows_in_force(covered_numbers(tuple(ROOT / name for name in FOLDERS)))
+    return in_force - {row for one in mutants for row in one.rows}
 
 
 def _try(mutant: Mutant, trees: "SimpleQueue[Path]") -> str:
@@ -98,14 +113,20 @@ def _copy(to: Path) -> Path:
     return to
 
 
-def _run_tests(tree: Path, *tests: str) -> int:
+def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
     # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours
-            command, cwd=tree, env=environment, capture_output=True, check=False, timeout=WITHIN_SECONDS
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=None if show else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=within_seconds,
         )
     except subprocess.TimeoutExpired:  # a bug that makes everybody wait for ever is noticed too
         return FAILED

@@ -82,6 +82,12 @@ def covered_numbers(folders: tuple[Path, ...]) -> dict[str, set[int]]:
     return covered
 
 
+def rows_in_force(covered: Mapping[str, set[int]]) -> frozenset[int]:
+    """The rows of the acceptance list that speak of a part that is there: all but those of later parts without a test."""
+    later = frozenset().union(*(numbers.get("AT", frozenset()) for numbers in LATER.values()))
+    return SERIES["AT"] - (later - covered["AT"])
+
+
 def as_ranges(numbers: frozenset[int] | set[int]) -> str:
     """Numbers for people: `1-3, 7`; `none` when there are none."""
     ranges: list[list[int]] = []

@@ -163,7 +163,7 @@ def test_copies_and_pickles():
     )
 
 
-class _Writable(dict):
+class _Writable(dict[str, object]):
     __slots__ = ()
 
 

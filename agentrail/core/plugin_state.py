@@ -39,7 +39,8 @@ def unstorable(value: Any, where: str = "state") -> str | None:
         case tuple() | frozenset() | FrozenList() if type(value) in _ROWS:
             return _first((item, f"{where}[{position}]") for position, item in enumerate(value))
         case FrozenDict():
-            wrong = next((key for key in value if not isinstance(key, str)), None)
+            keys: tuple[object, ...] = tuple(value)
+            wrong = next((key for key in keys if not isinstance(key, str)), None)
             if wrong is not None:
                 return f"{where} has the key {wrong!r}; keys are text"
             return _first((item, f"{where}[{key!r}]") for key, item in value.items())

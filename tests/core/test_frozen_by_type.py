@@ -25,33 +25,40 @@ from agentrail.messages import (
 from agentrail.runtime.options import SessionOptions
 from property_tests.vandal import edit_everything, portrait
 
-MADE_OF_OBJECTS = {
-    "call": lambda live: ToolCall(call_id="c", name="t", arguments=live),
-    "result": lambda live: ToolResult(call_id="c", name="t", text="x", details=live),
-    "opaque": lambda live: Opaque(provider="p", payload=live),
-    "spec": lambda live: ToolSpec(name="t", description="d", parameters=live),
-    "approval": lambda live: Approval(
-        id="a", call_id="c", tool="t", arguments=live, arguments_hash="", requested_at_ms=0, path=()
-    ),
-    "start": lambda live: ToolExecutionStart(name="t", call_id="c", arguments=live),
-    "plugin event": lambda live: PluginEvent(name="n", payload=live),
-    "memory": lambda live: UpdateContext(key="memory", value=live),
-    "approve": lambda live: Approve(at_ms=0, signal_id="s", approval_id="a", arguments=live),
-    "options": lambda live: UpdatePluginOpts(at_ms=0, signal_id="s", plugin="p", options=live),
-    "emitted": lambda live: ToolEmitted(at_ms=0, effect_id="t1", name="n", payload=live),
-    "finished": lambda live: ToolFinished(at_ms=0, effect_id="t1", text="x", details=live, started_at_ms=0),
-    "before tool": lambda live: BeforeTool(name="t", arguments=live, call_id="c"),
-    "before options": lambda live: BeforePluginOptsUpdate(plugin="p", options=live),
-    "found": lambda live: Found(entries=[live]),
-    "config": lambda live: SessionConfig(
-        session_id="s", path=("s",), model=ModelFacts(model="m:m"), user_data=live
-    ),
-    "format": lambda live: ResponseFormat(live).schema,
-    "listing": lambda live: ToolListing(session_id="s", model="m:m", working_dir=".", user_data=live),
-    "session options": lambda live: SessionOptions(
-        model="demo:", user_data=live, provider_opts=live, response_format=live
-    ),
-}
+
+def _made_of_objects():  # a function, because the ids of these are plain texts, which a type checker would refuse
+    return {
+        "call": lambda live: ToolCall(call_id="c", name="t", arguments=live),
+        "result": lambda live: ToolResult(call_id="c", name="t", text="x", details=live),
+        "opaque": lambda live: Opaque(provider="p", payload=live),
+        "spec": lambda live: ToolSpec(name="t", description="d", parameters=live),
+        "approval": lambda live: Approval(
+            id="a", call_id="c", tool="t", arguments=live, arguments_hash="", requested_at_ms=0, path=()
+        ),
+        "start": lambda live: ToolExecutionStart(name="t", call_id="c", arguments=live),
+        "plugin event": lambda live: PluginEvent(name="n", payload=live),
+        "memory": lambda live: UpdateContext(key="memory", value=live),
+        "approve": lambda live: Approve(at_ms=0, signal_id="s", approval_id="a", arguments=live),
+        "options": lambda live: UpdatePluginOpts(at_ms=0, signal_id="s", plugin="p", options=live),
+        "emitted": lambda live: ToolEmitted(at_ms=0, effect_id="t1", name="n", payload=live),
+        "finished": lambda live: ToolFinished(
+            at_ms=0, effect_id="t1", text="x", details=live, started_at_ms=0
+        ),
+        "before tool": lambda live: BeforeTool(name="t", arguments=live, call_id="c"),
+        "before options": lambda live: BeforePluginOptsUpdate(plugin="p", options=live),
+        "found": lambda live: Found(entries=[live]),
+        "config": lambda live: SessionConfig(
+            session_id="s", path=("s",), model=ModelFacts(model="m:m"), user_data=live
+        ),
+        "format": lambda live: ResponseFormat(live).schema,
+        "listing": lambda live: ToolListing(session_id="s", model="m:m", working_dir=".", user_data=live),
+        "session options": lambda live: SessionOptions(
+            model="demo:", user_data=live, provider_opts=live, response_format=live
+        ),
+    }
+
+
+MADE_OF_OBJECTS = _made_of_objects()
 
 
 @pytest.mark.parametrize("kind", MADE_OF_OBJECTS)
@@ -69,15 +76,21 @@ def test_what_is_made_of_an_object_has_its_own(kind):
 
 TEXTS = [Text(text="a")]
 RESULTS = [ToolResult(call_id="c", name="t", text="x")]
-MADE_OF_LISTS = {
-    "user message": (lambda live: UserMessage(content=live).content, [Text(text="a")]),
-    "response": (lambda live: AssistantMessage(content=live, model="m:m").content, [Text(text="a")]),
-    "results": (lambda live: ToolMessage(results=live).results, RESULTS),
-    "todos": (lambda live: UpdateTodos(todos=live).todos, [Todo(id="1", content="x")]),
-    "todo change": (lambda live: TodoChange(todos=live).todos, [Todo(id="1", content="x")]),
-    "plan": (lambda live: Plan(steps=live).steps, ["a step"]),
-    "facts": (lambda live: MemoryFlushed(facts=live, count=1).facts, ["a fact"]),
-}
+
+
+def _made_of_lists():  # a function, because the ids of these are plain texts, which a type checker would refuse
+    return {
+        "user message": (lambda live: UserMessage(content=live).content, [Text(text="a")]),
+        "response": (lambda live: AssistantMessage(content=live, model="m:m").content, [Text(text="a")]),
+        "results": (lambda live: ToolMessage(results=live).results, RESULTS),
+        "todos": (lambda live: UpdateTodos(todos=live).todos, [Todo(id="1", content="x")]),
+        "todo change": (lambda live: TodoChange(todos=live).todos, [Todo(id="1", content="x")]),
+        "plan": (lambda live: Plan(steps=live).steps, ["a step"]),
+        "facts": (lambda live: MemoryFlushed(facts=live, count=1).facts, ["a fact"]),
+    }
+
+
+MADE_OF_LISTS = _made_of_lists()
 
 
 @pytest.mark.parametrize("kind", MADE_OF_LISTS)

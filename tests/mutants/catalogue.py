@@ -7,7 +7,7 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import frozen, session
+from tests.mutants import frozen, rows, session
 from tests.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*session.MUTANTS, *frozen.MUTANTS)
+MUTANTS: Final[tuple[Mutant, ...]] = (*session.MUTANTS, *frozen.MUTANTS, *rows.MUTANTS)

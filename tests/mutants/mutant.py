@@ -14,6 +14,7 @@ class Mutant:
         old: What stands there.
         new: What stands there instead.
         killed_by: The test that fails then, as pytest names it.
+        rows: The rows of the acceptance list that it breaks; its test is marked with each, `@pytest.mark.at(39)`.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Mutant:
     old: str
     new: str
     killed_by: str
+    rows: tuple[int, ...] = ()
 
 
 def scenario(name: str) -> str:

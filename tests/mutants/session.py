@@ -59,6 +59,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old='return kill == "none" or (kill == "killable" and calls.is_immune(work, state))',
         new='return kill == "none"',
         killed_by=scenario("abort_spares_immune_tools"),
+        rows=(17,),
     ),
     Mutant(
         name="survivors outlive their session",
@@ -87,6 +88,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
         killed_by=scenario("prompt_during_teardown"),
+        rows=(34,),
     ),
     Mutant(
         name="a dismissed crew works on",
@@ -146,12 +148,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        interactions=tuple(one for one in work.data.interactions if one is not interaction),\n",
         new="        interactions=work.data.interactions,\n",
         killed_by=scenario("approve_twice"),
+        rows=(54, 69, 71),
     ),
     Mutant(
         name="changed arguments run",
         breaks=_APPROVED,
         file="runtime/tool_runner.py",
-        old="    if hashlib.sha256(canonical).hexdigest() != effect.arguments_hash:\n        return None\n",
+        old="    if hash_arguments(effect.arguments) != effect.arguments_hash:\n        return None\n",
         new="",
         killed_by="tests/runtime/test_tools_at_work.py::test_arguments_that_changed_after_the_check_are_not_run",
     ),
@@ -178,6 +181,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="    interactions.rearm(work)\n",
         new="    work.change(interactions=())\n",
         killed_by=scenario("approval_survives_a_restart"),
+        rows=(68,),
     ),
     # --- a message accepted is never lost
     Mutant(
@@ -211,6 +215,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="    return known.receipt\n",
         new="    return None\n",
         killed_by=scenario("client_ids"),
+        rows=(11,),
     ),
     # --- a subscriber can reconnect with a number
     Mutant(
@@ -220,6 +225,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="for seq in range(after + 1, last.seq + 1))",
         new="for seq in range(after or 1, last.seq + 1))",
         killed_by=f"{_RESUMING}::test_after_a_number_comes_all_that_follows_it",
+        rows=(77, 89),
     ),
     Mutant(
         name="a loss is not told",
@@ -228,6 +234,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        return after is not None and after < self.last_seq - len(self._kept)\n",
         new="        return False\n",
         killed_by=f"{_RESUMING}::test_what_is_kept_no_longer_is_named",
+        rows=(77,),
     ),
     Mutant(
         name="a slow subscriber is cut before its deltas are",
@@ -236,6 +243,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="if len(self._buffer) >= self._limit and not self._make_room():",
         new="if len(self._buffer) >= self._limit:",
         killed_by="tests/runtime/test_subscriptions.py::test_a_slow_subscriber_loses_deltas_first",
+        rows=(85,),
     ),
     # --- no order of plugins lets a call past a guard
     Mutant(
@@ -245,6 +253,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))",
         new="return False",
         killed_by=f"{_PIPELINE}::test_a_rewrite_after_a_guard_brings_the_guard_back",
+        rows=(105, 115),
     ),
     Mutant(
         name="a rewrite need not fit the schema",
@@ -253,6 +262,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        if self.out.is_fit or self.fit is None:\n",
         new="        if True:\n",
         killed_by=f"{_PIPELINE}::test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them",
+        rows=(111,),
     ),
     Mutant(
         name="a guard that fails lets calls pass",
@@ -422,5 +432,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        for to in list(self._waiting):\n            self.refuse(to, SessionDown(self._session_id, reason))\n",
         new="",
         killed_by="tests/runtime/test_handle.py::test_calls_on_their_way_when_the_session_ends_are_answered",
+        rows=(37,),
     ),
 )

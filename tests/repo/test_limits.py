@@ -90,6 +90,7 @@ NAMES_OF_A_LIMIT: Final = ("max_", "_max_", "_timeout_seconds", "_buffer_size", 
 REFERENCES: Final = sorted({reference for paths in LIMITS.values() for reference in paths.values()})
 
 
+@pytest.mark.at(126)
 def test_every_limit_stands_in_the_table():
     """Whatever of the options of a session, and of its budget, is a limit; and nothing that is none any more."""
     options = {field.name for field in attrs.fields(SessionOptions)}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.marked_rows import rows_of
 from tests.mutants.catalogue import MUTANTS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,3 +22,17 @@ def test_a_mutant_has_its_place(mutant):
 def test_there_are_enough():
     """Twenty-five at least, each under a name of its own."""
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+
+
+def test_a_mutant_of_a_row_is_killed_by_a_test_of_that_row():
+    """Whoever reads the mark of a test can believe it: without the guarantee the test fails."""
+    marked = rows_of(mutant.killed_by for mutant in MUTANTS)
+    unmarked = {one.name: set(one.rows) - marked[one.killed_by] for one in MUTANTS}
+    assert not {name: rows for name, rows in unmarked.items() if rows}
+
+
+def test_a_row_of_a_parameter_is_found():
+    """Marks of parameters count for the test that names them, and for no other."""
+    scenarios = "tests/core/test_scenarios.py::test_scenario"
+    rows = rows_of([f"{scenarios}[approval_edited]", f"{scenarios}[client_ids]"])
+    assert rows == {f"{scenarios}[approval_edited]": {58}, f"{scenarios}[client_ids]": {11}}

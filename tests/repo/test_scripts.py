@@ -1,8 +1,11 @@
 """The scripts that look at the source see what they say they see."""
 
+import tomllib
+
 import pytest
 
 from scripts.longest import PACKAGE, Place, report, survey
+from scripts.lower_bounds import ROOT, constraints
 from scripts.scenario_coverage import SERIES, as_ranges, covered_numbers, marked_numbers
 
 # A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason; plain functions
@@ -88,3 +91,29 @@ def test_ranges_read_well():
 def test_the_series_are_complete():
     """There are 189 OTP scenarios, 142 acceptance guarantees and 75 host scenarios."""
     assert {series: len(known) for series, known in SERIES.items()} == {"S": 189, "AT": 142, "H": 75}
+
+
+def test_the_lowest_versions_are_those_of_what_a_user_installs():
+    """Each dependency and each of a user's extras, held to its bound; ours, and names of our own extras, left out."""
+    project = {
+        "name": "agentrail",
+        "dependencies": ["attrs>=25.4", "httpx>=0.28,<1"],
+        "optional-dependencies": {
+            "all": ["agentrail[http2]"],
+            "http2": ["h2[x]~=4.1"],
+            "test": ["pytest>=9"],
+        },
+    }
+    assert list(constraints(project)) == ["attrs==25.4", "httpx==0.28", "h2==4.1"]
+
+
+def test_a_dependency_without_a_lower_bound_is_named():
+    """What has none cannot be tested on its oldest version."""
+    with pytest.raises(ValueError, match=r"'attrs<26' has no lower bound: write attrs>=VERSION"):
+        list(constraints({"name": "agentrail", "dependencies": ["attrs<26"]}))
+
+
+def test_every_dependency_has_a_lower_bound():
+    """So `make test-minimum` leaves none out."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert len(list(constraints(table))) >= len(table["dependencies"])

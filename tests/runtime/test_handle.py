@@ -423,6 +423,7 @@ async def test_on_a_session_that_has_ended_every_call_raises(supervisor, call):
         await call(session)
 
 
+@pytest.mark.at(37)
 async def test_calls_on_their_way_when_the_session_ends_are_answered(supervisor):
     """Whoever waits at the end gets `SessionDown` or an answer, whatever the order was."""
     session = await supervisor.start_session(model=saying())

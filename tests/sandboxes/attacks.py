@@ -341,6 +341,10 @@ ATTACKS: tuple[Callable[[Target], Awaitable[None]], ...] = (
 )
 
 
+SEARCHES = frozenset({links_that_point_outside, state_of_agentrail})
+"""Those that search, for which an interpreter is started where there is no ripgrep."""
+
+
 async def attack(kind: Callable[[Target], Awaitable[None]], place: Path, *, confined: bool) -> None:
     """Make a target in an empty directory, and attack it."""
     root = place / "ws"

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import stat
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,14 @@ def need_bubblewrap() -> None:
         pytest.fail(why, pytrace=False)
     if why:
         pytest.skip(why)
+
+
+def need_an_interpreter_for_everybody() -> None:
+    """Skip the test where the interpreter lies in a directory that an ordinary user may not enter, such as root's home."""
+    for path in (Path(sys.executable), Path(sys.executable).resolve()):
+        for parent in path.parents:
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                pytest.skip(f"an ordinary user may not enter {parent}, in which the interpreter is")
 
 
 def make_sandbox(mode: str, root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> LocalSandbox:

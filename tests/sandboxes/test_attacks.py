@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.sandboxes.attacks import ATTACKS, attack
-from tests.sandboxes.rig import why_no_bubblewrap
+from tests.sandboxes.attacks import ATTACKS, SEARCHES, attack
+from tests.sandboxes.rig import need_an_interpreter_for_everybody, why_no_bubblewrap
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="processes are looked for in /proc"
@@ -30,6 +30,8 @@ async def test_an_attack_comes_to_nothing(kind, mode, tmp_path):
 @pytest.mark.parametrize("kind", ATTACKS, ids=lambda kind: kind.__name__)
 async def test_and_so_it_does_for_an_ordinary_user(kind):
     """In a process that was root and has become nobody: other rights, and a limit of processes that the kernel keeps."""
+    if kind in SEARCHES and shutil.which("rg") is None:
+        need_an_interpreter_for_everybody()
     place = tempfile.mkdtemp()  # not below tmp_path, which only root may enter
     try:
         ran = await trio.run_process(

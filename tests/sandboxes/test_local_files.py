@@ -14,6 +14,7 @@ from agentrail.errors import SandboxError
 from agentrail.sandboxes import beneath, local
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.refusals import MAX_READ_BYTES
+from tests.sandboxes.rig import need_bubblewrap
 
 
 def _works_in_kernel(root) -> bool:
@@ -310,6 +311,14 @@ async def test_the_root_stays_the_same_directory(sandbox, root):
     root.rename(root.parent / "moved")
     root.mkdir()
     assert await _text(sandbox, "a") == "x"
+
+
+async def test_commands_begin_in_the_root_wherever_it_is_by_now(sandbox, root):
+    """The same directory as the one that files are read from."""
+    need_bubblewrap()
+    (root / "a").write_text("x")
+    root.rename(root.parent / "moved")
+    root.mkdir()
     result = await sandbox.execute("cat a", ExecuteOptions(workdir="."))
     assert result.output == "x"
 
