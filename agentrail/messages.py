@@ -5,10 +5,19 @@ what a message looks like on a wire is kept beside it by `encoded`, so that each
 request is a join of what is there already.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, NewType, TypeAlias
 
 from attrs import evolve, field, frozen
+
+from agentrail.frozen import (
+    JsonObject as JsonObject,  # noqa: PLC0414 - all who speak of messages speak of these
+    JsonValue as JsonValue,  # noqa: PLC0414 - the same
+    frozen_json,
+    frozen_or_none,
+    frozen_value,
+)
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -16,9 +25,6 @@ PromptRef = NewType("PromptRef", str)
 SteerRef = NewType("SteerRef", str)
 QuestionRef = NewType("QuestionRef", str)
 ApprovalId = NewType("ApprovalId", str)
-
-JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
-JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 MAX_PROMPT_BYTES: Final = 1_000_000
 
@@ -88,11 +94,11 @@ class Opaque:
 
     Attributes:
         provider: Whose it is.
-        payload: As it came.
+        payload: As it came; frozen.
     """
 
     provider: str
-    payload: JsonObject
+    payload: JsonObject = field(converter=frozen_json)
 
 
 @frozen(kw_only=True)
@@ -102,13 +108,13 @@ class ToolCall:
     Attributes:
         call_id: Unique in its session, the same in deltas, events, history and approval.
         name: As the model wrote it; there need not be such a tool.
-        arguments: The JSON object that the model sent; None when it sent something else.
+        arguments: The JSON object that the model sent, frozen; None when it sent something else.
         malformed: What it sent when that was no JSON object, else None.
     """
 
     call_id: CallId
     name: str
-    arguments: JsonObject | None
+    arguments: JsonObject | None = field(converter=frozen_or_none)
     malformed: str | None = None
 
 
@@ -121,14 +127,14 @@ class ToolResult:
         name: The tool's name, as in the call.
         text: Never empty.
         is_error: Whether the model should take it as a failure.
-        details: JSON for events and user interfaces; no model sees it.
+        details: JSON for events and user interfaces, frozen; no model sees it.
     """
 
     call_id: CallId
     name: str
     text: str
     is_error: bool = False
-    details: JsonValue = None
+    details: JsonValue = field(default=None, converter=frozen_value)
 
 
 UserBlock: TypeAlias = Text | Image | FileRef
@@ -137,6 +143,22 @@ Content: TypeAlias = str | tuple[UserBlock, ...] | list[UserBlock]
 
 
 # --- messages
+
+_Memo: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+# A list that somebody made a message of is that one's own, who may go on writing to it; a tuple stays the tuple that it is.
+def _user_blocks(blocks: Iterable[UserBlock]) -> tuple[UserBlock, ...]:
+    return tuple(blocks)
+
+
+def _assistant_blocks(blocks: Iterable[AssistantBlock]) -> tuple[AssistantBlock, ...]:
+    return tuple(blocks)
+
+
+def _results(results: Iterable[ToolResult]) -> tuple[ToolResult, ...]:
+    return tuple(results)
+
 
 Origin: TypeAlias = Literal["prompt", "steer", "intervention", "note"]
 
@@ -151,10 +173,10 @@ class UserMessage:
         ref: The prompt that it is, where it is one.
     """
 
-    content: tuple[UserBlock, ...]
+    content: tuple[UserBlock, ...] = field(converter=_user_blocks)
     origin: Origin = "prompt"
     ref: PromptRef | None = None
-    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -168,11 +190,11 @@ class AssistantMessage:
         cut: Whether an abort ended it early; then it holds complete text only, and no call.
     """
 
-    content: tuple[AssistantBlock, ...]
+    content: tuple[AssistantBlock, ...] = field(converter=_assistant_blocks)
     model: str
     stop_reason: StopReason = "end"
     cut: bool = False
-    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
 
     @property
     def text(self) -> str:
@@ -202,8 +224,8 @@ class ToolMessage:
         results: One for each call of the assistant message right before it.
     """
 
-    results: tuple[ToolResult, ...]
-    _encoded: dict[str, bytes] | None = field(default=None, init=False, eq=False, repr=False)
+    results: tuple[ToolResult, ...] = field(converter=_results)
+    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
@@ -218,14 +240,14 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
         encode: Makes the bytes; a pure function of the message.
     """
     kept = message._encoded  # noqa: SLF001 - the one door to the cache
-    if kept is None:
-        kept = {}
-        # The value of the message does not change: this is a memo, which equality and repr do not look at.
-        object.__setattr__(message, "_encoded", kept)
-    found = kept.get(wire)
-    if found is None:
-        found = kept[wire] = encode(message)
-    return found
+    for name, form in kept:
+        if name == wire:
+            return form
+    made = encode(message)
+    # The value of the message does not change: this is a memo, which equality and repr do not look at. Pairs and not a
+    # dictionary, which whoever holds the message could write to; there are as many as there are formats, two or three.
+    object.__setattr__(message, "_encoded", (*kept, (wire, made)))
+    return made
 
 
 # --- usage
@@ -252,6 +274,16 @@ class TokenUsage:
     reasoning: int = 0
     cost_usd: float | None = 0.0
     estimated: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Take nothing below zero, whoever says so: a budget would grow by it. A price that is no number is unknown."""
+        cost = self.cost_usd
+        if cost is not None and not 0.0 <= cost < math.inf:
+            object.__setattr__(self, "cost_usd", None)
+        counts = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
+        if min(counts) < 0:
+            for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
+                object.__setattr__(self, name, max(getattr(self, name), 0))
 
     @property
     def total(self) -> int:

@@ -1,14 +1,15 @@
 """The port of a tool: arguments in, an outcome out. What it may do meanwhile stands in `tool_context`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.abc.tool_context import ToolContext
 from agentrail.core.changes import Change
 from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolContractError
+from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue, SessionId
 from agentrail.otp.edges import contain
 
@@ -118,7 +119,7 @@ class ToolListing:
     session_id: SessionId
     model: str
     working_dir: str
-    user_data: Mapping[str, JsonValue]
+    user_data: JsonObject = field(converter=frozen_json)
     is_unconfined: bool = False
 
 

@@ -4,16 +4,16 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.sandbox import Sandbox
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
+from agentrail.frozen import EMPTY, frozen_json, frozen_value
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) ->
 
 @frozen(kw_only=True)
 class ToolContext:
-    """Who asks, and where: values as they were when the call started.
+    """Who asks, and where: values as they were when the call started, frozen all the way down.
 
     Attributes:
         session_id: The session that the call belongs to.
@@ -114,7 +114,7 @@ class ToolContext:
         call_id: The call.
         operation_id: The idempotency key: the same for all attempts at one call.
         attempt: 1 for the first.
-        arguments: What the call was made with; for `reconcile`, which is given nothing but the id.
+        arguments: What the call was made with, as the session keeps it; a tool writes to what it is given. For `reconcile`, which is given nothing but the id.
         working_dir: The root of the file tools.
         open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
         model: The model string of the request.
@@ -139,7 +139,7 @@ class ToolContext:
     call_id: CallId
     operation_id: str
     attempt: int = 1
-    arguments: JsonObject = MappingProxyType({})
+    arguments: JsonObject = field(default=EMPTY, converter=frozen_json)
     working_dir: str
     open_sandbox: "Callable[[], Sandbox]"
     model: str
@@ -147,8 +147,8 @@ class ToolContext:
     total_tokens: int = 0
     cost_usd: float | None = None
     todos: tuple[Todo, ...] = ()
-    memory: JsonValue = None
-    user_data: Mapping[str, JsonValue]
+    memory: JsonValue = field(default=None, converter=frozen_value)
+    user_data: JsonObject = field(converter=frozen_json)
     deadline: float
     progress: Callable[[str], None]
     event: Callable[[str, JsonValue], None] = _nobody_hears

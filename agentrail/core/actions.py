@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, g
 import msgspec
 from attrs import frozen
 
-from agentrail.core.frozen import not_json
 from agentrail.core.history import fault_of_messages
 from agentrail.core.hooks import (
     AfterResponse,
@@ -37,6 +36,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.request import CachePoint
 from agentrail.events.plugins import Announcement
+from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult
 
 S_co = TypeVar("S_co", covariant=True)

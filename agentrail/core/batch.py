@@ -18,6 +18,7 @@ from agentrail.core.gates import Passed, Refused, hash_arguments, judge, operati
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
 from agentrail.core.looping import look_for_loops, tell
+from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.outcome import Unfit
 from agentrail.core.pipeline import Fit
 from agentrail.core.plugin_events import plugin_event
@@ -25,7 +26,7 @@ from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
 from agentrail.core.signals import AbortTool, TimerFired, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
-from agentrail.core.state import CallState, Phase, Stage
+from agentrail.core.state import Phase
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
@@ -40,12 +41,14 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
+from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, StopReason, ToolResult
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
 """The stages in which a call needs no person."""
 
 STOPPED: Final = "[Stopped: aborted by the user]"
+CHANGED: Final = "Not run: the arguments changed after they were approved."
 SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
@@ -71,12 +74,12 @@ def open_batch(work: Work) -> None:
     """Make a state for each open call; none of them has been looked at yet."""
     tools = work.data.tools
     work.change(
-        batch=tuple(
+        batch=OpenCalls(
             CallState(
                 call=call,
                 spec=tools.get(call.name),
                 generation=tools.generation_of(call.name),
-                arguments=call.arguments or {},
+                arguments=call.arguments or EMPTY,
                 stage="waiting",
             )
             for call in work.data.history.open
@@ -136,7 +139,9 @@ def _fit_of(state: CallState) -> Fit:
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
     """Pass on what a running tool says."""
-    call = next(state.call for state in work.data.batch if state.effect_id == signal.effect_id)
+    state = _waits_for(work, signal.effect_id)
+    assert state is not None  # noqa: S101 - `verdict` dropped the signal otherwise
+    call = state.call
     work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
@@ -249,9 +254,9 @@ def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -
         resume: Whether the model gets another turn when all calls are answered.
     """
     work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
-    stages = {state.stage for state in work.data.batch}
+    batch = work.data.batch
     said = work.data.steers or work.data.interventions
-    goes_on = stages & GOES_ON_BY_ITSELF or (stages == {"done"} and (resume or said))
+    goes_on = batch.count(*GOES_ON_BY_ITSELF) or (batch.count("done") == len(batch) and (resume or said))
     if phase is Phase.IDLE and goes_on:
         work.publish(AgentResumed(trigger=trigger))
     return go_on(work)
@@ -276,9 +281,10 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
 def go_on(work: Work) -> Phase:
     """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
     _fill_slots(work)
-    if all(state.stage == "done" for state in work.data.batch):
+    batch = work.data.batch
+    if batch.count("done") == len(batch):
         return _close(work)
-    if any(state.stage in GOES_ON_BY_ITSELF for state in work.data.batch):
+    if batch.count(*GOES_ON_BY_ITSELF):
         return Phase.EXECUTING_TOOLS
     if work.data.steers:  # the user has spoken already, so nobody is asked any more
         skip_for_steering(work)
@@ -304,7 +310,7 @@ def skip_for_steering(work: Work) -> None:
 def into_history(work: Work) -> None:
     """Put the results into the history, in the order of the calls; each of them has one."""
     results = [state.result for state in work.data.batch if state.result is not None]
-    work.change(history=work.data.history.answered(results), batch=())
+    work.change(history=work.data.history.answered(results), batch=NO_CALLS)
 
 
 def _close(work: Work) -> Phase:
@@ -349,29 +355,25 @@ def _fill_freed_slots(work: Work, phase: Phase) -> Phase:
 
 
 def _fill_slots(work: Work) -> None:
-    batch = list(work.data.batch)
-    running = sum(state.stage in {"running", "stopping"} for state in batch)
+    running = work.data.batch.count("running", "stopping")
     free = work.data.config.max_parallel_tools - running - len(work.data.survivors)
     if running == 0:
         free = max(
             free, 1
         )  # survivors take slots, but may not starve a batch: an immune tool can run for hours
-    for position, state in enumerate(batch):
-        if free <= 0:
-            break
-        if state.stage == "waiting":
-            wants_child = _wants_child(state)
-            begun = _spawn(work, state, _shares(batch)) if wants_child else _run(work, state)
-            batch[position] = begun
-            free -= begun.stage == "running"
-    work.change(batch=tuple(batch))
+    while free > 0 and (state := work.data.batch.next_waiting()) is not None:
+        begun = _spawn(work, state) if state.wants_child else _run(work, state)
+        calls.put(work, begun)
+        free -= begun.stage == "running"
 
 
 def _run(work: Work, state: CallState) -> CallState:
     call = state.call
     config = work.data.config
-    effect_id = work.mint("t")
     arguments_hash = hash_arguments(state.arguments)
+    if state.bound_to not in (None, arguments_hash):
+        return calls.answer(work, state, CHANGED)[0]
+    effect_id = work.mint("t")
     operation_id = state.operation_id or operation_id_of(
         config.session_id, work.data.minted, call.name, arguments_hash
     )
@@ -404,10 +406,13 @@ def _run(work: Work, state: CallState) -> CallState:
     )
 
 
-def _spawn(work: Work, state: CallState, shares: int) -> CallState:
+def _spawn(work: Work, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
+    if state.bound_to not in (None, hash_arguments(state.arguments)):
+        return calls.answer(work, state, CHANGED)[0]
     effect_id = work.mint("t")
-    budget = lend_to_child(work, effect_id, shares)
+    # What is left is theirs in equal shares who want a child and have none yet.
+    budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
     if isinstance(budget, ErrorInfo):
         work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
         return calls.answer(work, state, budget.message)[0]
@@ -423,15 +428,6 @@ def _spawn(work: Work, state: CallState, shares: int) -> CallState:
         )
     )
     return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
-
-
-def _shares(batch: list[CallState]) -> int:
-    """Count the calls that want a child and have none yet: what is left is theirs in equal shares."""
-    return sum(state.stage == "waiting" and _wants_child(state) for state in batch)
-
-
-def _wants_child(state: CallState) -> bool:
-    return state.spec is not None and state.spec.answered_by == "child"
 
 
 def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
@@ -460,7 +456,7 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
 
 
 def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
-    return next((call for call in work.data.batch if call.effect_id == effect_id), None)
+    return work.data.batch.waiting_for(effect_id)
 
 
 def _survivor_finished(work: Work, signal: ToolFinished) -> None:

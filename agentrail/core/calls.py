@@ -7,11 +7,12 @@ happened to it is said between the two.
 import msgspec
 
 from agentrail.core.effects import KillTools, Teardown
+from agentrail.core.open_calls import CallState
 from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
-from agentrail.core.state import CallState
 from agentrail.core.work import Work
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
+from agentrail.frozen import canonical_json
 from agentrail.messages import CallId, ToolResult
 
 
@@ -24,7 +25,7 @@ def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
     """Make the result of a call from what its tool gave; it says so when a person had changed the arguments."""
     text = signal.text
     if state.edited:
-        ran = msgspec.json.encode(state.arguments, order="deterministic").decode()
+        ran = canonical_json(state.arguments).decode()
         text = f"[The user changed the arguments. What ran: {ran}]\n{text}"
     return ToolResult(
         call_id=state.call.call_id,
@@ -90,13 +91,12 @@ def answer(
 
 def put(work: Work, state: CallState) -> None:
     """Put a call into the batch, in the place of the one with its id."""
-    call_id = state.call.call_id
-    work.change(batch=tuple(state if call.call.call_id == call_id else call for call in work.data.batch))
+    work.change(batch=work.data.batch.changed(state))
 
 
 def find(work: Work, call_id: CallId) -> CallState | None:
     """Find an open call of the batch."""
-    return next((call for call in work.data.batch if call.call.call_id == call_id), None)
+    return work.data.batch.find(call_id)
 
 
 def is_immune(work: Work, state: CallState) -> bool:

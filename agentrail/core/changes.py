@@ -5,13 +5,14 @@ journal sees it; a change travels in the signal of the result, so it is replayed
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
 
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo
+from agentrail.frozen import frozen_value, not_json
 from agentrail.messages import JsonValue
 
 MAX_TODOS: Final = 100
@@ -34,6 +35,10 @@ def fault_of_todos(todos: Sequence[Todo]) -> str | None:
     return None
 
 
+def _tuple_of(todos: Iterable[Todo]) -> tuple[Todo, ...]:
+    return tuple(todos)  # the tool's own list may go on changing
+
+
 @frozen(kw_only=True)
 class UpdateTodos:
     """Replace the list that the model keeps of its work; publishes `TodoChange`.
@@ -42,7 +47,7 @@ class UpdateTodos:
         todos: All of them: ids unique, at most 100 of 1,000 characters. Others raise `ToolContractError`.
     """
 
-    todos: tuple[Todo, ...] = field()
+    todos: tuple[Todo, ...] = field(converter=_tuple_of)
 
     @todos.validator
     def _check(self, _attribute: Any, todos: tuple[Todo, ...]) -> None:
@@ -63,7 +68,7 @@ class UpdateContext:
     """
 
     key: str = field()
-    value: JsonValue = field()
+    value: JsonValue = field(converter=frozen_value)
 
     @key.validator
     def _check_key(self, _attribute: Any, key: str) -> None:
@@ -81,6 +86,10 @@ class UpdateContext:
                 f"UpdateContext sets the section {self.key!r} of the system prompt to {type(value).__name__}: "
                 "expected text, or None to remove it"
             )
+            raise ToolContractError(message)
+        fault = not_json(value, "value")
+        if fault is not None:
+            message = f"UpdateContext sets {self.key!r}: {fault}, and the session could not keep it"
             raise ToolContractError(message)
 
 

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from agentrail.core import calls
+from agentrail.core.open_calls import CallState
 from agentrail.core.signals import ChildPublished, ChildStarted
 from agentrail.core.spending import note_child
-from agentrail.core.state import CallState
 from agentrail.core.work import Work
 from agentrail.events import SubagentEvent, SubagentStart
 
@@ -20,7 +20,8 @@ def started(work: Work, signal: ChildStarted) -> None:
     state = _of(work, signal)
     note_child(work, signal.effect_id)
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
-    calls.put(work, called)
+    if work.data.batch.find(state.call.call_id) is state:
+        calls.put(work, called)
     work.change(survivors=tuple(called if one is state else one for one in work.data.survivors))
     description = signal.description
     if description is None:
@@ -38,5 +39,5 @@ def published(work: Work, signal: ChildPublished) -> None:
 
 
 def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:
-    calls_at_work = (*work.data.batch, *work.data.survivors)
-    return next(one for one in calls_at_work if one.effect_id == signal.effect_id)
+    found = work.data.batch.waiting_for(signal.effect_id)
+    return found or next(one for one in work.data.survivors if one.effect_id == signal.effect_id)

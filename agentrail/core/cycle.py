@@ -13,6 +13,7 @@ from agentrail.core.actions import ResolveApproval
 from agentrail.core.answering import answer_of, ask_for_repair, judge_answer
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
+from agentrail.core.open_calls import NO_CALLS
 from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import Outgoing, outgoing
 from agentrail.core.projection import (
@@ -315,7 +316,7 @@ def close(
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
     after_turn(work, outcome, reason=reason if error is None else error.message)
     ended = Ended(outcome=outcome, text=answer_of(work), reason=reason, error=error)
-    work.change(cycle=None, stream=None, batch=(), interventions=(), last=ended)
+    work.change(cycle=None, stream=None, batch=NO_CALLS, interventions=(), last=ended)
     return ended
 
 

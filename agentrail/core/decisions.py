@@ -10,8 +10,9 @@ import msgspec
 
 from agentrail.core import batch, calls, cycle, interactions
 from agentrail.core.gates import hash_arguments
+from agentrail.core.open_calls import CallState
 from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
-from agentrail.core.state import CallState, Interaction, Phase, Rule
+from agentrail.core.state import Interaction, Phase, Rule
 from agentrail.core.work import Work
 from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse, UnknownApproval
 from agentrail.events import (
@@ -34,11 +35,13 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "approved", "user")
-    state = msgspec.structs.replace(state, stage="waiting")
+    state = _released(state, interaction)
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
         calls.put(work, state)
         state = batch.judge_call(work, state, edited_by="user")
+        # What is bound now is what the person wrote, and what the guards made of that.
+        state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
     calls.put(work, state)
     if signal.how == "always" and state.result is None:
         _always(work, state)
@@ -57,7 +60,7 @@ def resolve(
         _answer(work, interaction, "Rejected by the user.")
         return batch.decided(work, phase, "tool_rejected", resume=True)
     interactions.close(work, interaction, "approved", "user")
-    state = msgspec.structs.replace(_call_of(work, interaction), stage="waiting")
+    state = _released(_call_of(work, interaction), interaction)
     calls.put(work, state)
     if decision == "always":
         _always(work, state)
@@ -174,6 +177,13 @@ def _call_of(work: Work, interaction: Interaction) -> CallState:
     return state
 
 
+def _released(state: CallState, interaction: Interaction) -> CallState:
+    """Let a call wait for a slot, bound to what was shown: the hash is that of the moment when it was shown."""
+    asked = interaction.asked
+    assert isinstance(asked, Approval)  # noqa: S101 - whoever decides has looked
+    return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
+
+
 def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None:
     """Hold edited arguments against the schema; None when nothing was changed."""
     spec = state.spec
@@ -215,7 +225,9 @@ def _answer(
 
 
 def _always(work: Work, approved: CallState) -> None:
-    """Make a rule of an approval, and judge by it all that waits already."""
+    """Make a rule of an approval, and judge by it all that waits already; none of arguments that nobody was shown."""
+    if approved.bound_to != hash_arguments(approved.arguments):
+        return
     rule = Rule(tool=approved.call.name, family=interactions.family_of(approved.arguments))
     work.change(rules=work.data.rules | {rule})
     work.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
@@ -225,7 +237,7 @@ def _always(work: Work, approved: CallState) -> None:
             work.data.rules, asked.tool, asked.arguments
         ):
             interactions.close(work, interaction, "approved", "rule")
-            calls.put(work, msgspec.structs.replace(_call_of(work, interaction), stage="waiting"))
+            calls.put(work, _released(_call_of(work, interaction), interaction))
 
 
 def _refuse(work: Work, phase: Phase, signal: Asked, error: AgentrailError) -> Phase:

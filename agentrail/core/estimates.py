@@ -11,6 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from agentrail.core.toolbox import Toolbox
+from agentrail.frozen import canonical_json
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -81,8 +82,7 @@ def tokens_of(messages: Sequence[Message]) -> int:
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
     """Estimate what stands before the conversation: the system prompt and the list of tools."""
     listed = sum(
-        _size(spec.name) + _size(spec.description) + len(msgspec.json.encode(spec.parameters))
-        for spec in tools
+        _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters)) for spec in tools
     )
     return _in_tokens(_size(system or "") + listed)
 
@@ -107,10 +107,10 @@ def _block_size(block: UserBlock | AssistantBlock) -> int:
         case Thinking(text=text, signature=signature):
             return _size(text) + len(signature or "")
         case ToolCall(name=name, arguments=arguments, malformed=malformed):
-            sent = _size(malformed or "") if arguments is None else len(msgspec.json.encode(arguments))
+            sent = _size(malformed or "") if arguments is None else len(canonical_json(arguments))
             return len(name) + sent
         case Opaque(payload=payload):
-            return len(msgspec.json.encode(payload))
+            return len(canonical_json(payload))
         case Image():
             return IMAGE_TOKENS * BYTES_PER_TOKEN
         case FileRef(path=path):

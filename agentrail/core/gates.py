@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-import msgspec
 from attrs import frozen
 
 from agentrail.core.append_only import GrowingSet
 from agentrail.core.toolbox import Toolbox, parse_arguments
+from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, Message, StopReason, ToolCall
 
 CUT_OFF: Final = "Not run: the call was cut off by the output limit. Send less in one call."
@@ -98,7 +98,7 @@ def call_ids_of(messages: Iterable[Message]) -> GrowingSet[CallId]:
 
 def hash_arguments(arguments: JsonObject) -> str:
     """Hash the canonical arguments (UTF-8 JSON, sorted keys, no spaces) with SHA-256, hexadecimal."""
-    return hashlib.sha256(msgspec.json.encode(arguments, order="deterministic")).hexdigest()
+    return hashlib.sha256(canonical_json(arguments)).hexdigest()
 
 
 def operation_id_of(session_id: str, ordinal: int, name: str, arguments_hash: str) -> str:

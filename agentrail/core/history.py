@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from agentrail.core.append_only import Log
-from agentrail.core.frozen import not_json
 from agentrail.errors import HistoryError
+from agentrail.frozen import not_json
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,

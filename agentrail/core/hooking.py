@@ -13,7 +13,6 @@ import msgspec
 
 from agentrail.core.actions import Abort, CallModel
 from agentrail.core.effects import RunErrand, SetProviderOpts
-from agentrail.core.frozen import frozen_json, thawed
 from agentrail.core.hooks import (
     BeforeTool,
     Hook,
@@ -35,6 +34,7 @@ from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import ModelSwitched
+from agentrail.frozen import frozen_json
 
 CANNOT_WAIT = RequestFailed(
     error=ErrorInfo(
@@ -220,7 +220,7 @@ def _switch(work: Work, switch: Switch) -> None:
     work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
     changed = switch.provider_opts is not None
     if switch.provider_opts is not None:
-        work.ask(SetProviderOpts(model=switch.model, provider_opts=thawed(switch.provider_opts)))
+        work.ask(SetProviderOpts(model=switch.model, provider_opts=switch.provider_opts))
     work.publish(
         ModelSwitched(from_model=before, to_model=switch.model, provider_opts_changed=changed, by=switch.by)
     )

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from agentrail.errors import ErrorInfo
+from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -104,6 +106,10 @@ class BeforeTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     arguments: JsonObject
     call_id: CallId
 
+    def __post_init__(self) -> None:
+        """Freeze the arguments: every plugin is shown these very ones."""
+        force_setattr(self, "arguments", frozen_json(self.arguments))
+
 
 class OnToolError(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool raised, and is about to be tried again.
@@ -180,6 +186,10 @@ class BeforePluginOptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False
     plugin: str
     options: JsonObject
 
+    def __post_init__(self) -> None:
+        """Freeze the options."""
+        force_setattr(self, "options", frozen_json(self.options))
+
 
 # --- what a plugin asked for
 
@@ -228,6 +238,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     entries: tuple[JsonValue, ...]
+
+    def __post_init__(self) -> None:
+        """Freeze the entries."""
+        force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
 
 
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, gc=False):

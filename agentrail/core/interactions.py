@@ -12,9 +12,10 @@ import msgspec
 
 from agentrail.core.effects import CancelTimer, SetTimer
 from agentrail.core.gates import hash_arguments
+from agentrail.core.open_calls import CallState
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId, ToolAsked
-from agentrail.core.state import CallState, Interaction, Resolved, Rule
+from agentrail.core.state import Interaction, Resolved, Rule
 from agentrail.core.work import Work
 from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
 from agentrail.events import (

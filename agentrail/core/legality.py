@@ -13,6 +13,7 @@ from typing import Final
 
 from agentrail.core.compacting import is_timer
 from agentrail.core.effects import look_of
+from agentrail.core.open_calls import CallState, Stage
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Abort,
@@ -53,7 +54,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.state import CallState, Phase, SessionData, Stage, Stream
+from agentrail.core.state import Phase, SessionData, Stream
 
 
 class Verdict(enum.Enum):
@@ -127,12 +128,14 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
     open_id = outcome.effect_id
     match outcome:
         case ToolProgressed() | ToolEmitted():
-            return _is_in(data.batch, open_id, _RUNNING)
+            return _stands(data.batch.waiting_for(open_id), _RUNNING)
         case ChildStarted() | ChildPublished():
-            return _is_in(data.batch, open_id, _RUNNING) or _is_in(data.survivors, open_id, _RUNNING)
+            return _stands(data.batch.waiting_for(open_id), _RUNNING) or _is_in(
+                data.survivors, open_id, _RUNNING
+            )
         case ToolFinished():
             return (
-                _is_in(data.batch, open_id, _NOT_ENDED)
+                _stands(data.batch.waiting_for(open_id), _NOT_ENDED)
                 or _is_in(data.survivors, open_id, _NOT_ENDED)
                 or open_id in data.loans  # answered long ago, but what its child used is to be counted
             )
@@ -151,7 +154,7 @@ def is_awaited(data: SessionData, outcome: Outcome) -> bool:
                 (data.stream is not None and _timer_of(data.stream) == open_id)
                 or any(interaction.timer == open_id for interaction in data.interactions)
                 or (data.held is not None and data.held.timer == open_id)
-                or _is_in(data.batch, open_id, _PAUSING)
+                or _stands(data.batch.waiting_for(open_id), _PAUSING)
             )
         case _:
             return data.stream is not None and not data.stream.pausing and data.stream.effect_id == open_id
@@ -168,6 +171,10 @@ _PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
 
 def _is_of_compaction(data: SessionData, effect_id: EffectId) -> bool:
     return data.compaction is not None and data.compaction.effect_id == effect_id
+
+
+def _stands(call: CallState | None, stages: frozenset[Stage]) -> bool:
+    return call is not None and call.stage in stages
 
 
 def _is_in(calls: tuple[CallState, ...], effect_id: EffectId, stages: frozenset[Stage]) -> bool:

@@ -7,13 +7,13 @@ import msgspec
 
 from agentrail.core.gates import hash_arguments
 from agentrail.core.loops import CallSeen, file_change_in, watched
-from agentrail.core.state import CallState
+from agentrail.core.open_calls import CallState, OpenCalls
 from agentrail.core.work import Work
 from agentrail.events import LoopDetected
 from agentrail.messages import JsonObject, Text, UserMessage
 
 
-def look_for_loops(work: Work, batch: tuple[CallState, ...]) -> tuple[str, ...]:
+def look_for_loops(work: Work, batch: OpenCalls) -> tuple[str, ...]:
     """Look at a batch whose calls are all answered.
 
     Returns:

@@ -148,7 +148,14 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     if state.ended:
         return state, ()
     incoming = Call(signal.signal_id, signal) if isinstance(signal, Asked) else Info(signal)
-    engine, wanted = statem.step(_MACHINE, state.engine, incoming, now=signal.at_ms / 1000)
+    try:
+        now = signal.at_ms / 1000
+    except (TypeError, OverflowError) as error:  # no clock says that; a bug of whoever made the signal
+        message = (
+            f"{type(signal).__name__} has the time {signal.at_ms!r:.50}: expected milliseconds since 1970"
+        )
+        raise InternalError(message) from error
+    engine, wanted = statem.step(_MACHINE, state.engine, incoming, now=now)
     effects = [
         wish.effect if type(wish) is PerformEffect else _effect(wish)
         for wish in wanted

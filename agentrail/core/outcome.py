@@ -20,10 +20,10 @@ from agentrail.core.actions import (
     SwitchModel,
     Wanted,
 )
-from agentrail.core.frozen import thawed
 from agentrail.core.hooks import AfterResponse, AfterTool, BeforeCompact, BeforeRequest, BeforeTool, HookEvent
 from agentrail.core.stack import PluginStates
 from agentrail.events import Event
+from agentrail.frozen import frozen_or_none
 from agentrail.messages import AssistantMessage, JsonObject, Message, ToolResult
 
 NO_CONTEXT: Final[Mapping[str, str | None]] = MappingProxyType({})
@@ -162,10 +162,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def arguments(self) -> JsonObject | None:
-        """Other arguments for the call, for whoever wants to write to them too; None when nobody rewrote them."""
+        """Other arguments for the call; None when nobody rewrote them."""
         if self.rewritten_by and isinstance(self.event, BeforeTool):
-            rewritten: JsonObject = thawed(self.event.arguments)
-            return rewritten
+            return self.event.arguments
         return None
 
     @property
@@ -187,5 +186,5 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def switch_of(action: SwitchModel[Any], by: str) -> Switch:
-    """Keep of a `SwitchModel` what the session needs."""
-    return Switch(model=action.model, provider_opts=action.provider_opts, by=by)
+    """Keep of a `SwitchModel` what the session needs; the plugin's own options may go on changing."""
+    return Switch(model=action.model, provider_opts=frozen_or_none(action.provider_opts), by=by)

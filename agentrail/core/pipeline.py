@@ -42,7 +42,6 @@ from agentrail.core.actions import (
 )
 from agentrail.core.explanation import Explanation, Link
 from agentrail.core.foreign import Raised, attempt
-from agentrail.core.frozen import frozen_json, same_json, thawed
 from agentrail.core.hooks import (
     AfterResponse,
     AfterTool,
@@ -68,6 +67,7 @@ from agentrail.core.stack import Member, PluginStates, Stack, attempt_as, fault_
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, Event, PluginFailed
 from agentrail.events.plugins import Announcement
+from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, Message, ToolResult
 from agentrail.otp.edges import show
 
@@ -223,13 +223,8 @@ def explain(
 
 def _opened(event: HookEvent, states: PluginStates) -> Outcome:
     match event:
-        case BeforeTool(arguments=arguments):
-            event = msgspec.structs.replace(event, arguments=frozen_json(arguments))
+        case BeforeTool() | BeforeRequest() | BeforeCompact():
             return Outcome(event=event, states=states, guarded=event)
-        case BeforeRequest() | BeforeCompact():
-            return Outcome(event=event, states=states, guarded=event)
-        case BeforePluginOptsUpdate(options=options):
-            return Outcome(event=msgspec.structs.replace(event, options=frozen_json(options)), states=states)
         case _:
             return Outcome(event=event, states=states)
 
@@ -294,13 +289,13 @@ class _Run:
         if self.out.is_fit or self.fit is None:
             return True
         event: Any = self.out.event
-        fitted = self.fit(thawed(event.arguments))
+        fitted = self.fit(event.arguments)
         if isinstance(fitted, str):
             self._give_up("invalid_arguments", fitted)
             return False
         self._change(is_fit=True)
         if not same_json(fitted, event.arguments):  # defaults were filled in, and nobody has judged those
-            event = msgspec.structs.replace(event, arguments=frozen_json(fitted))
+            event = msgspec.structs.replace(event, arguments=fitted)
             self._change(event=event, seen_by=frozenset())
         return True
 
@@ -430,7 +425,7 @@ class _Run:
         event: Any = self.out.event
         if same_json(arguments, event.arguments):
             return
-        event = msgspec.structs.replace(event, arguments=frozen_json(arguments))
+        event = msgspec.structs.replace(event, arguments=arguments)
         rewritten_by = (*self.out.rewritten_by, member.name)
         self._change(event=event, rewritten_by=rewritten_by, is_fit=False, seen_by=frozenset())
         if member.guards:

@@ -8,8 +8,12 @@ keywords, asks the validator, which knows the whole standard and finds the words
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from agentrail.frozen import FrozenDict, FrozenList
+
 Check: TypeAlias = Callable[[object], bool]
 
+_OBJECTS: Final = frozenset({FrozenDict, dict})
+_ARRAYS: Final = frozenset({FrozenList, list})
 _SILENT: Final = frozenset({"description", "title", "default", "examples"})
 _PLAIN: Final = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum"})
 
@@ -56,8 +60,8 @@ _TYPES: Final[Mapping[str, Check]] = {
     "integer": _is_integer,
     "number": _is_number,
     "boolean": lambda value: type(value) is bool,
-    "object": lambda value: type(value) is dict,
-    "array": lambda value: type(value) is list,
+    "object": lambda value: type(value) in _OBJECTS,
+    "array": lambda value: type(value) in _ARRAYS,
     "null": lambda value: value is None,
 }
 
@@ -82,7 +86,7 @@ def _items_check(schema: object) -> Check | None:
     each = quick_check(schema)
     if each is None or each is _takes_anything:
         return each
-    return lambda value: type(value) is not list or all(each(item) for item in value)
+    return lambda value: not isinstance(value, list) or all(each(item) for item in value)
 
 
 def _object_check(schema: Mapping[str, object]) -> Check | None:
@@ -102,7 +106,7 @@ def _object_check(schema: Mapping[str, object]) -> Check | None:
     needed = frozenset(required)
 
     def takes(value: object) -> bool:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             return True  # these keywords speak of objects only
         if not needed <= value.keys():
             return False

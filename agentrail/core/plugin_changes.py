@@ -14,7 +14,6 @@ import msgspec
 
 from agentrail.core.actions import Abort
 from agentrail.core.foreign import Raised
-from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import BeforePluginOptsUpdate, HookEvent
 from agentrail.core.outcome import Outcome
 from agentrail.core.pipeline import run
@@ -32,6 +31,7 @@ from agentrail.core.stack import (
 )
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
+from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import JsonObject
 
 
@@ -87,7 +87,7 @@ def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
     """
     if attrs.has(type(state)):
         return attrs.evolve(state, **options)
-    if isinstance(state, MappingProxyType | dict):
+    if isinstance(state, FrozenDict):
         return frozen_json({**state, **options})
     return plugin.init(**options)
 

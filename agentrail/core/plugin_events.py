@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.core.frozen import not_json, thawed
 from agentrail.events import Event, PluginEvent
+from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
 
 NO_USER_DATA: Final = "_no_user_data"
@@ -29,10 +29,12 @@ def plugin_event(name: str, payload: Any, user_data: JsonObject) -> PluginEvent:
 
     One that has a key of that name keeps its own, and one with the key `_no_user_data` gets none; that key is removed.
     """
-    plain = thawed(payload)
-    if isinstance(payload, Mapping) and plain.pop(NO_USER_DATA, plain) is plain and "user_data" not in plain:
-        plain["user_data"] = _sayable(user_data)
-    return PluginEvent(name=name, payload=plain)
+    if isinstance(payload, Mapping):
+        said = dict(payload)
+        if said.pop(NO_USER_DATA, said) is said and "user_data" not in said:
+            said["user_data"] = _sayable(user_data)
+        payload = said
+    return PluginEvent(name=name, payload=payload)
 
 
 def _sayable(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 import attrs
 import msgspec
 
-from agentrail.core.frozen import FrozenDict, FrozenList
+from agentrail.frozen import FrozenDict, FrozenList
 
 StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
@@ -38,11 +38,14 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
         case tuple() | frozenset() | FrozenList() if type(value) in _ROWS:
             return _first((item, f"{where}[{position}]") for position, item in enumerate(value))
-        case FrozenDict() | MappingProxyType():
-            wrong = next((key for key in value if not isinstance(key, str)), None)
+        case FrozenDict():
+            keys: tuple[object, ...] = tuple(value)
+            wrong = next((key for key in keys if not isinstance(key, str)), None)
             if wrong is not None:
                 return f"{where} has the key {wrong!r}; keys are text"
             return _first((item, f"{where}[{key!r}]") for key, item in value.items())
+        case MappingProxyType():
+            return f"{where} is a mappingproxy, and what lies behind it can be changed: use p.frozen_json"
         case dict() | list() | set() | bytearray():
             return f"{where} is a {type(value).__name__}, which can be changed: use a tuple, a frozenset, or p.frozen_json"
         case _ if attrs.has(type(value)):

@@ -18,7 +18,14 @@ from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remembe
 from agentrail.core.signals import Prompt, Steer
 from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer, SessionData
 from agentrail.core.work import Work
-from agentrail.errors import ClientIdReused, InteractionError, PromptQueueFull, SessionDown, SteeringQueueFull
+from agentrail.errors import (
+    ClientIdReused,
+    InteractionError,
+    PromptError,
+    PromptQueueFull,
+    SessionDown,
+    SteeringQueueFull,
+)
 from agentrail.events import PromptQueued, PromptReceived, PromptTaken, SteeringReceived, SteerStatus
 from agentrail.messages import ApprovalId, PromptRef, Text
 
@@ -29,6 +36,9 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
     A prompt that comes while a cycle waits for a person supersedes what it waits for.
     """
     data = work.data
+    if not signal.content:  # it would wait in the queue, and nothing behind it would ever start
+        work.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
+        return phase
     if _is_answered(work, signal, signal.content, PromptReceipt):
         return phase
     position = len(data.queue)

@@ -93,4 +93,8 @@ def remember(work: Work, client_id: str | None, said: object, receipt: object) -
 
 
 def _digest_of(said: object) -> str:
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    try:
+        written = msgspec.json.encode(said, order="deterministic")
+    except UnicodeEncodeError:  # half of a character
+        written = repr(said).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(written).hexdigest()

@@ -11,6 +11,7 @@ form no cycle, and ten thousand sessions of them are what the cyclic collector w
 from typing import Any, Literal, NewType, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from agentrail.core.budget import Spent
 from agentrail.core.changes import Change
@@ -19,6 +20,7 @@ from agentrail.core.request import Chunk, EffectId, ModelFacts
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, Event
+from agentrail.frozen import frozen_json, frozen_or_none, frozen_value
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
@@ -170,6 +172,10 @@ class Approve(Asked, frozen=True, kw_only=True, gc=False):
     arguments: JsonObject | None = None
     auto_resume: bool = True
 
+    def __post_init__(self) -> None:
+        """Freeze the arguments: the person goes on with theirs."""
+        force_setattr(self, "arguments", frozen_or_none(self.arguments))
+
 
 class Reject(Asked, frozen=True, kw_only=True, gc=False):
     """A person refuses a call.
@@ -256,6 +262,10 @@ class UpdatePluginOpts(Asked, frozen=True, kw_only=True, gc=False):
 
     plugin: str
     options: JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze the options: the caller goes on with theirs."""
+        force_setattr(self, "options", frozen_json(self.options))
 
 
 class ChangePlugins(Asked, frozen=True, kw_only=True, gc=False):
@@ -437,6 +447,10 @@ class ToolEmitted(Outcome, frozen=True, kw_only=True, gc=False):
     name: str
     payload: JsonValue = None
 
+    def __post_init__(self) -> None:
+        """Freeze the payload."""
+        force_setattr(self, "payload", frozen_value(self.payload))
+
 
 class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     """A tool is done, well or badly, or was stopped.
@@ -462,6 +476,11 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
     changes: tuple[Change, ...] = ()
     late: bool = False
     spent: Spent | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the details, which every subscriber will be given."""
+        if self.details is not None:
+            force_setattr(self, "details", frozen_value(self.details))
 
 
 class TimerFired(Final, frozen=True, kw_only=True, gc=False):

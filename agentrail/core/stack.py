@@ -15,11 +15,11 @@ import msgspec
 
 from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, ActionType, Cell, Continue, Emit, Request
 from agentrail.core.foreign import Raised, attempt
-from agentrail.core.frozen import frozen_json, not_json
 from agentrail.core.hooks import HOOKS, Hook, HookEvent
 from agentrail.core.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.plugin_state import StateType, classes_of, loses
 from agentrail.errors import PluginError
+from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.edges import show
 

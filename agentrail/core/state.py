@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
@@ -18,6 +19,7 @@ from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.importing import Repair
 from agentrail.core.loops import LoopWatch
+from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
@@ -27,9 +29,10 @@ from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.tags import TagReader
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, ApprovalStatus, DecidedBy, EndReason, Question, Todo
+from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import (
     ApprovalId,
     CallId,
@@ -41,8 +44,6 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
     TokenUsage,
-    ToolCall,
-    ToolResult,
     UserBlock,
 )
 from agentrail.otp.statem import Engine
@@ -87,7 +88,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         compact_at_tokens: How long the conversation may become, however large the window is.
         prompt_mode: Which sections the system prompt has besides `system_prompt`.
         working_dir: The root of the file tools; plugins see it.
-        user_data: The application's own data; plugins see it.
+        user_data: The application's own data, frozen; plugins see it.
         group_id: The group that the session belongs to, or None.
         inline_tags: Whether tags are taken out of what the model says.
         budget: What it may spend, or None.
@@ -113,11 +114,15 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compact_at_tokens: int = 170_000
     prompt_mode: PromptMode = "full"
     working_dir: str = "."
-    user_data: JsonObject = MappingProxyType({})
+    user_data: JsonObject = EMPTY
     group_id: str | None = None
     inline_tags: bool = True
     budget: Budget | None = None
     response_format: ResponseFormat | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
+        force_setattr(self, "user_data", frozen_json(self.user_data))
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -205,45 +210,6 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     thinking: bool = False
     last_turn: bool = False
     usage: TokenUsage | None = None
-
-
-Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
-"""Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
-when it is answered already but its task has not ended yet; `done`."""
-
-
-class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One call of the batch.
-
-    Attributes:
-        call: As it stands in the history.
-        spec: The tool that it began with, also when another took its name since; None when there was no such tool.
-        generation: Of that tool.
-        arguments: What will run: validated, defaults filled in. Of a call that was refused, what the model sent.
-        stage: Where it stands.
-        started: Whether its start event is out.
-        edited: Whether a person changed the arguments.
-        attempt: 1 for the first.
-        operation_id: The same for all attempts; empty before the first.
-        began_at_ms: When its last attempt was started; 0 before the first.
-        child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
-        effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
-        result: Set exactly when it is stopping or done.
-    """
-
-    call: ToolCall
-    spec: ToolSpec | None = None
-    generation: int = 0
-    arguments: JsonObject
-    stage: Stage
-    started: bool = False
-    edited: bool = False
-    attempt: int = 1
-    operation_id: str = ""
-    began_at_ms: int = 0
-    child_ids: tuple[SessionId, ...] = ()
-    effect_id: EffectId | None = None
-    result: ToolResult | None = None
 
 
 class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -432,7 +398,7 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outgoing: Outgoing = (
         Outgoing()
     )  # what is sent shorter than it is, or not at all; follows from the history
-    batch: tuple[CallState, ...] = ()  # the open calls of the history, in order; at least one is not done
+    batch: OpenCalls = NO_CALLS  # the open calls of the history, in order; at least one is not done
     interactions: tuple[
         Interaction, ...
     ] = ()  # one for each call that is asking, and those of running tools; oldest first

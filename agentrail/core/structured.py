@@ -13,6 +13,7 @@ import msgspec
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
 from agentrail.core.strict_json import NotJson, decode_strictly
 from agentrail.errors import ErrorInfo
+from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue
 
 REPAIR_NOTE: Final = "[Your answer is not of the required format: {faults}. Answer again with the complete JSON document and nothing else.]"
@@ -62,8 +63,8 @@ class ResponseFormat:
 
     def __init__(self, schema: JsonObject) -> None:
         """Take a schema that `fault_of_format` has nothing against."""
-        self.schema = schema
-        self._judge = CompiledSchema(schema)
+        self.schema = frozen_json(schema)
+        self._judge = CompiledSchema(self.schema)
 
     def judge(self, text: str, *, repaired: bool) -> AnswerVerdict:
         """Judge the final text of a cycle.

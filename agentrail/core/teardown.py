@@ -25,6 +25,7 @@ from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardow
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
 from agentrail.core.listening import hear_rest
+from agentrail.core.open_calls import CallState
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -37,7 +38,7 @@ from agentrail.core.signals import (
     TeardownFinished,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
-from agentrail.core.state import CallState, Ended, Phase, TeardownState
+from agentrail.core.state import Ended, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
@@ -158,7 +159,7 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
-    work.change(incarnation=signal.incarnation)
+    work.change(incarnation=max(signal.incarnation, work.data.incarnation))
     for state in work.data.batch:
         interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)

@@ -8,19 +8,22 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from attrs import field, frozen
 
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
 from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import EMPTY, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 """What a tool promises about being run twice; see docs/explanation/tools.md."""
 
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
+
+_set: Final = object.__setattr__  # for `Toolbox`, whose attributes nobody else sets
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -32,7 +35,7 @@ class ToolSpec:
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`, unique in a session.
         description: What the model reads.
-        parameters: JSON Schema, draft 2020-12, of an object.
+        parameters: JSON Schema, draft 2020-12, of an object; frozen, so the tool may go on with its own.
         killable: Whether a steer or a default abort stops it.
         effect_class: What it promises about being run twice.
         timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
@@ -43,7 +46,7 @@ class ToolSpec:
 
     name: str
     description: str
-    parameters: JsonObject
+    parameters: JsonObject = field(converter=frozen_json)
     killable: bool = True
     effect_class: EffectClass = "once"
     timeout_seconds: float | None = None
@@ -60,16 +63,16 @@ class ToolSpec:
         return self._validator.faults(arguments)  # type: ignore[no-any-return]  # see above
 
     def with_defaults(self, arguments: JsonObject) -> JsonObject:
-        """Fill in the schema's defaults for properties that are missing; the given arguments are not touched."""
+        """Fill in the schema's defaults for properties that are missing, and freeze it all; what was given is not touched."""
         properties = self.parameters.get("properties")
         if not isinstance(properties, Mapping):
-            return arguments
+            return frozen_json(arguments)
         missing = {
             name: schema["default"]
             for name, schema in properties.items()
             if name not in arguments and isinstance(schema, Mapping) and "default" in schema
         }
-        return {**arguments, **missing} if missing else arguments
+        return frozen_json({**arguments, **missing} if missing else arguments)
 
     def check(self) -> None:
         """Refuse a tool that no model can be told of: a bad name, no description, a schema that is none.
@@ -99,7 +102,16 @@ class ToolSpec:
 class Toolbox:
     """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
 
-    __slots__ = ("_by_name", "_generations", "_size", "encoded", "generation", "specs")
+    __slots__ = ("_by_name", "_encoded", "_generations", "_size", "generation", "specs")
+
+    specs: tuple[ToolSpec, ...]
+    generation: int
+    """Which change of a session's tools made this box; 0: none."""
+
+    _by_name: Mapping[str, ToolSpec]
+    _encoded: tuple[tuple[str, bytes], ...]
+    _generations: Mapping[str, int]
+    _size: tuple[str | None, int] | None
 
     def __init__(
         self,
@@ -117,19 +129,40 @@ class Toolbox:
         Raises:
             ToolDefinitionError: Your move: two tools of one name.
         """
-        self._generations = generations
-        self.generation = generation
-        """Which change of a session's tools made this box; 0: none."""
-        self.specs = tuple(sorted(specs, key=lambda spec: spec.name))
-        self._by_name = {spec.name: spec for spec in self.specs}
+        ordered = tuple(sorted(specs, key=lambda spec: spec.name))
+        _set(self, "_generations", generations)
+        _set(self, "generation", generation)
+        _set(self, "specs", ordered)
+        _set(self, "_by_name", {spec.name: spec for spec in ordered})
         if len(self._by_name) != len(self.specs):
             names = [spec.name for spec in self.specs]
             double = sorted({name for name in names if names.count(name) > 1})
             message = f"two tools are named {', '.join(map(repr, double))}: names are unique in a session"
             raise ToolDefinitionError(message)
-        self._size: tuple[str | None, int] | None = None
-        self.encoded: dict[str, bytes] = {}
-        """The list in each wire format that asked for it; a memo that belongs to the providers."""
+        _set(self, "_size", None)
+        _set(self, "_encoded", ())
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: sessions share a box, and providers are given it."""
+        _refuse_change(name)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse, as setting does."""
+        _refuse_change(name)
+
+    def encoded(self, wire: str, encode: "Callable[[Toolbox], bytes]") -> bytes:
+        """Return the list in a wire format, encoding it at most once per format in its life.
+
+        Args:
+            wire: The name of the format.
+            encode: Makes the bytes; a pure function of the box.
+        """
+        for name, form in self._encoded:
+            if name == wire:
+                return form
+        made = encode(self)
+        _set(self, "_encoded", (*self._encoded, (wire, made)))
+        return made
 
     def get(self, name: str) -> ToolSpec | None:
         """Look a tool up by the name that the model wrote."""
@@ -142,9 +175,11 @@ class Toolbox:
             system: The prompt.
             measure: Makes the size; a pure function of both.
         """
-        if self._size is None or self._size[0] != system:
-            self._size = (system, measure(system, self))
-        return self._size[1]
+        known = self._size
+        if known is None or known[0] != system:
+            known = (system, measure(system, self))
+            _set(self, "_size", known)
+        return known[1]
 
     def generation_of(self, name: str) -> int:
         """Say which change brought the tool of a name; tells it from others that had the name before."""
@@ -205,6 +240,11 @@ class Toolbox:
         return f"Toolbox({', '.join(self._by_name)})"
 
 
+def _refuse_change(name: str) -> NoReturn:
+    message = f"a Toolbox cannot be changed, nor its {name!r}: make a new one with `changed`"
+    raise AttributeError(message)
+
+
 def parse_arguments(text: str) -> JsonObject | str:
     """Read the arguments that a model wrote.
 
@@ -215,7 +255,7 @@ def parse_arguments(text: str) -> JsonObject | str:
         The object, or a sentence for the model that says what is wrong and near which words.
     """
     if not text:
-        return {}
+        return EMPTY
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ARGUMENTS_BYTES:
         return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
@@ -225,7 +265,10 @@ def parse_arguments(text: str) -> JsonObject | str:
         return f"Malformed arguments: {error}"
     if not isinstance(value, dict):
         return f"Malformed arguments: expected a JSON object, got {kind_of(value)}."
-    return value
+    try:
+        return frozen_json(value)
+    except TooDeep as error:
+        return f"Malformed arguments: {error}. Send simpler values."
 
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:

@@ -1,14 +1,26 @@
 """Events of plans, memory and policy, most of which plugins make; then of the plugins themselves."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.events.tools import LargeResultOffloaded
 from agentrail.events.values import Amount, Plan, PlanStep, Todo
+from agentrail.frozen import frozen_value
 from agentrail.messages import JsonValue
+
+
+# Plugins make some of these, and may go on writing to a list that they made one of.
+def _todos(todos: Iterable[Todo]) -> tuple[Todo, ...]:
+    return tuple(todos)
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(texts)
+
 
 # --- plans, memory, policy
 
@@ -21,7 +33,7 @@ class TodoChange(EventBase):
         todos: All of them, as they are now.
     """
 
-    todos: tuple[Todo, ...]
+    todos: tuple[Todo, ...] = field(converter=_todos)
 
 
 @frozen(kw_only=True)
@@ -66,7 +78,7 @@ class MemoryFlushed(EventBase):
         count: How many they are.
     """
 
-    facts: tuple[str, ...]
+    facts: tuple[str, ...] = field(converter=_texts)
     count: int
 
 
@@ -80,7 +92,7 @@ class ContentPolicyViolated(EventBase):
     """
 
     summary: str
-    triggered_policies: tuple[str, ...]
+    triggered_policies: tuple[str, ...] = field(converter=_texts)
 
 
 @frozen(kw_only=True)
@@ -105,11 +117,11 @@ class PluginEvent(EventBase):
 
     Attributes:
         name: Its own name for it.
-        payload: JSON; one that is an object has the application's `user_data` in it, under that key.
+        payload: JSON, frozen; one that is an object has the application's `user_data` in it, under that key.
     """
 
     name: str
-    payload: JsonValue = None
+    payload: JsonValue = field(default=None, converter=frozen_value)
 
 
 @frozen(kw_only=True)

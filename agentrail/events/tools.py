@@ -6,10 +6,11 @@ it; what became of it stands between the two.
 
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
+from agentrail.frozen import frozen_json
 from agentrail.messages import CallId, JsonObject, ToolResult
 
 
@@ -31,12 +32,12 @@ class ToolExecutionStart(EventBase):
     Attributes:
         name: The tool.
         call_id: The call.
-        arguments: As they are when the verdict is known; empty for a call whose arguments are no JSON object.
+        arguments: As they are when the verdict is known, frozen; empty for a call whose arguments are no JSON object.
     """
 
     name: str
     call_id: CallId
-    arguments: JsonObject
+    arguments: JsonObject = field(converter=frozen_json)
 
 
 @frozen(kw_only=True)

@@ -1,9 +1,11 @@
 """What events carry and a state holds: receipts, what waits for a person, todos, plans, decisions. Frozen values."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
+from agentrail.frozen import frozen_json
 from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef, SessionId
 
 
@@ -61,8 +63,9 @@ class Approval:
         id: What `approve` and `reject` are given.
         call_id: The call.
         tool: Its tool.
-        arguments: The final arguments, shown to the person; these run and no others.
-        arguments_hash: SHA-256 of their canonical JSON, hexadecimal; compared once more right before the call runs.
+        arguments: The final arguments, shown to the person; these run and no others. Frozen.
+        arguments_hash: SHA-256 of their canonical JSON, hexadecimal, taken when the person was asked; compared with what
+            is about to run, in the step that begins it and once more right before it runs.
         hint: Why a person is asked, in the words of who asks; None where nobody said why.
         requested_at_ms: Since when it waits, in milliseconds since 1970.
         expires_at_ms: When it is answered by the clock; None: never.
@@ -72,7 +75,7 @@ class Approval:
     id: ApprovalId
     call_id: CallId
     tool: str
-    arguments: JsonObject
+    arguments: JsonObject = field(converter=frozen_json)
     arguments_hash: str
     hint: str | None = None
     requested_at_ms: int
@@ -145,6 +148,10 @@ class PlanStep:
     done: bool = False
 
 
+def _steps(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
+    return tuple(steps)  # a plugin's own list may go on changing
+
+
 @frozen(kw_only=True)
 class Plan:
     """What a model wrote down before it began.
@@ -153,7 +160,7 @@ class Plan:
         steps: In the order in which they stand there.
     """
 
-    steps: tuple[PlanStep, ...]
+    steps: tuple[PlanStep, ...] = field(converter=_steps)
 
 
 # --- what was counted, what was decided

@@ -34,7 +34,6 @@ from agentrail.core.actions import (
     SwitchModel as SwitchModel,
     WriteFile as WriteFile,
 )
-from agentrail.core.frozen import frozen_json as frozen_json
 from agentrail.core.hooks import (
     HOOKS as HOOKS,
     AfterResponse as AfterResponse,
@@ -61,6 +60,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.plugin import Context as Context
 from agentrail.core.seeded import SeededRandom as SeededRandom
+from agentrail.frozen import frozen_json as frozen_json
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.base import (
     FunctionPlugin as FunctionPlugin,

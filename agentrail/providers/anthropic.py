@@ -111,7 +111,7 @@ class AnthropicMessages:
             if starts_cached:
                 members["system"] = b"[%b]" % _cached(encode_json({"type": "text", "text": request.system}))
         if len(request.tools):
-            tools = _tools(request.tools)
+            tools = request.tools.encoded(NAME, _tools)
             # Tools stand before the system prompt, so a mark on that covers them.
             members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
@@ -253,15 +253,12 @@ def _result(result: ToolResult) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    kept = tools.encoded.get(NAME)
-    if kept is None:
-        kept = tools.encoded[NAME] = encode_json(
-            [
-                {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
-                for spec in tools
-            ]
-        )
-    return kept
+    return encode_json(
+        [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+            for spec in tools
+        ]
+    )
 
 
 def _stand_ins(messages: Sequence[Message]) -> bytes:

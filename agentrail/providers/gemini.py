@@ -106,7 +106,7 @@ class Gemini:
         if request.system:
             members["systemInstruction"] = encode_json({"parts": [{"text": request.system}]})
         if len(request.tools):
-            members["tools"] = _tools(request.tools)
+            members["tools"] = request.tools.encoded(NAME, _tools)
             members["toolConfig"] = _tool_config(chosen_tool(request, options))
         generation = _generation_config(request, options)
         if generation:
@@ -212,14 +212,11 @@ def _function_response(result: ToolResult) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    kept = tools.encoded.get(NAME)
-    if kept is None:
-        declarations = [
-            {"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.parameters}
-            for spec in tools
-        ]
-        kept = tools.encoded[NAME] = encode_json([{"functionDeclarations": declarations}])
-    return kept
+    declarations = [
+        {"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.parameters}
+        for spec in tools
+    ]
+    return encode_json([{"functionDeclarations": declarations}])
 
 
 def _tool_config(choice: str) -> bytes:

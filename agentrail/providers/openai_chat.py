@@ -108,7 +108,7 @@ class OpenAIChat:
             "stream_options": b'{"include_usage":true}',
         }
         if len(request.tools):
-            members["tools"] = _tools(request.tools)
+            members["tools"] = request.tools.encoded(NAME, _tools)
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
         bound = output_bound(request, options)
         if bound is not None:
@@ -241,22 +241,19 @@ def _call(call: ToolCall) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    kept = tools.encoded.get(NAME)
-    if kept is None:
-        kept = tools.encoded[NAME] = encode_json(
-            [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": spec.name,
-                        "description": spec.description,
-                        "parameters": spec.parameters,
-                    },
-                }
-                for spec in tools
-            ]
-        )
-    return kept
+    return encode_json(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": spec.name,
+                    "description": spec.description,
+                    "parameters": spec.parameters,
+                },
+            }
+            for spec in tools
+        ]
+    )
 
 
 def _tool_choice(choice: str) -> bytes:

@@ -120,7 +120,7 @@ class OpenAIResponses:
         if request.system:
             members["instructions"] = encode_json(request.system)
         if len(request.tools):
-            members["tools"] = _tools(request.tools)
+            members["tools"] = request.tools.encoded(NAME, _tools)
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
         bound = output_bound(request, options)
         if bound is not None:
@@ -228,21 +228,18 @@ def _result(result: ToolResult) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    kept = tools.encoded.get(NAME)
-    if kept is None:
-        kept = tools.encoded[NAME] = encode_json(
-            [
-                {
-                    "type": "function",
-                    "name": spec.name,
-                    "description": spec.description,
-                    "parameters": spec.parameters,
-                    "strict": False,  # left out it would be true here, and most schemas are not of that dialect
-                }
-                for spec in tools
-            ]
-        )
-    return kept
+    return encode_json(
+        [
+            {
+                "type": "function",
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": spec.parameters,
+                "strict": False,  # left out it would be true here, and most schemas are not of that dialect
+            }
+            for spec in tools
+        ]
+    )
 
 
 def _tool_choice(choice: str) -> bytes:

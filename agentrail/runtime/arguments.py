@@ -6,8 +6,8 @@ types only, so that a slip is answered where it was made and never reaches an ev
 
 from collections.abc import Iterable, Mapping
 
-from agentrail.core.frozen import not_json
 from agentrail.errors import OptionError
+from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.runtime.options import fault_of_tool, is_provider
 
 
@@ -72,6 +72,10 @@ def fault_of_model(value: object) -> str | None:
 def fault_of_provider_opts(value: object) -> str | None:
     """Say what is wrong with a provider's options; without the value, which may be a key."""
     if value is None or isinstance(value, Mapping):
+        try:
+            frozen_json(value or {})
+        except TooDeep as error:
+            return f"provider_opts is {error}"
         return None
     return f"provider_opts is of type {type(value).__name__}: expected a mapping, such as {{'api_key': …}}, or None"
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentrail.abc import Provider, ResolveProvider, ToolListing
-from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import SessionStarted
 from agentrail.core.machine import new_session, step
 from agentrail.core.signals import Started
@@ -81,7 +80,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
     providers = {model: provider}
-    provider_opts: dict[str, Mapping[str, Any]] = {model: dict(options.provider_opts)}
+    provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
     for name in options.fallback_models:
         if name not in providers:
             providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
@@ -99,7 +98,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         open_sandbox=workspace.open if given is None else lambda: given,
         is_unconfined=lambda: workspace.is_unconfined if given is None else is_unconfined(given),
         working_dir=str(working_dir),
-        user_data=dict(options.user_data),
+        user_data=options.user_data,
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -155,9 +154,9 @@ def _config_of(
         max_retries=options.max_retries,
         inline_tags=options.inline_tags,
         budget=options.budget,
-        response_format=None if wanted is None else ResponseFormat(dict(wanted)),
+        response_format=None if wanted is None else ResponseFormat(wanted),
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,
-        user_data=frozen_json(options.user_data),
+        user_data=options.user_data,
         group_id=options.group_id,
     )

@@ -13,6 +13,7 @@ from agentrail.core.budget import Price
 from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.frozen import frozen_json
 from agentrail.otp.edges import contain
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.ports import Ports
@@ -81,7 +82,7 @@ def decide_switch(
     """
     if provider_opts is None and model == current:
         provider_opts = ports.provider_opts.get(current)
-    opts = dict(provider_opts or {})
+    opts = frozen_json(provider_opts or {})
     found, provider = find_provider(model, opts, ports.find_provider)
     name = fresh_name_of(found, provider, ports.providers)
     changed = opts != ports.provider_opts.get(name, {}) if name == current else bool(opts)

@@ -15,11 +15,20 @@ from agentrail.core.stack import Entry
 from agentrail.core.state import PromptMode
 from agentrail.core.structured import fault_of_format
 from agentrail.errors import OptionError
+from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import contain
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+def _frozen(value: Any) -> Any:
+    """Freeze a mapping, so that what was checked is what holds; `faults_of` finds the others, and what is too deep."""
+    try:
+        return frozen_json(value) if isinstance(value, Mapping) else value
+    except TooDeep:
+        return value
 
 
 @frozen(kw_only=True)
@@ -72,8 +81,10 @@ class SessionOptions:
     working_dir: str | os.PathLike[str] = "."
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
-    user_data: Mapping[str, JsonValue] = field(factory=dict)
-    provider_opts: Mapping[str, Any] = field(factory=dict, repr=False)  # a key is among them
+    user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=_frozen)
+    provider_opts: Mapping[str, Any] = field(
+        default=EMPTY, converter=_frozen, repr=False
+    )  # a key is among them
     max_turns: int = 100
     on_max_turns: Literal["answer", "abort"] = "answer"
     compact_at_tokens: int = 170_000
@@ -91,7 +102,7 @@ class SessionOptions:
     group_id: str | None = None
     restart: Restart = "transient"
     budget: Budget | None = None
-    response_format: Mapping[str, JsonValue] | None = None
+    response_format: Mapping[str, JsonValue] | None = field(default=None, converter=_frozen)
     inline_tags: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -194,6 +205,9 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
         faults.append(f"prompt_mode is {values['prompt_mode']!r}: expected one of {known}")
     if not isinstance(values["user_data"], Mapping):
         faults.append(f"user_data is {values['user_data']!r}: expected a mapping")
+    for name in ("user_data", "provider_opts", "response_format"):
+        if isinstance(values[name], Mapping) and not isinstance(values[name], FrozenDict):
+            faults.append(f"{name} is nested too deeply: at most {MAX_LEVELS} levels are taken")
     if not isinstance(values["provider_opts"], Mapping):  # its value may be a key
         kind = type(values["provider_opts"]).__name__
         faults.append(f"provider_opts is of type {kind}: expected a mapping, such as {{'api_key': …}}")
@@ -228,7 +242,8 @@ def faults_of(values: Mapping[str, Any]) -> list[str]:
             f"budget is {values['budget']!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"
         )
     wanted = values["response_format"]
-    fault = None if wanted is None else fault_of_format(wanted)
+    is_endless = isinstance(wanted, Mapping) and not isinstance(wanted, FrozenDict)  # said above
+    fault = None if wanted is None or is_endless else fault_of_format(wanted)
     faults += [] if fault is None else [fault]
     if not isinstance(values["inline_tags"], bool):
         faults.append(f"inline_tags is {values['inline_tags']!r}: expected True or False")

@@ -12,7 +12,8 @@ from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
 from agentrail.core.toolbox import ToolSpec
 from agentrail.events import AbortReceipt
-from agentrail.messages import CallId, JsonValue, SessionId
+from agentrail.frozen import EMPTY
+from agentrail.messages import CallId, JsonObject, SessionId
 from agentrail.runtime.tool_threads import ToolThreads
 
 NOTHING_STOPPED: Final = AbortReceipt()
@@ -34,7 +35,7 @@ class Ports:
         open_sandbox: Gives the place where files are read and commands run.
         is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
-        user_data: The application's own data.
+        user_data: The application's own data, frozen: what every tool, plugin and child is shown.
         provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
@@ -52,7 +53,7 @@ class Ports:
     open_sandbox: Callable[[], Sandbox]
     is_unconfined: Callable[[], bool]
     working_dir: str
-    user_data: dict[str, JsonValue] = field(factory=dict)
+    user_data: JsonObject = EMPTY
     provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000

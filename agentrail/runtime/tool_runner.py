@@ -3,14 +3,12 @@
 What an outcome says is decided by plain functions; `run_tool` awaits and asks them.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-import msgspec
 import trio
 from attrs import frozen
 
@@ -27,9 +25,12 @@ from agentrail.abc import (
     Unknown,
     effect_class_of,
 )
+from agentrail.core.batch import CHANGED
 from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
+from agentrail.core.gates import hash_arguments
 from agentrail.errors import ToolContractError
+from agentrail.frozen import thawed
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_crash, words_of
@@ -37,7 +38,6 @@ from agentrail.runtime.crashes import TRAVELS_FROM_A_TOOL, log_crash, what_trave
 from agentrail.runtime.scrubbing import without_secrets
 
 MAX_CRASH_CHARACTERS: Final = 1000
-CHANGED: Final = "Not run: the arguments changed after they were approved."
 UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -143,12 +143,11 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
 def decide_arguments(effect: RunTool) -> JsonObject | None:
     """Give the tool a copy of exactly what was hashed; None when that is not what was checked.
 
-    A copy, because a tool that changes its arguments would change the conversation.
+    A copy that can be written to, because a tool that changes its arguments may do so; what the session has is frozen.
     """
-    canonical = msgspec.json.encode(effect.arguments, order="deterministic")
-    if hashlib.sha256(canonical).hexdigest() != effect.arguments_hash:
+    if hash_arguments(effect.arguments) != effect.arguments_hash:
         return None
-    copied: JsonObject = msgspec.json.decode(canonical)
+    copied: JsonObject = thawed(effect.arguments)
     return copied
 
 

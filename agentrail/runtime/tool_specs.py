@@ -9,9 +9,10 @@ from typing import Any, Final, NoReturn, get_args
 import attrs
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.frozen import frozen_json, not_json
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import TooDeep, frozen_json, not_json
+from agentrail.messages import JsonObject
 from agentrail.otp.edges import contain
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
@@ -57,8 +58,6 @@ class ToolSpecs:
         kept = contain(lambda _: _NO_KEY, self._kept.get, tool)
         if kept is None or kept != spec:  # a tool may say something else by now, or to somebody else
             _check_types(spec)
-            # A copy that nobody can write to: else a schema that its author changes later would be sent, and not judged by.
-            spec = attrs.evolve(spec, parameters=frozen_json(spec.parameters))
             spec.check()
             _check_traits(tool, spec)
             if kept is _NO_KEY:
@@ -85,9 +84,21 @@ def _read_all(tool: Any) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
         description=tool.description,
-        parameters=tool.parameters,
+        parameters=_schema_of(tool),
         **{name: getattr(tool, name, default) for name, default in _DEFAULTS.items()},
     )
+
+
+def _schema_of(tool: Any) -> JsonObject:
+    schema: Any = tool.parameters
+    if not isinstance(schema, Mapping):
+        message = f"the schema of tool {tool.name!r} is of type {type(schema).__name__}: expected a JSON Schema as a dict"
+        raise ToolDefinitionError(message)
+    try:
+        return frozen_json(schema)
+    except TooDeep as error:
+        message = f"the schema of tool {tool.name!r} is {error}, or holds itself: say the same with fewer"
+        raise ToolDefinitionError(message) from None
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
@@ -103,8 +114,10 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 """What holds where a tool says nothing."""
 
 
-def _refuse_reading(tool: Any, _: BaseException) -> NoReturn:
+def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
     """Find the member that cannot be read, and refuse the tool by that and its name."""
+    if isinstance(error, ToolDefinitionError):
+        raise error
     who = contain(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
     for member in (*TOOL_MEMBERS, *_DEFAULTS):
         contain(partial(_refuse_member, who, member), _read, tool, member)
@@ -139,10 +152,6 @@ def _check_types(spec: Any) -> None:
             f"the description of tool {spec.name!r} is {_shown(spec.description)}: "
             "expected a text, or a function of a ToolListing that gives one"
         )
-        raise ToolDefinitionError(message)
-    if not isinstance(spec.parameters, Mapping):
-        kind = type(spec.parameters).__name__
-        message = f"the schema of tool {spec.name!r} is of type {kind}: expected a JSON Schema as a dict"
         raise ToolDefinitionError(message)
     fault = not_json(spec.parameters)
     if fault is not None:

@@ -17,7 +17,6 @@ from unittest import mock
 
 from agentrail.core import hooks as h
 from agentrail.core.foreign import attempt
-from agentrail.core.frozen import frozen_json
 from agentrail.core.pipeline import deliver, resume, run
 from agentrail.core.plugin import Context, Plugin
 from agentrail.core.plugin_state import loses
@@ -25,6 +24,7 @@ from agentrail.core.seeded import SeededRandom
 from agentrail.core.stack import Entry, Member, Stack, load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
+from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, Text, ToolResult, UserMessage
 
 ROUNDS: Final = 3

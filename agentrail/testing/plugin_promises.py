@@ -21,13 +21,13 @@ from agentrail.core.actions import (
 )
 from agentrail.core.codec import decode_event, decode_signal, encode_event, encode_signal
 from agentrail.core.effects import RunTool
-from agentrail.core.frozen import frozen_json, same_json
 from agentrail.core.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
 from agentrail.core.interactions import is_allowed
+from agentrail.core.open_calls import CallState
 from agentrail.core.plugin_state import loses
 from agentrail.core.signals import Approve, Prompt
-from agentrail.core.state import CallState
 from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
+from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import CallId, JsonObject
 from agentrail.testing.promises import Seen
 from agentrail.testing.watching import Asking, ask_again

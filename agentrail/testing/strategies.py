@@ -17,6 +17,7 @@ from agentrail.core import machine
 from agentrail.core.budget import spent_of
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import HOOKS, FileText, RequestFailed
+from agentrail.core.open_calls import CallState
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -56,7 +57,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.state import CallState, SessionState
+from agentrail.core.state import SessionState
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, Todo

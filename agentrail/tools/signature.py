@@ -17,6 +17,7 @@ from attrs import frozen
 
 from agentrail.abc import ToolContext
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue
 
 
@@ -65,7 +66,9 @@ def read_signature(function: Callable[..., object]) -> Signature:
             fields.append((parameter.name, annotation, parameter.default))
         _check_parameter(function, parameter, annotation)
     struct = _define(function, fields)
-    return Signature(schema=_schema(function, struct), struct=struct, context_names=tuple(context_names))
+    return Signature(
+        schema=frozen_json(_schema(function, struct)), struct=struct, context_names=tuple(context_names)
+    )
 
 
 # --- one parameter

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentrail import plugins as p
-from agentrail.core.frozen import frozen_json
 from agentrail.core.hooks import HOOKS, Hook
 from agentrail.core.outcome import Outcome
 from agentrail.core.pipeline import run
 from agentrail.core.stack import Entry, load_stack
 from agentrail.errors import ErrorInfo
+from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult, UserMessage
 
 CTX: Final = p.Context(session_id=SessionId("s"), user_data=frozen_json({"tenant": "acme"}))

@@ -4,7 +4,6 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.frozen import FrozenDict
 from agentrail.core.pipeline import run
 from agentrail.core.plugin_changes import (
     attach_plugin,
@@ -16,6 +15,7 @@ from agentrail.core.plugin_changes import (
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ActionIgnored, PluginOptsUpdated
+from agentrail.frozen import FrozenDict
 from tests.core.plugin_rig import CTX, EVENTS, SAYINGS, Says, raises
 
 

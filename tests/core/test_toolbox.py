@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments, read_call
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import frozen_json
 from agentrail.messages import ToolCall
 
 
@@ -90,7 +91,7 @@ def test_defaults_fill_what_is_missing():
 @pytest.mark.parametrize("schema", [{}, {"properties": {"a": {"default": 1}}}])
 def test_without_a_missing_default_the_arguments_are_the_same_object(schema):
     """Nothing is copied where nothing is added."""
-    sent = {"a": 2}
+    sent = frozen_json({"a": 2})
     assert _spec(**schema).with_defaults(sent) is sent
 
 

@@ -7,13 +7,25 @@ Its test is the fastest that sees the bug, not the only one. They stand in a fil
 
 from typing import Final
 
-from tests.mutants import actors, crashes, exhaustion, guards, rest, rows, sandbox, session, supervisors
+from tests.mutants import (
+    actors,
+    crashes,
+    exhaustion,
+    frozen,
+    guards,
+    rest,
+    rows,
+    sandbox,
+    session,
+    supervisors,
+)
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
     *crashes.MUTANTS,
     *exhaustion.MUTANTS,
+    *frozen.MUTANTS,
     *guards.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,

@@ -659,8 +659,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (138,),
         "tools are sent as they were attached",
         "core/toolbox.py",
-        "        self.specs = tuple(sorted(specs, key=lambda spec: spec.name))\n",
-        "        self.specs = tuple(specs)\n",
+        "        ordered = tuple(sorted(specs, key=lambda spec: spec.name))\n",
+        "        ordered = tuple(specs)\n",
         "tests/testing/test_check_requests.py::test_tools_attached_in_another_order_change_no_byte",
     ),
     _row(

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from agentrail.abc import Ok
+from agentrail.core.batch import CHANGED
 from agentrail.core.effects import RunTool
 from agentrail.events import (
     AgentEnd,
@@ -17,7 +18,6 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.runtime.tool_runner import CHANGED
 from agentrail.testing.expectations import check_events, check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule

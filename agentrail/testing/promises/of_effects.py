@@ -18,7 +18,15 @@ from agentrail.core.effects import (
     look_of,
 )
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Abort, Outcome, Parked, ResponseCompleted, Restarted, ToolFinished
+from agentrail.core.signals import (
+    Abort,
+    Outcome,
+    Parked,
+    ResponseCompleted,
+    Restarted,
+    StepCrashed,
+    ToolFinished,
+)
 from agentrail.core.state import Phase, SessionState
 from agentrail.events import AgentAbort, AgentStart, PromptRejected
 from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
@@ -54,6 +62,10 @@ def effect_ids_are_new(seen: Seen) -> None:
 def nothing_started_is_forgotten(seen: Seen) -> None:
     """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
     came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
+    if (
+        isinstance(seen.signal, StepCrashed) and seen.signal.owed_by is not None
+    ):  # it stands in for that outcome
+        came = {seen.signal.owed_by}
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
     killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
     errands = {effect.effect_id for effect in seen.of(CancelErrand)}
@@ -154,11 +166,18 @@ def _started(seen: Seen) -> Iterator[EffectId]:
 
 
 def _ends_its_effect(seen: Seen) -> bool:
-    return type(seen.signal).__name__ in {
-        "ResponseCompleted",
-        "StreamFailed",
-        "ToolFinished",
-        "TeardownFinished",
-        "TimerFired",
-        "ErrandFinished",
-    } and (isinstance(seen.signal, ToolFinished) or seen.after.data.dropped == seen.before.data.dropped)
+    if isinstance(
+        seen.signal, ToolFinished
+    ):  # one that came too late for its value is counted, and ends it all the same
+        return seen.signal.effect_id.startswith("t")  # that of a timer ends no call, and no timer
+    return (
+        type(seen.signal).__name__
+        in {
+            "ResponseCompleted",
+            "StreamFailed",
+            "TeardownFinished",
+            "TimerFired",
+            "ErrandFinished",
+        }
+        and seen.after.data.dropped == seen.before.data.dropped
+    )

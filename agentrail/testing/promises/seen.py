@@ -6,9 +6,10 @@ from typing import Any
 from attrs import frozen
 
 from agentrail.core.effects import Effect, Publish, Refuse
+from agentrail.core.open_calls import CallState
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
-from agentrail.core.state import CallState, QueuedPrompt, SessionState
+from agentrail.core.state import QueuedPrompt, SessionState
 from agentrail.events import CompactEnd, Event
 from agentrail.messages import CallId, Message
 

@@ -1,0 +1,165 @@
+"""The calls of one response while they are open: where each stands, and all of them in their order, as one frozen value.
+
+A model may ask for thousands of calls in one response, and each of them changes its stage four or five times. So no
+question that is asked for each call goes through all of them: which one is next, which one an outcome is for, how many run,
+whether all are done. What a stage leads to stands in `batch`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, overload
+
+import msgspec
+
+from agentrail.core.request import EffectId
+from agentrail.core.toolbox import ToolSpec
+from agentrail.messages import CallId, JsonObject, SessionId, ToolCall, ToolResult
+from agentrail.otp.tables import NO_ENTRIES, Index, Table
+
+Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
+"""Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
+when it is answered already but its task has not ended yet; `done`."""
+
+
+class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call of the batch.
+
+    Attributes:
+        call: As it stands in the history.
+        spec: The tool that it began with, also when another took its name since; None when there was no such tool.
+        generation: Of that tool.
+        arguments: What will run: validated, defaults filled in. Of a call that was refused, what the model sent.
+        stage: Where it stands.
+        started: Whether its start event is out.
+        edited: Whether a person changed the arguments.
+        attempt: 1 for the first.
+        operation_id: The same for all attempts; empty before the first.
+        bound_to: The hash of the arguments that somebody decided to let run, taken when they were shown; nothing else runs.
+            None where nobody was asked.
+        began_at_ms: When its last attempt was started; 0 before the first.
+        child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
+        effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
+        result: Set exactly when it is stopping or done.
+    """
+
+    call: ToolCall
+    spec: ToolSpec | None = None
+    generation: int = 0
+    arguments: JsonObject
+    stage: Stage
+    started: bool = False
+    edited: bool = False
+    attempt: int = 1
+    operation_id: str = ""
+    bound_to: str | None = None
+    began_at_ms: int = 0
+    child_ids: tuple[SessionId, ...] = ()
+    effect_id: EffectId | None = None
+    result: ToolResult | None = None
+
+    @property
+    def wants_child(self) -> bool:
+        """Whether a session of its own works for it."""
+        return self.spec is not None and self.spec.answered_by == "child"
+
+
+class OpenCalls(Sequence[CallState]):
+    """Calls in the order of the model, each found by its id and by what it waits for. A change costs no copy of the whole."""
+
+    __slots__ = ("_by_effect", "_calls", "_counts", "_places", "_waiting", "waiting_children")
+
+    def __init__(self, calls: Iterable[CallState] = ()) -> None:
+        """Take calls, each id once.
+
+        `waiting_children` is how many of them wait for a slot and for a session of their own.
+        """
+        states = tuple(calls)
+        self._calls: Table[CallState] = Table()
+        self._waiting: Table[CallState] = Table()
+        self._by_effect: Index[EffectId, int] = NO_ENTRIES
+        self._places: Mapping[CallId, int] = {state.call.call_id: place for place, state in enumerate(states)}
+        self._counts: Mapping[Stage, int] = {}
+        self.waiting_children = 0
+        for place, state in enumerate(states):
+            self._enter(place, state)
+
+    def changed(self, state: CallState) -> "OpenCalls":
+        """Return these calls with one of them in another state; these stay as they are."""
+        place = self._places[state.call.call_id]
+        before = self[place]
+        after: OpenCalls = OpenCalls.__new__(OpenCalls)
+        after._calls, after._waiting, after._by_effect = self._calls, self._waiting, self._by_effect
+        after._places, after._counts = self._places, self._counts
+        after.waiting_children = self.waiting_children - (before.stage == "waiting" and before.wants_child)
+        if before.effect_id is not None and before.effect_id != state.effect_id:
+            after._by_effect = after._by_effect.drop(before.effect_id)
+        if before.stage == "waiting" and state.stage != "waiting":
+            after._waiting = after._waiting.drop(place)
+        after._counts = {**after._counts, before.stage: after._counts[before.stage] - 1}
+        after._enter(place, state)
+        return after
+
+    def find(self, call_id: CallId) -> CallState | None:
+        """Find a call by its id."""
+        place = self._places.get(call_id)
+        return None if place is None else self[place]
+
+    def waiting_for(self, effect_id: EffectId) -> CallState | None:
+        """Find the call that waits for the outcome of an effect: the attempt that runs, or the timer of a pause."""
+        place = self._by_effect.get(effect_id)
+        return None if place is None else self[place]
+
+    def next_waiting(self) -> CallState | None:
+        """Give the first call that waits for a slot."""
+        found = self._waiting.first()
+        return None if found is None else found[1]
+
+    def count(self, *stages: Stage) -> int:
+        """Count the calls in some stages."""
+        return sum(self._counts.get(stage, 0) for stage in stages)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[CallState]:
+        """Give them in the order of the model, as they stand in this value."""
+        return (state for _, state in self._calls.items())
+
+    @overload
+    def __getitem__(self, index: int) -> CallState: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CallState, ...]: ...
+    def __getitem__(self, index: int | slice) -> CallState | tuple[CallState, ...]:
+        """Give one, or a tuple of some."""
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        found = self._calls.get(index if index >= 0 else len(self) + index)
+        if found is None:
+            message = f"index {index} is outside of {len(self)} calls"
+            raise IndexError(message)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        """They are equal when they hold equal calls in the same order."""
+        return isinstance(other, OpenCalls) and self._calls == other._calls
+
+    def __hash__(self) -> int:
+        """Hash by their ids."""
+        return hash(tuple(self._places))
+
+    def __repr__(self) -> str:
+        """Show where each stands."""
+        return f"OpenCalls({', '.join(f'{state.call.call_id}: {state.stage}' for state in self)})"
+
+    def _enter(self, place: int, state: CallState) -> None:
+        self._calls = self._calls.put(place, state)
+        self._counts = {**self._counts, state.stage: self._counts.get(state.stage, 0) + 1}
+        if state.effect_id is not None:
+            self._by_effect = self._by_effect.put(state.effect_id, place)
+        if state.stage == "waiting":
+            self._waiting = self._waiting.put(place, state)
+            self.waiting_children += state.wants_child
+
+
+NO_CALLS: Final = OpenCalls()
+"""Nothing is open."""

@@ -1,0 +1,132 @@
+"""What is made of somebody's own dictionaries and lists is frozen: by the classes themselves, so no door can forget it."""
+
+import pytest
+
+from agentrail.abc import ToolListing
+from agentrail.core.changes import UpdateContext, UpdateTodos
+from agentrail.core.hooks import BeforePluginOptsUpdate, BeforeTool, Found
+from agentrail.core.request import ModelFacts
+from agentrail.core.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
+from agentrail.core.state import SessionConfig
+from agentrail.core.structured import ResponseFormat
+from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.errors import ToolContractError
+from agentrail.events import Approval, MemoryFlushed, Plan, PluginEvent, Todo, TodoChange, ToolExecutionStart
+from agentrail.messages import (
+    AssistantMessage,
+    Opaque,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    encoded,
+)
+from agentrail.runtime.options import SessionOptions
+from property_tests.vandal import edit_everything, portrait
+
+
+def _made_of_objects():  # a function, because the ids of these are plain texts, which a type checker would refuse
+    return {
+        "call": lambda live: ToolCall(call_id="c", name="t", arguments=live),
+        "result": lambda live: ToolResult(call_id="c", name="t", text="x", details=live),
+        "opaque": lambda live: Opaque(provider="p", payload=live),
+        "spec": lambda live: ToolSpec(name="t", description="d", parameters=live),
+        "approval": lambda live: Approval(
+            id="a", call_id="c", tool="t", arguments=live, arguments_hash="", requested_at_ms=0, path=()
+        ),
+        "start": lambda live: ToolExecutionStart(name="t", call_id="c", arguments=live),
+        "plugin event": lambda live: PluginEvent(name="n", payload=live),
+        "memory": lambda live: UpdateContext(key="memory", value=live),
+        "approve": lambda live: Approve(at_ms=0, signal_id="s", approval_id="a", arguments=live),
+        "options": lambda live: UpdatePluginOpts(at_ms=0, signal_id="s", plugin="p", options=live),
+        "emitted": lambda live: ToolEmitted(at_ms=0, effect_id="t1", name="n", payload=live),
+        "finished": lambda live: ToolFinished(
+            at_ms=0, effect_id="t1", text="x", details=live, started_at_ms=0
+        ),
+        "before tool": lambda live: BeforeTool(name="t", arguments=live, call_id="c"),
+        "before options": lambda live: BeforePluginOptsUpdate(plugin="p", options=live),
+        "found": lambda live: Found(entries=[live]),
+        "config": lambda live: SessionConfig(
+            session_id="s", path=("s",), model=ModelFacts(model="m:m"), user_data=live
+        ),
+        "format": lambda live: ResponseFormat(live).schema,
+        "listing": lambda live: ToolListing(session_id="s", model="m:m", working_dir=".", user_data=live),
+        "session options": lambda live: SessionOptions(
+            model="demo:", user_data=live, provider_opts=live, response_format=live
+        ),
+    }
+
+
+MADE_OF_OBJECTS = _made_of_objects()
+
+
+@pytest.mark.parametrize("kind", MADE_OF_OBJECTS)
+def test_what_is_made_of_an_object_has_its_own(kind):
+    """Whoever goes on writing to what was given, or writes to what is shown, changes nothing."""
+    live = {"type": "object", "properties": {"a": {"enum": [1, [2]]}}}
+    value = MADE_OF_OBJECTS[kind](live)
+    before = portrait(value)
+    live["properties"]["a"]["enum"].append(3)
+    live["more"] = 1
+    edit_everything(value)
+    assert portrait(value) == before
+    assert "more" not in str(before)
+
+
+TEXTS = [Text(text="a")]
+RESULTS = [ToolResult(call_id="c", name="t", text="x")]
+
+
+def _made_of_lists():  # a function, because the ids of these are plain texts, which a type checker would refuse
+    return {
+        "user message": (lambda live: UserMessage(content=live).content, [Text(text="a")]),
+        "response": (lambda live: AssistantMessage(content=live, model="m:m").content, [Text(text="a")]),
+        "results": (lambda live: ToolMessage(results=live).results, RESULTS),
+        "todos": (lambda live: UpdateTodos(todos=live).todos, [Todo(id="1", content="x")]),
+        "todo change": (lambda live: TodoChange(todos=live).todos, [Todo(id="1", content="x")]),
+        "plan": (lambda live: Plan(steps=live).steps, ["a step"]),
+        "facts": (lambda live: MemoryFlushed(facts=live, count=1).facts, ["a fact"]),
+    }
+
+
+MADE_OF_LISTS = _made_of_lists()
+
+
+@pytest.mark.parametrize("kind", MADE_OF_LISTS)
+def test_what_is_made_of_a_list_has_a_tuple(kind):
+    """A list that somebody made a value of is that one's own."""
+    make, live = MADE_OF_LISTS[kind]
+    made = make(list(live))
+    assert made == tuple(live)
+    assert type(made) is tuple
+
+
+def test_what_is_encoded_once_cannot_be_written_to():
+    """The bytes of a message and of a list of tools are kept where nobody reaches them by a name that is public."""
+    message, box = UserMessage(content=(Text(text="a"),)), Toolbox()
+    for made in (
+        lambda: encoded(message, "wire", lambda _: b"once"),
+        lambda: box.encoded("wire", lambda _: b"once"),
+    ):
+        assert made() == b"once"
+    edit_everything(message, box)
+    assert encoded(message, "wire", lambda _: b"twice") == b"once"
+    assert encoded(message, "other", lambda _: b"twice") == b"twice"
+    assert box.encoded("wire", lambda _: b"twice") == b"once"
+    assert box.encoded("other", lambda _: b"twice") == b"twice"
+
+
+def test_a_toolbox_says_how_to_make_another():
+    """Sessions share a box: neither setting nor deleting works."""
+    box = Toolbox()
+    with pytest.raises(AttributeError, match="make a new one with `changed`"):
+        box.specs = ()
+    with pytest.raises(AttributeError, match="make a new one with `changed`"):
+        del box.specs
+
+
+def test_memory_that_is_no_json_is_refused():
+    """The session could not keep it: the tool's author reads what is wrong, and where."""
+    with pytest.raises(ToolContractError, match=r"value\.a is a object, which is no JSON"):
+        UpdateContext(key="memory", value={"a": object()})

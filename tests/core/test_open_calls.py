@@ -1,0 +1,97 @@
+"""Thousands of calls in one response: each costs what it costs among few, and all of them are one frozen value."""
+
+import sys
+
+import msgspec
+import pytest
+
+from agentrail.core import machine
+from agentrail.core.effects import RunTool, StartStream
+from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
+from agentrail.core.signals import Prompt, ResponseCompleted, SignalId, ToolFinished
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    PromptRef,
+    Text,
+    TokenUsage,
+    ToolCall,
+)
+from tests.core.worlds import new_session
+
+
+def _states(count: int) -> list[CallState]:
+    return [
+        CallState(
+            call=ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={}), arguments={}, stage="waiting"
+        )
+        for n in range(count)
+    ]
+
+
+def test_calls_are_found_by_what_they_wait_for_and_stay_in_order():
+    """A change gives a new value, and the old one still says what it said."""
+    before = OpenCalls(_states(70))
+    running = msgspec.structs.replace(before[3], stage="running", effect_id="t1")
+    after = before.changed(running)
+    assert (after.find("c3"), after.waiting_for("t1"), after.next_waiting()) == (running, running, before[0])
+    assert (before.find("c3").stage, before.waiting_for("t1"), before.find("c99")) == ("waiting", None, None)
+    assert (after.count("running"), after.count("waiting", "running"), len(after)) == (1, 70, 70)
+    again = after.changed(msgspec.structs.replace(running, effect_id="t2"))
+    assert (again.waiting_for("t1"), again.waiting_for("t2").call.call_id) == (None, "c3")
+    assert [state.call.call_id for state in again] == [f"c{n}" for n in range(70)]
+    assert again[-1].call.call_id == again[69:][0].call.call_id == "c69"
+    assert again == OpenCalls(again)
+    assert again != before
+    assert hash(again) == hash(before)
+    assert repr(OpenCalls(_states(2))) == "OpenCalls(c0: waiting, c1: waiting)"
+    assert (NO_CALLS.next_waiting(), len(NO_CALLS)) == (None, 0)
+    with pytest.raises(IndexError, match="index 70 is outside of 70 calls"):
+        again[70]
+
+
+def _calls_made(count: int) -> int:
+    """Answer a batch of so many calls, two at a time, and count how many functions were called for it."""
+    state = new_session(max_parallel_tools=2)
+    message = AssistantMessage(
+        content=tuple(
+            ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={"path": str(n)}) for n in range(count)
+        ),
+        model="scripted:model",
+    )
+    prompt = Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("s1"), content=(Text(text="go"),))
+    state, effects = machine.step(state, prompt)
+    (start,) = [effect for effect in effects if isinstance(effect, StartStream)]
+    waiting = [
+        ResponseCompleted(
+            at_ms=2,
+            effect_id=start.request.attempt,
+            message=message,
+            usage=TokenUsage(),
+            stop_reason="tool_use",
+        )
+    ]
+    made = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        while waiting:
+            state, effects = machine.step(state, waiting.pop())
+            waiting += [
+                ToolFinished(at_ms=3, effect_id=effect.effect_id, text="x", started_at_ms=3)
+                for effect in effects
+                if isinstance(effect, RunTool)
+            ]
+    finally:
+        sys.setprofile(None)
+    assert len(state.data.history.messages[-1].results) == count
+    return made
+
+
+def test_a_call_among_four_thousand_costs_what_one_among_few_costs():
+    """Counted in functions that are called, not in seconds: sixteen times as many calls, sixteen times the work."""
+    assert _calls_made(4000) / 4000 < 1.3 * _calls_made(250) / 250

@@ -1,0 +1,117 @@
+"""What you approve is what runs: the hash of an approval is that of the moment when a person was shown the call."""
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.core.batch import CHANGED
+from agentrail.events import ApprovalRequired, ToolExecutionEnd
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import until
+
+WANTED = {"command": "rm build", "env": {"PLACE": "here"}}
+
+
+async def _asked(supervisor, tool):
+    model = ScriptedModel([calls((tool.name, WANTED)), says("done"), says("done")])
+    plugin = (HumanApproval, {"require_approval_for": [tool.name]})
+    session = await supervisor.start_session(model=model, tools=[tool], plugins=[plugin])
+    events = session.subscribe()
+    return session, events
+
+
+@pytest.mark.at(39)
+@pytest.mark.parametrize("how", ["once", "always"])
+async def test_a_call_whose_arguments_changed_after_they_were_shown_never_runs(how):
+    """Even with force, past everything that refuses to be written to: what runs has the hash of what was shown (3.9)."""
+    shell = RecordingTool(name="shell")
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session, subscription = await _asked(supervisor, shell)
+            async with subscription as events:
+                await session.prompt("go")
+                asked = (await until(events, ApprovalRequired))[-1].approval
+                dict.__setitem__(asked.arguments, "command", "rm -rf /")
+                await session.approve(asked.id, kind=how)
+                ended = (await until(events, ToolExecutionEnd))[-1]
+            assert ended.result.is_error
+            assert ended.result.text == CHANGED
+            assert shell.calls == []
+            assert await session.ask("what now?") == "done"
+
+
+@pytest.mark.at(39)
+async def test_arguments_that_a_person_edits_are_bound_as_they_are_then():
+    """What the person wrote runs, and their own dictionary may go on changing."""
+    shell = RecordingTool(name="shell")
+    edited = {"command": "ls", "env": {"PLACE": "other"}}
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session, subscription = await _asked(supervisor, shell)
+            async with subscription as events:
+                await session.prompt("go")
+                asked = (await until(events, ApprovalRequired))[-1].approval
+                await session.approve(asked.id, arguments=edited)
+                edited["env"]["PLACE"] = "changed"
+                await until(events, ToolExecutionEnd)
+            assert shell.calls == [{"command": "ls", "env": {"PLACE": "other"}}]
+
+
+async def test_a_tool_may_write_to_its_arguments_and_to_nothing_else():
+    """What a function is given is a plain copy of its own; `ctx.arguments` and `ctx.user_data` say how to make a new value."""
+    seen = []
+
+    @agentrail.tool
+    async def look(a: dict, names: list, ctx: agentrail.ToolContext) -> str:
+        """Look."""
+        a["x"], names[:] = object(), []
+        for shown in (ctx.arguments["a"], ctx.user_data["tenant"]):
+            with pytest.raises(TypeError, match="cannot be changed: make a new value"):
+                shown["x"] = object()
+        seen.append((type(a), type(names), dict(ctx.arguments)))
+        return "ok"
+
+    arguments = {"a": {"k": [1]}, "names": ["n"]}
+    model = ScriptedModel([calls(("look", arguments)), says("done")])
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session = await supervisor.start_session(
+                model=model, tools=[look], user_data={"tenant": {"id": "mine"}}
+            )
+            assert await session.ask("go") == "done"
+            assert seen == [(dict, list, arguments)]
+            assert (await session.messages())[1].calls[0].arguments == arguments
+            assert (await session.status()).restarts == 0
+
+
+@pytest.mark.parametrize("name", ["user_data", "provider_opts", "response_format"])
+async def test_options_that_hold_themselves_are_refused(name):
+    """Nothing goes down for ever: the option is named, with how deep it may be."""
+    endless: dict[str, object] = {"type": "string"}
+    endless["self"] = endless
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        with pytest.raises(agentrail.errors.OptionError, match=f"{name} is nested too deeply"):
+            await supervisor.start_session(model="demo:", **{name: endless})
+
+
+async def test_a_schema_that_holds_itself_is_refused():
+    """As any schema that is none, with the name of the tool."""
+    endless: dict[str, object] = {"type": "object"}
+    endless["properties"] = {"a": endless}
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        with pytest.raises(
+            agentrail.errors.ToolDefinitionError, match="schema of tool 'x' is nested more deeply"
+        ):
+            await supervisor.start_session(model="demo:", tools=[RecordingTool(name="x", parameters=endless)])
+
+
+async def test_provider_options_without_end_are_refused():
+    """When the model is switched too."""
+    endless: dict[str, object] = {}
+    endless["self"] = endless
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        session = await supervisor.start_session(model="demo:")
+        with pytest.raises(agentrail.errors.OptionError, match="provider_opts is nested more deeply"):
+            await session.switch_model("demo:fast", endless)
