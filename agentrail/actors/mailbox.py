@@ -261,15 +261,20 @@ class Mailbox(Generic[M]):
         self._queue.append((message, via))
         self._accepted += 1
         self._mark()
-        if not self._held and not self._control_only:
+        if self._reader is not None and not self._held and not self._control_only:
             self._wake()
 
     def _mark(self) -> None:
-        high, waiting, control = self._high, len(self._queue), len(self._control or ())
-        high[0] = max(high[0], waiting + control)
-        high[1] = max(high[1], self._outside)
-        high[2] = max(high[2], waiting - self._outside)
-        high[3] = max(high[3], control)
+        high, waiting, outside = self._high, len(self._queue), self._outside
+        control = 0 if self._control is None else len(self._control)
+        # Compared first: this is done for each message, and seldom has there never been more.
+        if (
+            waiting + control > high[0]
+            or outside > high[1]
+            or waiting - outside > high[2]
+            or control > high[3]
+        ):
+            high[:] = map(max, high, (waiting + control, outside, waiting - outside, control))
 
     @property
     def lets_wait(self) -> bool:
