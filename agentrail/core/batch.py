@@ -31,6 +31,7 @@ from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
     AgentResumed,
+    Approval,
     Event,
     ResumeTrigger,
     ToolBlocked,
@@ -41,7 +42,7 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.frozen import EMPTY
+from agentrail.frozen import EMPTY, same_json
 from agentrail.messages import JsonObject, StopReason, ToolResult
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
@@ -87,14 +88,14 @@ def open_batch(work: Work) -> None:
     )
 
 
-def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) -> CallState:
+def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) -> CallState:
     """Ask the plugins about a call whose arguments fit its tool.
 
     Args:
         work: The step.
         state: The call.
-        edited_by: Who changed the arguments outside of the pipeline; then only the safety plugins look again, and an
-            approval is not asked for twice.
+        edited: The approval in which a person changed the arguments. Then only the safety plugins look again; the person
+            is not asked twice about what it wrote, and once more about what a safety plugin made of that.
 
     Returns:
         The call: as it will run, answered with a refusal, or waiting for a person.
@@ -103,7 +104,8 @@ def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) ->
         return state
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
-    outcome = ask(work, event, fit=_fit_of(state), edited_by=edited_by)
+    outcome = ask(work, event, fit=_fit_of(state), edited_by="user" if edited else None)
+    as_seen = state.arguments
     if outcome.arguments is not None:
         state = msgspec.structs.replace(state, arguments=outcome.arguments)
     decision = outcome.decision
@@ -114,16 +116,26 @@ def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) ->
             return calls.answer(work, state, reason, blocked)[0]
         case Unfit(text=text):
             return calls.answer(work, state, f'Invalid arguments for "{call.name}": {text}')[0]
-        case RequireApproval(hint=hint, expires_seconds=seconds) if edited_by is None:
-            if interactions.is_allowed(work.data.rules, call.name, state.arguments):
-                return state
+        case RequireApproval(hint=hint, expires_seconds=seconds) if edited is None:
             timeout_ms = (
                 work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
             )
-            interactions.require_approval(work, state, hint, timeout_ms)
-            return msgspec.structs.replace(state, stage="asking")
+            return _wait_for_approval(work, state, hint, timeout_ms)
+        case _ if edited is not None and work.abort is None and not same_json(as_seen, state.arguments):
+            hint = f"{outcome.rewritten_by[-1]} changed what you wrote"
+            expires_at_ms = edited.expires_at_ms
+            waits_ms = None if expires_at_ms is None else expires_at_ms - edited.requested_at_ms
+            return _wait_for_approval(work, state, hint, waits_ms)
         case _:
             return state
+
+
+def _wait_for_approval(work: Work, state: CallState, hint: str | None, timeout_ms: int | None) -> CallState:
+    """Let a call wait for a person, unless one has always allowed what it is."""
+    if interactions.is_allowed(work.data.rules, state.call.name, state.arguments):
+        return state
+    interactions.require_approval(work, state, hint, timeout_ms)
+    return msgspec.structs.replace(state, stage="asking")
 
 
 def _fit_of(state: CallState) -> Fit:

@@ -35,15 +35,17 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "approved", "user")
+    asked = interaction.asked
+    assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
     state = _released(state, interaction)
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
         calls.put(work, state)
-        state = batch.judge_call(work, state, edited_by="user")
-        # What is bound now is what the person wrote, and what the guards made of that.
+        state = batch.judge_call(work, state, edited=asked)
+        # Bound is what the person wrote; or what is shown to it now, because a guard made something else of that.
         state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
     calls.put(work, state)
-    if signal.how == "always" and state.result is None:
+    if signal.how == "always" and state.stage == "waiting":
         _always(work, state)
     work.reply(signal.signal_id, None)
     if work.abort is not None:

@@ -295,7 +295,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (61,),
         "nobody judges what a person changed",
         "core/decisions.py",
-        '        state = batch.judge_call(work, state, edited_by="user")\n',
+        "        state = batch.judge_call(work, state, edited=asked)\n",
         "",
         "tests/core/test_approvals.py::test_arguments_that_a_person_changed_are_judged_anew",
     ),
