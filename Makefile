@@ -14,7 +14,7 @@ DEV := $(VENV)/.installed-dev
 
 PYTEST := $(BIN)/python -m pytest -n auto -rs
 COVER := --cov --cov-report=
-PURE := agentrail/otp/*,agentrail/core/*,agentrail/plugins/*
+PURE := agentrail/frozen.py,agentrail/otp/*,agentrail/core/*,agentrail/plugins/*
 # The floors only rise.
 PURE_FLOOR := 100
 FLOOR := 85

@@ -148,6 +148,4 @@ def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "no
             if end >= 0:
                 return Tag(name, text[begin:end]), end + len(ending)
             return "undecided" if len(text) < last else "none"
-        if opening.startswith(text[start : start + len(opening)]):
-            return "undecided"
-    return "none"
+    return "undecided"  # a mark that is not all of one is the beginning of one, at the end of the text

@@ -312,7 +312,9 @@ ANSWER = ToolMessage(results=(ToolResult(call_id=CallId("c1"), name="look", text
             (WRONG.UserMessage(content=()),), "messages[0]: a user message needs at least one", id="empty"
         ),
         pytest.param(
-            (WRONG.UserMessage(content="hi"),), "messages[0] holds 'hi': expected a tuple", id="no blocks"
+            (WRONG.UserMessage(content="hi"),),
+            "messages[0] holds ('h', 'i'): expected a tuple",
+            id="no blocks",
         ),
         pytest.param(
             (WRONG.UserMessage(content=(CALLS.content[0],)),), "expected a tuple of what such", id="block"

@@ -1,0 +1,145 @@
+"""What happens seldom, each held by itself: in the suite only whole sessions met it, or none did."""
+
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from agentrail import plugins as p
+from agentrail.core import machine
+from agentrail.core.budget import Spent
+from agentrail.core.codec import encode_event
+from agentrail.core.effects import SetTimer, look_of
+from agentrail.core.patterns import effort_of
+from agentrail.core.projection import Child, status_of
+from agentrail.core.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.signals import (
+    Abort,
+    ChangePlugins,
+    ChildStarted,
+    ChunksArrived,
+    Prompt,
+    SignalId,
+    StreamStarted,
+    ToolFinished,
+)
+from agentrail.core.stack import load_stack
+from agentrail.core.stalls import StallOptions
+from agentrail.core.tags import MAX_CONTENT, TagReader
+from agentrail.core.toolbox import parse_arguments, read_call
+from agentrail.events import SubagentStart, ToolExecutionEnd
+from agentrail.frozen import MAX_LEVELS, frozen_json, same_json
+from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage, ToolResult
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
+
+SAID = (Text(text="go"),)
+PROMPT = Prompt(at_ms=1, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=SAID)
+
+
+def test_emit_takes_a_pair_or_several_and_a_state():
+    """Anything else is the plugin author's mistake, and says how many values there were."""
+    wrong: Any = p.Emit
+    with pytest.raises(TypeError, match="it got 4 values"):
+        wrong("name", "payload", "more", None)
+
+
+def test_a_survivor_may_start_a_session():
+    """A tool that an abort spared goes on, and what it lets work is its child, although its batch is gone."""
+    script = [PROMPT, completed("r1", read_call("c1", "watch", '{"path": "a"}'))]
+    state = run([*script, Abort(at_ms=2, signal_id=SignalId("a1"))], new_session())
+    (survivor,) = state.data.survivors
+    assert survivor.effect_id is not None
+    started = ChildStarted(at_ms=3, effect_id=survivor.effect_id, child_id=SessionId("below"))
+    *_, seen = walk([started], state)
+    assert [one.child_ids for one in seen.after.data.survivors] == [("below",)]
+    assert [event.child_id for event in seen.events if isinstance(event, SubagentStart)] == ["below"]
+
+
+def test_what_is_no_json_cannot_be_written():
+    """Encoding says so, and names what it met."""
+    wrong: Any = object()
+    result = ToolResult(call_id=CallId("c1"), name="read", text="x", details=wrong)
+    with pytest.raises(TypeError, match="object is no JSON"):
+        encode_event(ToolExecutionEnd(name="read", call_id=CallId("c1"), result=result))
+
+
+def test_what_may_be_there_once_multiplies_nothing():
+    """An optional part with several ways in it is one more way, and no power of them."""
+    once, often = effort_of("(?:a+|b)?c"), effort_of("(?:a+|b)*c")
+    assert once.steps(1000) < often.steps(1000)
+
+
+def test_a_status_gathers_what_people_are_asked_below():
+    """The approvals of a session come first, then those of its children and of theirs."""
+    stack, states = load_stack(
+        [PuppetPlugin((read_rule("BeforeTool.read", "approve:may it?"),), name="people")]
+    )
+    script = [PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}'))]
+    state = run(script, machine.new_session(config(), TOOLS, stack, states))
+    own = status_of(state.phase, state.data, 9)
+    below = Child(session_id=SessionId("below"), call_id=CallId("c1"), status=own)
+    gone = Child(session_id=SessionId("gone"), call_id=CallId("c2"))
+    both = attrs.evolve(own, children=(below, gone))
+    assert both.all_approvals == (*own.approvals, *own.approvals)
+    assert len(both.all_approvals) == 2
+    assert both.all_questions == ()
+
+
+def test_half_a_character_is_remembered_like_any_text():
+    """A prompt with a name of its sender's that no UTF-8 can hold is told from another one, and the same again is the same."""
+    said = msgspec.structs.replace(PROMPT, content=(Text(text="\ud800"),), client_id="mine")
+    state = run([said], new_session())
+    assert [one.client_id for one in state.data.remembered] == ["mine"]
+    again = run([msgspec.structs.replace(said, signal_id=SignalId("p2"))], state)
+    assert again.data.queue == ()
+
+
+def test_a_plugin_is_attached_between_two_cycles():
+    """It is in the stack then, behind the signal."""
+    entry = (PuppetPlugin((), name="late"), {})
+    change = ChangePlugins(at_ms=1, signal_id=SignalId("c1"), change="attach", entry=entry)
+    assert [member.name for member in run([change], new_session()).data.stack.members] == ["late"]
+
+
+def test_a_short_patience_is_looked_at_in_time():
+    """A silence that counts sooner than the first report sets a look of its own, at the first chunk and not again."""
+    facts = ModelFacts(model="scripted:model", stalls=StallOptions(stall_ms=2_000))
+    state = run([PROMPT], machine.new_session(msgspec.structs.replace(config(), model=facts), TOOLS))
+    begun = StreamStarted(at_ms=100, effect_id=EffectId("r1"))
+    more = ChunksArrived(at_ms=200, effect_id=EffectId("r1"), chunks=(TextDelta("x"),))
+    first, second = walk([begun, more], state)
+    assert first.of(SetTimer) == [SetTimer(effect_id=look_of(EffectId("r1")), at_ms=2_100)]
+    assert not second.of(SetTimer)
+
+
+def test_what_a_call_says_that_it_used_is_counted_without_a_loan():
+    """An outcome that says so is believed, although nobody had noted a session for the call."""
+    state = run([PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}'))], new_session())
+    (call,) = state.data.batch
+    spent = Spent(usage=TokenUsage(input=7), tokens=7, nano_usd=0, is_cost_known=True)
+    before = state.data.usage.input
+    done = ToolFinished(at_ms=3, effect_id=call.effect_id, text="x", started_at_ms=2, spent=spent)
+    assert run([done], state).data.usage.input - before == 7
+
+
+def test_a_beginning_of_a_tag_far_from_any_end_is_text():
+    """Nothing is held back for it, however much follows."""
+    text = "<status>" + "x" * (2 * MAX_CONTENT)
+    reader, visible, found = TagReader().fed(text)
+    assert (visible + reader.closed()[0], found) == (text, ())
+
+
+def test_arguments_that_are_nested_too_deeply_are_malformed():
+    """The model reads how deep they may be."""
+    text = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
+    assert parse_arguments(text) == (
+        f"Malformed arguments: nested more deeply than {MAX_LEVELS} levels. Send simpler values."
+    )
+
+
+def test_a_value_is_the_same_json_as_itself():
+    """Also one of which no part equals itself."""
+    value = frozen_json({"a": float("nan")})
+    assert same_json(value, value)
