@@ -3,6 +3,8 @@
 A model may ask for thousands of calls in one response, and each of them changes its stage four or five times. So no
 question that is asked for each call goes through all of them: which one is next, which one an outcome is for, how many run,
 whether all are done. What a stage leads to stands in `batch`.
+
+A handful of calls, as nearly all responses have, is a plain tuple: to go through it costs less than one change of a table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,9 @@ from agentrail.otp.tables import NO_ENTRIES, Index, Table
 Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
 """Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
 when it is answered already but its task has not ended yet; `done`."""
+
+
+_A_FEW: Final = 16
 
 
 class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -65,31 +70,36 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class OpenCalls(Sequence[CallState]):
     """Calls in the order of the model, each found by its id and by what it waits for. A change costs no copy of the whole."""
 
-    __slots__ = ("_by_effect", "_calls", "_counts", "_places", "_waiting", "waiting_children")
+    __slots__ = ("_by_effect", "_calls", "_counts", "_few", "_places", "_waiting", "_waiting_children")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
-        """Take calls, each id once.
-
-        `waiting_children` is how many of them wait for a slot and for a session of their own.
-        """
+        """Take calls, each id once."""
         states = tuple(calls)
+        self._few: tuple[CallState, ...] | None = states if len(states) <= _A_FEW else None
+        if self._few is not None:
+            return
         self._calls: Table[CallState] = Table()
         self._waiting: Table[CallState] = Table()
         self._by_effect: Index[EffectId, int] = NO_ENTRIES
         self._places: Mapping[CallId, int] = {state.call.call_id: place for place, state in enumerate(states)}
         self._counts: Mapping[Stage, int] = {}
-        self.waiting_children = 0
+        self._waiting_children = 0
         for place, state in enumerate(states):
             self._enter(place, state)
 
     def changed(self, state: CallState) -> "OpenCalls":
         """Return these calls with one of them in another state; these stay as they are."""
+        after: OpenCalls = OpenCalls.__new__(OpenCalls)
+        after._few = None
+        if self._few is not None:
+            call_id = state.call.call_id
+            after._few = tuple([state if one.call.call_id == call_id else one for one in self._few])
+            return after
         place = self._places[state.call.call_id]
         before = self[place]
-        after: OpenCalls = OpenCalls.__new__(OpenCalls)
         after._calls, after._waiting, after._by_effect = self._calls, self._waiting, self._by_effect
         after._places, after._counts = self._places, self._counts
-        after.waiting_children = self.waiting_children - (before.stage == "waiting" and before.wants_child)
+        after._waiting_children = self._waiting_children - (before.stage == "waiting" and before.wants_child)
         if before.effect_id is not None and before.effect_id != state.effect_id:
             after._by_effect = after._by_effect.drop(before.effect_id)
         if before.stage == "waiting" and state.stage != "waiting":
@@ -100,30 +110,45 @@ class OpenCalls(Sequence[CallState]):
 
     def find(self, call_id: CallId) -> CallState | None:
         """Find a call by its id."""
+        if self._few is not None:
+            return next((state for state in self._few if state.call.call_id == call_id), None)
         place = self._places.get(call_id)
         return None if place is None else self[place]
 
     def waiting_for(self, effect_id: EffectId) -> CallState | None:
         """Find the call that waits for the outcome of an effect: the attempt that runs, or the timer of a pause."""
+        if self._few is not None:
+            return next((state for state in self._few if state.effect_id == effect_id), None)
         place = self._by_effect.get(effect_id)
         return None if place is None else self[place]
 
     def next_waiting(self) -> CallState | None:
         """Give the first call that waits for a slot."""
+        if self._few is not None:
+            return next((state for state in self._few if state.stage == "waiting"), None)
         found = self._waiting.first()
         return None if found is None else found[1]
 
     def count(self, *stages: Stage) -> int:
         """Count the calls in some stages."""
+        if self._few is not None:
+            return len([state for state in self._few if state.stage in stages])
         return sum(self._counts.get(stage, 0) for stage in stages)
+
+    @property
+    def waiting_children(self) -> int:
+        """How many of them wait for a slot and for a session of their own."""
+        if self._few is not None:
+            return sum(state.stage == "waiting" and state.wants_child for state in self._few)
+        return self._waiting_children
 
     def __len__(self) -> int:
         """Count them."""
-        return len(self._places)
+        return len(self._places if self._few is None else self._few)
 
     def __iter__(self) -> Iterator[CallState]:
         """Give them in the order of the model, as they stand in this value."""
-        return (state for _, state in self._calls.items())
+        return iter(self._few) if self._few is not None else (state for _, state in self._calls.items())
 
     @overload
     def __getitem__(self, index: int) -> CallState: ...
@@ -133,7 +158,11 @@ class OpenCalls(Sequence[CallState]):
         """Give one, or a tuple of some."""
         if isinstance(index, slice):
             return tuple(self)[index]
-        found = self._calls.get(index if index >= 0 else len(self) + index)
+        place = index if index >= 0 else len(self) + index
+        if self._few is None:
+            found = self._calls.get(place)
+        else:
+            found = self._few[place] if 0 <= place < len(self._few) else None
         if found is None:
             message = f"index {index} is outside of {len(self)} calls"
             raise IndexError(message)
@@ -141,11 +170,13 @@ class OpenCalls(Sequence[CallState]):
 
     def __eq__(self, other: object) -> bool:
         """They are equal when they hold equal calls in the same order."""
-        return isinstance(other, OpenCalls) and self._calls == other._calls
+        if not isinstance(other, OpenCalls) or len(self) != len(other):
+            return False
+        return self._calls == other._calls if self._few is None else self._few == other._few
 
     def __hash__(self) -> int:
         """Hash by their ids."""
-        return hash(tuple(self._places))
+        return hash(tuple(state.call.call_id for state in self))
 
     def __repr__(self) -> str:
         """Show where each stands."""
@@ -158,7 +189,7 @@ class OpenCalls(Sequence[CallState]):
             self._by_effect = self._by_effect.put(state.effect_id, place)
         if state.stage == "waiting":
             self._waiting = self._waiting.put(place, state)
-            self.waiting_children += state.wants_child
+            self._waiting_children += state.wants_child
 
 
 NO_CALLS: Final = OpenCalls()

@@ -29,25 +29,29 @@ def _states(count: int) -> list[CallState]:
     ]
 
 
-def test_calls_are_found_by_what_they_wait_for_and_stay_in_order():
-    """A change gives a new value, and the old one still says what it said."""
-    before = OpenCalls(_states(70))
+@pytest.mark.parametrize("count", [70, 7])
+def test_calls_are_found_by_what_they_wait_for_and_stay_in_order(count):
+    """A change gives a new value, and the old one still says what it said; of a handful of calls as of many."""
+    before = OpenCalls(_states(count))
+    last = count - 1
     running = msgspec.structs.replace(before[3], stage="running", effect_id="t1")
     after = before.changed(running)
     assert (after.find("c3"), after.waiting_for("t1"), after.next_waiting()) == (running, running, before[0])
     assert (before.find("c3").stage, before.waiting_for("t1"), before.find("c99")) == ("waiting", None, None)
-    assert (after.count("running"), after.count("waiting", "running"), len(after)) == (1, 70, 70)
+    assert (after.count("running"), after.count("waiting", "running"), len(after)) == (1, count, count)
     again = after.changed(msgspec.structs.replace(running, effect_id="t2"))
     assert (again.waiting_for("t1"), again.waiting_for("t2").call.call_id) == (None, "c3")
-    assert [state.call.call_id for state in again] == [f"c{n}" for n in range(70)]
-    assert again[-1].call.call_id == again[69:][0].call.call_id == "c69"
+    assert [state.call.call_id for state in again] == [f"c{n}" for n in range(count)]
+    assert again[-1].call.call_id == again[last:][0].call.call_id == f"c{last}"
     assert again == OpenCalls(again)
     assert again != before
     assert hash(again) == hash(before)
     assert repr(OpenCalls(_states(2))) == "OpenCalls(c0: waiting, c1: waiting)"
     assert (NO_CALLS.next_waiting(), len(NO_CALLS)) == (None, 0)
-    with pytest.raises(IndexError, match="index 70 is outside of 70 calls"):
-        again[70]
+    assert again != OpenCalls(_states(count + 1))
+    assert (again.waiting_children, again.changed(before[3]).count("waiting")) == (0, count)
+    with pytest.raises(IndexError, match=f"index {count} is outside of {count} calls"):
+        again[count]
 
 
 def _calls_made(count: int) -> int:
