@@ -12,7 +12,7 @@ made from half of a signal would be another state.
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NoReturn, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -251,9 +251,7 @@ _signals: Final = msgspec.json.Decoder(one_of(_SIGNAL_OF_TWIN))
 # --- JSON
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
+def _plain(value: object) -> NoReturn:
     message = f"{type(value).__name__} is no JSON: objects, arrays, texts, numbers, true, false and null are"
     raise TypeError(message)
 
