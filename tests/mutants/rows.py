@@ -361,7 +361,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (76, 106),
         "what is asked for is not what was rewritten",
         "core/pipeline.py",
-        "        event = msgspec.structs.replace(event, arguments=frozen_json(arguments))\n        rewritten_by = ",
+        "        event = msgspec.structs.replace(event, arguments=arguments)\n        rewritten_by = ",
         "        rewritten_by = ",
         f"{_PIPELINE}::test_an_approval_is_asked_for_the_rewritten_arguments",
     ),
