@@ -15,7 +15,7 @@ from agentrail.core.stalls import StallOptions
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import frozen_json
 from agentrail.otp.edges import contain
-from agentrail.otp.leaving import describe_bug
+from agentrail.otp.leaving import describe_crash
 from agentrail.runtime.ports import Ports
 
 _OBJECT: Final = re.compile(r":object\d*$")
@@ -166,7 +166,7 @@ def _ask(provider: Provider, name: str) -> object:
 def _refuse_provider(model: str, error: Exception) -> NoReturn:
     if isinstance(error, AgentrailError):
         raise error
-    crash = describe_bug(error)
+    crash = describe_crash(error)
     raise OptionError(
         [f"model {model!r}: its provider raised {crash} when it was asked what it can do"]
     ) from None

@@ -23,6 +23,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.sandboxes.files import edit_bytes, hash_bytes
+from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
@@ -70,6 +71,7 @@ class MemorySandbox:
         self._protected = ProtectedNames(protected)
         self._files: dict[Names, bytes] = {}
         self._snapshots: dict[str, dict[Names, bytes]] = {}
+        self._locks = KeyedLocks()
         for path, content in (files or {}).items():
             data = content.encode() if isinstance(content, str) else content
             try:
@@ -139,7 +141,14 @@ class MemorySandbox:
             encode_text(new, shown)
             return names, self._get(names)
 
-        found = await _settle(work)
+        # Large ones are made in a thread, and one that comes meanwhile waits for its turn.
+        async with self._locks.hold(path):
+            return await self._edit(work, old, new, replace_all=replace_all)
+
+    async def _edit(
+        self, find: Callable[[], tuple[Names, bytes]], old: str, new: str, *, replace_all: bool
+    ) -> EditResult:
+        found = await _settle(find)
         if isinstance(found, Refusal):
             return EditResult(error=found)
         names, before = found

@@ -4,7 +4,6 @@ async def test_mine():
     await check_tool(my_tool, {"city": "Lisbon"}, ctx)
 """
 
-import copy
 import json
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from agentrail.abc import (
 )
 from agentrail.core.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import thawed
 from agentrail.messages import JsonObject
 from agentrail.testing.orphans import take_census
 
@@ -119,7 +119,8 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
     if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
-    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    # A plain copy of its own, which is what the runner gives it.
+    given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     before = msgspec.json.encode(given, order="deterministic")
     returned: object = await tool.execute(given, ctx)
     assert isinstance(returned, Ok | Error | Effect), f"it returned a value of type {type(returned).__name__}"
@@ -157,7 +158,7 @@ async def _hears_a_stop_while_it_waits(tool: Tool, arguments: JsonObject, ctx: T
         waits.set()
         await trio.sleep_forever()
 
-    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     waiting = evolve(ctx, process=wait, question=wait, child=wait)
     returned: object = None
     with trio.CancelScope() as call:
@@ -179,7 +180,7 @@ async def _leaves_no_process(tool: Tool, arguments: JsonObject, ctx: ToolContext
         await trio.lowlevel.checkpoint()
         return
     before = take_census().processes
-    given = spec_of(tool, ctx).with_defaults(copy.deepcopy(dict(arguments)))
+    given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     await tool.execute(given, ctx)
     left = [name for process, name in take_census().processes.items() if process not in before]
     assert not left, f"left: {'; '.join(left)}"

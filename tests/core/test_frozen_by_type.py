@@ -14,6 +14,7 @@ from agentrail.errors import ToolContractError
 from agentrail.events import Approval, MemoryFlushed, Plan, PluginEvent, Todo, TodoChange, ToolExecutionStart
 from agentrail.messages import (
     AssistantMessage,
+    CallId,
     Opaque,
     Text,
     ToolCall,
@@ -75,7 +76,7 @@ def test_what_is_made_of_an_object_has_its_own(kind):
 
 
 TEXTS = [Text(text="a")]
-RESULTS = [ToolResult(call_id="c", name="t", text="x")]
+RESULTS = [ToolResult(call_id=CallId("c"), name="t", text="x")]
 
 
 def _made_of_lists():  # a function, because the ids of these are plain texts, which a type checker would refuse

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 
-from agentrail.core import legality, machine
+from agentrail.core import legality, machine, prompts
 from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
 from agentrail.core.legality import Verdict
@@ -22,7 +22,7 @@ from agentrail.core.signals import (
 )
 from agentrail.core.state import Phase
 from agentrail.core.toolbox import read_call
-from agentrail.errors import InternalError, MailboxFull
+from agentrail.errors import HistoryError, InternalError, MailboxFull
 from agentrail.events import AbortReceipt, AgentStart, SessionStart
 from agentrail.messages import PromptRef, Text
 from agentrail.testing.promises import PROMISES, comparable
@@ -73,10 +73,15 @@ def test_nothing_happens_on_a_session_that_has_ended():
 def test_a_bug_leaves_the_state_as_good_as_before(monkeypatch):
     """A signal that crashes the core raises InternalError with the cause, and the session goes on from where it was."""
     before = run([prompt("p1", "Hello"), completed("r1", Text(text="Hi."))])
-    with monkeypatch.context() as patched:
-        patched.setattr(legality, "LEGALITY", {})  # a row that somebody forgot
-        with pytest.raises(InternalError, match="KeyError: "):
-            machine.step(before, prompt("p2", "And?"))
+
+    def crash(*_: object) -> None:
+        message = "a planted bug"
+        raise HistoryError(message)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(prompts, "admit", crash)
+        with pytest.raises(InternalError, match="HistoryError: a planted bug"):
+            machine.step(before, prompt("p2", "Hello?"))
     after, effects = machine.step(before, prompt("p3", "Hello?"))
     assert after.phase is Phase.RUNNING
     assert AgentStart(ref=PromptRef("p3")) in [e.event for e in effects if isinstance(e, Publish)]

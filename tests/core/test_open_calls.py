@@ -8,7 +8,7 @@ import pytest
 from agentrail.core import machine
 from agentrail.core.effects import RunTool, StartStream
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
-from agentrail.core.signals import Prompt, ResponseCompleted, SignalId, ToolFinished
+from agentrail.core.signals import Prompt, ResponseCompleted, Signal, SignalId, ToolFinished
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -16,6 +16,7 @@ from agentrail.messages import (
     Text,
     TokenUsage,
     ToolCall,
+    ToolMessage,
 )
 from tests.core.worlds import new_session
 
@@ -66,7 +67,7 @@ def _calls_made(count: int) -> int:
     prompt = Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("s1"), content=(Text(text="go"),))
     state, effects = machine.step(state, prompt)
     (start,) = [effect for effect in effects if isinstance(effect, StartStream)]
-    waiting = [
+    waiting: list[Signal] = [
         ResponseCompleted(
             at_ms=2,
             effect_id=start.request.attempt,
@@ -92,7 +93,9 @@ def _calls_made(count: int) -> int:
             ]
     finally:
         sys.setprofile(None)
-    assert len(state.data.history.messages[-1].results) == count
+    last = state.data.history.messages[-1]
+    assert isinstance(last, ToolMessage)
+    assert len(last.results) == count
     return made
 
 

@@ -58,14 +58,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by="tests/runtime/test_changes.py::test_a_session_keeps_one_object_that_it_was_switched_to",
     ),
     Mutant(
-        name="a schema is its author's to change",
-        breaks="what ran is what was checked and shown",
-        file="runtime/tool_specs.py",
-        old="            spec = attrs.evolve(spec, parameters=frozen_json(spec.parameters))\n",
-        new="",
-        killed_by="tests/runtime/test_tool_specs.py::test_a_schema_that_its_author_changes_is_checked_again",
-    ),
-    Mutant(
         name="the receipt forgets the children",
         breaks="after an abort nothing is left, and its receipt is true",
         file="runtime/interpreter.py",

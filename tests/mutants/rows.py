@@ -361,7 +361,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (76, 106),
         "what is asked for is not what was rewritten",
         "core/pipeline.py",
-        "        event = msgspec.structs.replace(event, arguments=frozen_json(arguments))\n        rewritten_by = ",
+        "        event = msgspec.structs.replace(event, arguments=arguments)\n        rewritten_by = ",
         "        rewritten_by = ",
         f"{_PIPELINE}::test_an_approval_is_asked_for_the_rewritten_arguments",
     ),
@@ -782,5 +782,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))\n",
         "    work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))\n" * 2,
         "property_tests/plugins/test_stacks.py::test_larger_stacks_of_built_in_plugins_hold",
+    ),
+    _row(
+        (31,),
+        "a cancellation from outside is a result",
+        "runtime/tool_runner.py",
+        "        leaving = what_travels(error, TRAVELS_FROM_A_TOOL)\n",
+        "        leaving = None\n",
+        f"{_TOOL_PORT}::test_a_cancellation_from_outside_is_no_result",
     ),
 )

@@ -575,7 +575,7 @@ async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
     return session, [inner.ref]
 
 
-@pytest.mark.at(62, 63)
+@pytest.mark.at(63, 79)
 @pytest.mark.parametrize("deep", [False, True], ids=["child", "child of a child"])
 @pytest.mark.parametrize("asked", ["status", "snapshot", "subscription"])
 async def test_a_late_client_sees_what_children_wait_for(supervisor, deep, asked):

@@ -459,6 +459,11 @@ class _Foreign(BaseException):
     """What some library raises that is no `Exception`."""
 
 
+async def _run(one) -> Ended:
+    effect, attempt = _attempt(one)
+    return await run_tool(effect, attempt, trio.CancelScope())
+
+
 def _attempt(one):
     arguments = {"a": 1}
     effect = RunTool(
@@ -539,7 +544,7 @@ def test_a_cancellation_that_was_kept_is_a_crash():
                 kept.append(cancelled)
                 raise
         errors = (kept[0], BaseExceptionGroup("both", [kept[0], ValueError("x")]))
-        return [await run_tool(*_attempt(CrashingTool(error=error)), trio.CancelScope()) for error in errors]
+        return [await _run(CrashingTool(error=error)) for error in errors]
 
     # A run of its own: a test that ends with a cancellation counts as one that was cancelled.
     assert all(ended.is_error and ended.crashed for ended in trio.run(main))

@@ -1,5 +1,7 @@
 """What you approve is what runs: the hash of an approval is that of the moment when a person was shown the call."""
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -68,8 +70,9 @@ async def test_a_tool_may_write_to_its_arguments_and_to_nothing_else():
         """Look."""
         a["x"], names[:] = object(), []
         for shown in (ctx.arguments["a"], ctx.user_data["tenant"]):
+            edited: Any = shown
             with pytest.raises(TypeError, match="cannot be changed: make a new value"):
-                shown["x"] = object()
+                edited["x"] = object()
         seen.append((type(a), type(names), dict(ctx.arguments)))
         return "ok"
 
