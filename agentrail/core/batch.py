@@ -114,13 +114,15 @@ def judge_call(work: Work, state: CallState, *, edited_by: str | None = None) ->
             return calls.answer(work, state, reason, blocked)[0]
         case Unfit(text=text):
             return calls.answer(work, state, f'Invalid arguments for "{call.name}": {text}')[0]
-        case RequireApproval(hint=hint, expires_seconds=seconds) if edited_by is None:
-            if interactions.is_allowed(work.data.rules, call.name, state.arguments):
+        case RequireApproval() as asked if edited_by is None:
+            seconds, options = asked.expires_seconds, asked.permission_options
+            # A rule is an answer too, and only stands where it would be taken.
+            if "always" in options and interactions.is_allowed(work.data.rules, call.name, state.arguments):
                 return state
             timeout_ms = (
                 work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
             )
-            interactions.require_approval(work, state, hint, timeout_ms)
+            interactions.require_approval(work, state, asked.hint, timeout_ms, options)
             return msgspec.structs.replace(state, stage="asking")
         case _:
             return state
