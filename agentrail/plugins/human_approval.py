@@ -1,6 +1,6 @@
 """`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,6 +14,10 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
 from agentrail.plugins.shell_lines import Command, simple_commands
+
+
+def _as_tuple(options: Iterable[PermissionOption]) -> tuple[PermissionOption, ...]:
+    return tuple(options)
 
 
 @attrs.frozen
@@ -33,7 +37,7 @@ class Asking:
     confirm_prefix: str | None
     timeout_seconds: float
     permission_options: tuple[PermissionOption, ...] = attrs.field(
-        default=PERMISSION_OPTIONS, converter=tuple
+        default=PERMISSION_OPTIONS, converter=_as_tuple
     )
 
 
@@ -63,7 +67,9 @@ class HumanApproval(Plugin[Asking]):
         if timeout_seconds < 0:
             message = f"timeout_seconds is 0, for ever, or more; got {timeout_seconds!r}"
             raise ValueError(message)
-        options = (permission_options,) if isinstance(permission_options, str) else tuple(permission_options)
+        options: tuple[Any, ...] = (  # one word, in place of a list of them, is no list of letters
+            (permission_options,) if isinstance(permission_options, str) else tuple(permission_options)
+        )
         fault = fault_of_options(options)
         if fault is not None:
             raise ValueError(fault)

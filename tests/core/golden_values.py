@@ -330,9 +330,8 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
 )  # fmt: skip
 
 FIELDS: Final[Mapping[str, e.Event]] = {
-    "approval_permission_options": attrs.evolve(
-        EVENTS["approval_required"],
-        approval=attrs.evolve(_APPROVAL, permission_options=("approve", "reject")),
+    "approval_permission_options": _published(
+        e.ApprovalRequired(approval=attrs.evolve(_APPROVAL, permission_options=("approve", "reject"))), _ROOT
     )
 }
 """Events with fields that came later, and that are only written when they do not hold their defaults."""

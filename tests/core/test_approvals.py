@@ -121,7 +121,7 @@ class Offers(p.Plugin[int]):
 
     priority = 50
 
-    def init(self, *, offered: object = ("approve", "reject")) -> int:
+    def init(self, *, offered: Any = ("approve", "reject")) -> int:
         """Keep what is offered, as it is."""
         self.offered = offered
         return 0
@@ -132,7 +132,7 @@ class Offers(p.Plugin[int]):
         return p.RequireApproval("may it?", state, permission_options=self.offered)
 
 
-def offering(offered: object, *, rules: frozenset[Rule] = frozenset()) -> SessionState:
+def offering(offered: Any, *, rules: frozenset[Rule] = frozenset()) -> SessionState:
     """A session whose model has called a tool."""
     stack, states = load_stack([(Offers, {"offered": offered})])
     state = new_session(config(), TOOLS, stack, states)
