@@ -13,6 +13,7 @@
     │   │   ├── ApprovalExpired         its time is over
     │   │   ├── AlreadyResolved         it is decided; carries how, and by whom
     │   │   ├── InvalidArguments        edited arguments that the tool does not take
+    │   │   ├── AnswerNotOffered        an approval that takes other answers
     │   │   └── InvalidResponse         an empty answer, or an option that is none
     │   ├── MailboxFull             as many messages wait as are allowed
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
@@ -138,6 +139,10 @@ class AlreadyResolved(InteractionError):
 
 class InvalidArguments(InteractionError):
     """The edited arguments are not as the tool takes them. The call still waits."""
+
+
+class AnswerNotOffered(InteractionError):
+    """An answer that this approval does not take. The call still waits."""
 
 
 class InvalidResponse(InteractionError):

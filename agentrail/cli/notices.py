@@ -1,10 +1,20 @@
 """What a person is told about a session, on a line of its own: all but the model's words and the outcomes of calls."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
-from agentrail.events import AbortReceipt, Amount, Event, LeftBehind
+from agentrail.events import (
+    PERMISSION_OPTIONS,
+    AbortReceipt,
+    Amount,
+    Approval,
+    Event,
+    LeftBehind,
+    PermissionOption,
+)
 
 _STOPS: Final = {
     "max_tokens": "the answer was cut off: it reached the model's output limit",
@@ -51,7 +61,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return f"{name} goes round in circles, {count} times now"
         case events.ApprovalRequired(approval=approval):
             hint = f" ({approval.hint})" if approval.hint else ""
-            return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} /approve or /reject"
+            return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} {show_offered(approval)}"
         case events.AskUser(question=question, options=options):
             listed = "".join(f" {place}) {option}" for place, option in enumerate(options, start=1))
             return f"{question}{listed} /answer"
@@ -162,3 +172,22 @@ def show_milliseconds(milliseconds: int) -> str:
 def show_amount(amount: Amount) -> str:
     """Show how much of a budget something is."""
     return f"${amount.value:.2f}" if amount.unit == "usd" else f"{amount.value:,.0f} tokens"
+
+
+_LINES: Final[Mapping[PermissionOption, str]] = MappingProxyType(
+    {
+        "approve": "/approve",
+        "always": "/approve always",
+        "edit": "/edit",
+        "reject": "/reject",
+        "respond": "/answer",
+    }
+)
+
+
+def show_offered(approval: Approval) -> str:
+    """Say with which commands a call may be answered: the two common ones where all may, else exactly those that are offered."""
+    if approval.permission_options == PERMISSION_OPTIONS:
+        return "/approve or /reject"
+    *most, last = (_LINES[option] for option in approval.permission_options)
+    return f"{', '.join(most)} or {last}" if most else last

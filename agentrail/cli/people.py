@@ -1,20 +1,23 @@
 """What a person decides in `agentrail chat`: steers, approvals, answers. Which words mean what; the session does the rest."""
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
+from agentrail.cli.notices import show_offered
 from agentrail.core.projection import Status
 from agentrail.errors import InteractionError
-from agentrail.events import Approval, Question
+from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.handle import Session
 
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/steer": "say something to the running cycle, as in /steer rather in French",
         "/approve": "let the call run that waits; /approve always for all that are like it",
+        "/edit": 'let the call run with other arguments, as in /edit {"path": "notes.md"}',
         "/reject": "refuse the call that waits, as in /reject not this file",
         "/answer": "answer what the model asked, in words or with the number of an option",
     }
@@ -76,12 +79,27 @@ async def decide(session: Session, command: str, rest: str) -> str:
         case "/approve":
             await session.approve(found.id, kind="always" if words.text == "always" else "once")
             return f"{found.tool} runs"
+        case "/edit":
+            await session.approve(found.id, arguments=_read_arguments(words.text))
+            return f"{found.tool} runs, with your arguments"
         case "/reject":
             await session.reject(found.id, words.text or None, auto_resume=True)
             return f"{found.tool} is refused"
         case _:
             await session.respond(found.id, words.text)
             return f"{found.tool} is answered in place of running"
+
+
+def _read_arguments(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"these arguments are no JSON: {error}"
+        raise InteractionError(message) from None
+    if not isinstance(read, dict):
+        message = f'arguments are a JSON object, as in {{"path": "notes.md"}}; got {text}'
+        raise InteractionError(message)
+    return read
 
 
 def _answer_to(question: Question, text: str) -> str | int:
@@ -127,4 +145,5 @@ def _show(one: Waiting) -> str:
     if isinstance(one, Question):
         options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
         return f"{one.question}{options}"
-    return f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
+    shown = f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
+    return shown if one.permission_options == PERMISSION_OPTIONS else f"{shown} ({show_offered(one)})"

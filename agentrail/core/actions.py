@@ -36,6 +36,7 @@ from agentrail.core.hooks import (
 )
 from agentrail.core.request import CachePoint
 from agentrail.events.plugins import Announcement
+from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult
 
@@ -258,11 +259,14 @@ class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
     Attributes:
         hint: What the person is told.
         expires_seconds: How long it may wait; None for the session's own, 0 for ever.
+        permission_options: The answers that the person may give; all unless said otherwise. A call that does not offer
+            `always` is asked about in spite of every rule.
     """
 
     hint: str
     state: S_co
     expires_seconds: float | None = None
+    permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
 
 
 class ResolveApproval(_Said, Generic[S_co], frozen=True, gc=False):
@@ -448,6 +452,8 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     if fault is not None:
         return fault
     match action:
+        case RequireApproval(hint=text, permission_options=options) if _is_words(text):
+            return fault_of_options(options)
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
         ):
@@ -469,6 +475,14 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return None if isinstance(wanted, Wanted) else f"asks for {wanted!r}, which sessions do not do"
         case _:
             return None
+
+
+def fault_of_options(options: object) -> str | None:
+    """Say what is wrong with the answers that a person may give; None for a sound tuple of them."""
+    listed = options if isinstance(options, tuple) else ()
+    if listed and all(one in PERMISSION_OPTIONS for one in listed) and len(set(listed)) == len(listed):
+        return None
+    return f"permission_options is a tuple of one or more of {', '.join(PERMISSION_OPTIONS)}, each once; got {options!r}"
 
 
 def events_of(action: Action[Any]) -> tuple[Any, ...]:

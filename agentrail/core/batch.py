@@ -33,6 +33,7 @@ from agentrail.events import (
     AgentResumed,
     Approval,
     Event,
+    PermissionOption,
     ResumeTrigger,
     ToolBlocked,
     ToolCalls,
@@ -116,25 +117,33 @@ def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) 
             return calls.answer(work, state, reason, blocked)[0]
         case Unfit(text=text):
             return calls.answer(work, state, f'Invalid arguments for "{call.name}": {text}')[0]
-        case RequireApproval(hint=hint, expires_seconds=seconds) if edited is None:
+        case RequireApproval() as asked if edited is None:
+            seconds, options = asked.expires_seconds, asked.permission_options
             timeout_ms = (
                 work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
             )
-            return _wait_for_approval(work, state, hint, timeout_ms)
+            return _wait_for_approval(work, state, asked.hint, timeout_ms, options)
         case _ if edited is not None and work.abort is None and not same_json(as_seen, state.arguments):
             hint = f"{outcome.rewritten_by[-1]} changed what you wrote"
             expires_at_ms = edited.expires_at_ms
             waits_ms = None if expires_at_ms is None else expires_at_ms - edited.requested_at_ms
-            return _wait_for_approval(work, state, hint, waits_ms)
+            return _wait_for_approval(work, state, hint, waits_ms, edited.permission_options)
         case _:
             return state
 
 
-def _wait_for_approval(work: Work, state: CallState, hint: str | None, timeout_ms: int | None) -> CallState:
+def _wait_for_approval(
+    work: Work,
+    state: CallState,
+    hint: str | None,
+    timeout_ms: int | None,
+    options: tuple[PermissionOption, ...],
+) -> CallState:
     """Let a call wait for a person, unless one has always allowed what it is."""
-    if interactions.is_allowed(work.data.rules, state.call.name, state.arguments):
+    # A rule is an answer too, and only stands where it would be taken.
+    if "always" in options and interactions.is_allowed(work.data.rules, state.call.name, state.arguments):
         return state
-    interactions.require_approval(work, state, hint, timeout_ms)
+    interactions.require_approval(work, state, hint, timeout_ms, options)
     return msgspec.structs.replace(state, stage="asking")
 
 

@@ -14,9 +14,16 @@ from agentrail.core.open_calls import CallState
 from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
 from agentrail.core.state import Interaction, Phase, Rule
 from agentrail.core.work import Work
-from agentrail.errors import AgentrailError, InvalidArguments, InvalidResponse, UnknownApproval
+from agentrail.errors import (
+    AgentrailError,
+    AnswerNotOffered,
+    InvalidArguments,
+    InvalidResponse,
+    UnknownApproval,
+)
 from agentrail.events import (
     Approval,
+    PermissionOption,
     Question,
     ToolApprovedAlways,
     UserResponded,
@@ -32,6 +39,12 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
         interaction = find_approval(work, signal.approval_id)
         state = _call_of(work, interaction)
         arguments = _edited(state, signal.arguments)
+        if signal.how == "always":
+            hold_offered(interaction, "always")
+        if arguments is not None:
+            hold_offered(interaction, "edit")
+        elif signal.how == "once":
+            hold_offered(interaction, "approve")
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "approved", "user")
@@ -73,6 +86,7 @@ def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
     """Answer a call with a person's no."""
     try:
         interaction = find_approval(work, signal.approval_id)
+        hold_offered(interaction, "reject")
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
     interactions.close(work, interaction, "rejected", "user")
@@ -86,6 +100,7 @@ def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
     """Answer a question; or a call that waits for an approval, in place of its tool."""
     try:
         interaction = interactions.find(work, signal.ref)
+        hold_offered(interaction, "respond")
         response = _response(interaction, signal.response)
     except AgentrailError as error:
         return _refuse(work, phase, signal, error)
@@ -146,6 +161,19 @@ def find_approval(work: Work, wanted: str) -> Interaction:
         message = f"{wanted!r} is a question: answer it with respond"
         raise InvalidResponse(message)
     return interaction
+
+
+def hold_offered(interaction: Interaction, answer: PermissionOption) -> None:
+    """Hold an answer against those that are taken; a question takes every one.
+
+    Raises:
+        AnswerNotOffered: It is none of them.
+    """
+    asked = interaction.asked
+    if isinstance(asked, Approval) and answer not in asked.permission_options:
+        offered = ", ".join(asked.permission_options)
+        message = f"{interaction.id!r} does not take {answer!r}: it takes {offered}; the call still waits"
+        raise AnswerNotOffered(message)
 
 
 def find_approval_in_chat(work: Work, wanted: str) -> Interaction:
@@ -235,9 +263,9 @@ def _always(work: Work, approved: CallState) -> None:
     work.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
     for interaction in work.data.interactions:
         asked = interaction.asked
-        if isinstance(asked, Approval) and interactions.is_allowed(
-            work.data.rules, asked.tool, asked.arguments
-        ):
+        if not isinstance(asked, Approval) or "always" not in asked.permission_options:
+            continue
+        if interactions.is_allowed(work.data.rules, asked.tool, asked.arguments):
             interactions.close(work, interaction, "approved", "rule")
             calls.put(work, _released(_call_of(work, interaction), interaction))
 

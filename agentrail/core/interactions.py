@@ -25,6 +25,7 @@ from agentrail.events import (
     ApprovalStatus,
     AskUser,
     DecidedBy,
+    PermissionOption,
     Question,
 )
 from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef
@@ -78,7 +79,13 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
     return Rule(tool=tool, family=family_of(arguments)) in rules
 
 
-def require_approval(work: Work, state: CallState, hint: str | None, timeout_ms: int | None) -> None:
+def require_approval(
+    work: Work,
+    state: CallState,
+    hint: str | None,
+    timeout_ms: int | None,
+    options: tuple[PermissionOption, ...],
+) -> None:
     """Let a call wait for a person.
 
     Args:
@@ -86,6 +93,7 @@ def require_approval(work: Work, state: CallState, hint: str | None, timeout_ms:
         state: The call, with its final arguments.
         hint: Why a person is asked.
         timeout_ms: How long it waits; None for ever.
+        options: The answers that are taken.
     """
     config = work.data.config
     expires_at_ms = work.at_ms + timeout_ms if timeout_ms is not None else None
@@ -99,6 +107,7 @@ def require_approval(work: Work, state: CallState, hint: str | None, timeout_ms:
         requested_at_ms=work.at_ms,
         expires_at_ms=expires_at_ms,
         path=config.path,
+        permission_options=options,
     )
     _open(work, approval, expires_at_ms)
     work.publish(ApprovalRequired(approval=approval))

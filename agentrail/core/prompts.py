@@ -10,7 +10,7 @@ import msgspec
 
 from agentrail.core import cycle, holding
 from agentrail.core.actions import ResolveApproval
-from agentrail.core.decisions import find_approval_in_chat, hear_steer, resolve, supersede
+from agentrail.core.decisions import find_approval_in_chat, hear_steer, hold_offered, resolve, supersede
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
@@ -109,6 +109,7 @@ def _resolve(
     """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
     try:
         approval = find_approval_in_chat(work, action.approval_id)
+        hold_offered(approval, action.decision)
     except InteractionError as error:
         return cycle.reject(work, prompt, str(error))
     work.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))

@@ -125,6 +125,9 @@ class Forms:
                 fields.append(
                     (name, shape.wire) if required else (name, one_of([shape.wire, UnsetType]), UNSET)
                 )
+                default = _omitted_in(of).get(name, UNSET)
+                if default is not UNSET:
+                    shapes[name] = Shape(shape.wire, _unless(default, shape.write), shape.read)
         tag_field, tag = self._tags.get(of, (None, None))
         twin = msgspec.defstruct(
             of.__name__,
@@ -183,6 +186,24 @@ def _fields_in(of: type) -> Iterator[tuple[str, bool]]:
     else:
         for field in msgspec.structs.fields(of):
             yield field.name, field.required
+
+
+def _omitted_in(of: type) -> Mapping[str, Any]:
+    """Give the defaults that are not written: of fields that came later, so that what was written before stays as it was.
+
+    A class says so itself, by `metadata={"omit_default": True}` of the field.
+    """
+    fields = attrs.fields(of) if attrs.has(of) else ()
+    return {one.name: one.default for one in fields if one.metadata.get("omit_default")}
+
+
+def _unless(default: Any, write: Convert | None) -> Convert:
+    def convert(value: Any) -> Any:
+        if value == default:
+            return UNSET
+        return value if write is None else write(value)
+
+    return convert
 
 
 def _class_of(annotation: Any) -> Any:

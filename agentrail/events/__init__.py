@@ -109,12 +109,14 @@ from agentrail.events.union import (
     kind_of as kind_of,
 )
 from agentrail.events.values import (
+    PERMISSION_OPTIONS as PERMISSION_OPTIONS,
     AbortReceipt as AbortReceipt,
     Amount as Amount,
     Approval as Approval,
     ApprovalStatus as ApprovalStatus,
     DecidedBy as DecidedBy,
     LeftBehind as LeftBehind,
+    PermissionOption as PermissionOption,
     Plan as Plan,
     PlanStep as PlanStep,
     Question as Question,

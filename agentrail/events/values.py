@@ -1,7 +1,7 @@
 """What events carry and a state holds: receipts, what waits for a person, todos, plans, decisions. Frozen values."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -54,6 +54,12 @@ class AbortReceipt:
 
 # --- what waits for a person
 
+PermissionOption: TypeAlias = Literal["approve", "always", "edit", "reject", "respond"]
+"""How a person may answer: run it; run all that are like it; run it with other arguments; refuse it; answer in its place."""
+
+PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", "edit", "reject", "respond")
+"""All of them, which is what is offered when nobody says otherwise."""
+
 
 @frozen(kw_only=True)
 class Approval:
@@ -70,6 +76,7 @@ class Approval:
         requested_at_ms: Since when it waits, in milliseconds since 1970.
         expires_at_ms: When it is answered by the clock; None: never.
         path: The chain of sessions from the root to the one whose call it is.
+        permission_options: The answers that are taken, and no others; what shows the call to a person offers these.
     """
 
     id: ApprovalId
@@ -81,6 +88,9 @@ class Approval:
     requested_at_ms: int
     expires_at_ms: int | None = None
     path: tuple[SessionId, ...]
+    permission_options: tuple[PermissionOption, ...] = field(
+        default=PERMISSION_OPTIONS, metadata={"omit_default": True}
+    )
 
 
 ApprovalStatus: TypeAlias = Literal["approved", "rejected", "timeout", "aborted", "superseded"]

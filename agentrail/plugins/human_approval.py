@@ -1,27 +1,23 @@
 """`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal
-from unicodedata import east_asian_width
+from typing import Any
 
 import attrs
 
-from agentrail.core.actions import Abort, Action, Continue, RequireApproval, ResolveApproval
+from agentrail.core.actions import Abort, Action, Continue, RequireApproval, ResolveApproval, fault_of_options
 from agentrail.core.hooks import BeforePrompt, BeforeTool
 from agentrail.core.plugin import Context
+from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
 from agentrail.plugins.shell_lines import Command, simple_commands
 
-_DECISIONS: Final[dict[str, Literal["approve", "reject", "always"]]] = {
-    "approve": "approve",
-    "yes": "approve",
-    "reject": "reject",
-    "no": "reject",
-    "always": "always",
-}
+
+def _as_tuple(options: Iterable[PermissionOption]) -> tuple[PermissionOption, ...]:
+    return tuple(options)
 
 
 @attrs.frozen
@@ -33,12 +29,16 @@ class Asking:
         safe: Commands that need no approval: first words, or a pattern of the whole command.
         confirm_prefix: What a prompt begins with that decides; None: not in the chat.
         timeout_seconds: How long a call waits; 0: for ever.
+        permission_options: The answers that a person may give.
     """
 
     tools: tuple[str, ...]
     safe: tuple[str, ...]
     confirm_prefix: str | None
     timeout_seconds: float
+    permission_options: tuple[PermissionOption, ...] = attrs.field(
+        default=PERMISSION_OPTIONS, converter=_as_tuple
+    )
 
 
 class HumanApproval(Plugin[Asking]):
@@ -53,11 +53,13 @@ class HumanApproval(Plugin[Asking]):
         safe_commands: Sequence[str] = (),
         confirm_prefix: str | None = None,
         timeout_seconds: float = 120,
+        permission_options: Sequence[PermissionOption] = PERMISSION_OPTIONS,
     ) -> Asking:
-        """Take what needs an approval, and which commands do not.
+        """Take what needs an approval, which commands do not, and how a person may answer.
 
         Raises:
-            ValueError: Your move: a prefix without words, or a negative timeout.
+            ValueError: Your move: a prefix without words, a negative timeout, an answer that there is not, or a prefix
+                and no answer that can be given behind it.
         """
         if confirm_prefix is not None and not confirm_prefix.strip():
             message = f"confirm_prefix needs words that a prompt can begin with, got {confirm_prefix!r}"
@@ -65,11 +67,23 @@ class HumanApproval(Plugin[Asking]):
         if timeout_seconds < 0:
             message = f"timeout_seconds is 0, for ever, or more; got {timeout_seconds!r}"
             raise ValueError(message)
+        options: tuple[Any, ...] = (  # one word, in place of a list of them, is no list of letters
+            (permission_options,) if isinstance(permission_options, str) else tuple(permission_options)
+        )
+        fault = fault_of_options(options)
+        if fault is not None:
+            raise ValueError(fault)
+        if confirm_prefix is not None and not forms_of(options):
+            message = (
+                f"confirm_prefix needs approve, reject or always among permission_options, got {options!r}"
+            )
+            raise ValueError(message)
         return Asking(
             tools=tuple(require_approval_for),
             safe=tuple(safe_commands),
             confirm_prefix=confirm_prefix,
             timeout_seconds=float(timeout_seconds),
+            permission_options=options,
         )
 
     @on(BeforeTool)
@@ -85,38 +99,26 @@ class HumanApproval(Plugin[Asking]):
             if isinstance(line, str) and line
             else f"{event.name}{_shown(event.arguments)}"
         )
-        return RequireApproval(hint, asking, expires_seconds=asking.timeout_seconds)
+        return RequireApproval(
+            hint,
+            asking,
+            expires_seconds=asking.timeout_seconds,
+            permission_options=asking.permission_options,
+        )
 
     @on(BeforePrompt)
     def decide(self, event: BeforePrompt, asking: Asking, ctx: Context) -> Action[Asking]:
         """Read a decision in a prompt that begins with the prefix."""
         prefix = asking.confirm_prefix
-        said = None if prefix is None else _behind(prefix, event.text)
+        said = None if prefix is None else text_behind(prefix, event.text)
         if prefix is None or said is None:
             return Continue(asking)
-        word, _, rest = said.partition(" ")
-        decision = _DECISIONS.get(word.lower()) if rest else None
-        wanted, decision = (said, "approve") if decision is None else (rest.strip(), decision)
-        if wanted:
-            return ResolveApproval(wanted, decision, asking)
-        usage = f"say {prefix + ' ID'!r}, {prefix + ' reject ID'!r} or {prefix + ' always ID'!r}"
+        decision = read_decision(said)
+        if decision is not None:
+            return ResolveApproval(decision.wanted, decision.answer, asking)
+        *most, last = (repr(prefix + form) for form in forms_of(asking.permission_options))
+        usage = f"say {', '.join(most)} or {last}" if most else f"say {last}"
         return Abort(f"no decision: {usage}; the command that waits may stand in place of the ID", asking)
-
-
-def _behind(prefix: str, text: str) -> str | None:
-    """Give what stands behind the prefix; None where a text does not begin with it.
-
-    A prefix that ends in a word ends where that word does: `confirmed` is not `confirm`. One that ends in a mark (`/ok:`), or
-    in a script that writes no blanks between words, needs nothing behind it.
-    """
-    words = prefix.split()
-    begun = re.match(r"\s*" + r"\s+".join(map(re.escape, words)), text)
-    if begun is None:
-        return None
-    last, following = words[-1][-1], text[begun.end() : begun.end() + 1]
-    if last.isalnum() and following.isalnum() and east_asian_width(last) not in {"W", "F"}:
-        return None
-    return text[begun.end() :].strip()
 
 
 def _is_safe_line(line: str, safe: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     EPHEMERAL,
+    PERMISSION_OPTIONS,
     SECTIONS,
     AbortReceipt,
     Amount,
@@ -237,7 +238,7 @@ def _value_word(value: object) -> str:
             return quote(text)
         case Approval(id=id, call_id=call_id, tool=tool, arguments=arguments, hint=hint):
             call = block_word(ToolCall(call_id=call_id, name=tool, arguments=arguments))
-            return f"{id} {call}" + (f" {quote(hint)}" if hint else "")
+            return f"{id} {call}" + (f" {quote(hint)}" if hint else "") + _offered(value)
         case tuple() as several:
             return _several(several)
         case dict() as arguments:
@@ -273,3 +274,9 @@ def _several(values: Iterable[object]) -> str:
         return f"messages={len(values)}"
     joint = "," if all(isinstance(value, str) for value in values) else " "
     return joint.join(map(_value_word, values))
+
+
+def _offered(approval: Approval) -> str:
+    """Give the answers that a person may give, where those are not all."""
+    options = approval.permission_options
+    return "" if options == PERMISSION_OPTIONS else f" options={','.join(options)}"

@@ -1,5 +1,6 @@
 """What a person is told about a session on a line of its own."""
 
+import attrs
 import pytest
 
 from agentrail import events
@@ -107,3 +108,17 @@ def test_amounts_have_their_unit():
     """Money with two digits behind the point, tokens in thousands."""
     assert show_amount(Amount(value=0.125, unit="usd")) == "$0.12"
     assert show_amount(Amount(value=170_000, unit="tokens")) == "170,000 tokens"
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("approve", "reject"), "/approve or /reject"),
+        (("reject", "edit", "respond"), "/reject, /edit or /answer"),
+        (("always",), "/approve always"),
+    ],
+)
+def test_exactly_the_answers_that_are_offered_are_shown(options, shown):
+    """As commands, in the order in which they are offered."""
+    asked = events.ApprovalRequired(approval=attrs.evolve(APPROVAL, permission_options=options))
+    assert notice_of(asked).endswith(f"(it leaves this machine) {shown}")

@@ -5,7 +5,7 @@ import trio
 
 from agentrail.cli.chat import show_status
 from agentrail.cli.people import decide, show_waiting
-from agentrail.errors import InteractionError, PromptError, YourMove
+from agentrail.errors import AnswerNotOffered, InteractionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied, SubagentEvent
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
@@ -78,6 +78,7 @@ async def test_questions_are_answered_by_number_or_in_words(supervisor):
     [
         ("/approve", "shell runs", "recorded", 1),
         ("/approve #1 always", "shell runs", "recorded", 1),
+        ('/edit {"command": "ls -a"}', "shell runs, with your arguments", "recorded", 1),
         ("/reject not today", "shell is refused", "Rejected by the user: not today", 0),
         ("/answer say it ran", "shell is answered in place of running", "say it ran", 0),
     ],
@@ -140,3 +141,31 @@ async def test_commands_of_an_idle_session_have_nothing_to_decide(supervisor):
     for command in ("/approve", "/reject", "/answer"):
         with pytest.raises(InteractionError, match="nothing waits for you"):
             await decide(session, command, "")
+
+
+async def test_answers_that_are_not_offered_are_refused(supervisor):
+    """What waits says which are; edited arguments are a JSON object, and nothing that is refused decides."""
+    shell = RecordingTool(
+        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
+    )
+    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
+    session = await supervisor.start_session(
+        model=model, tools=[shell], plugins=[(HumanApproval, {"permission_options": ["edit", "reject"]})]
+    )
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, ApprovalRequired)
+        assert show_waiting(await session.status())[0].endswith("shell: ls (/edit or /reject)")
+        for command, rest in (("/approve", ""), ("/approve", "always"), ("/answer", "it ran")):
+            with pytest.raises(AnswerNotOffered, match="it takes edit, reject; the call still waits"):
+                await decide(session, command, rest)
+        with pytest.raises(InteractionError, match="these arguments are no JSON"):
+            await decide(session, "/edit", "ls -a")
+        with pytest.raises(InteractionError, match="arguments are a JSON object"):
+            await decide(session, "/edit", '["ls"]')
+        with pytest.raises(AnswerNotOffered, match="does not take 'approve'"):  # nothing is edited here
+            await decide(session, "/edit", '{"command": "ls"}')
+        assert await decide(session, "/edit", '{"command": "ls -a"}') == "shell runs, with your arguments"
+        with trio.fail_after(5):
+            await until(events, AgentEnd)
+    assert shell.calls == [{"command": "ls -a"}]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from agentrail import events as e
@@ -328,6 +329,13 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 
+FIELDS: Final[Mapping[str, e.Event]] = {
+    "approval_permission_options": _published(
+        e.ApprovalRequired(approval=attrs.evolve(_APPROVAL, permission_options=("approve", "reject"))), _ROOT
+    )
+}
+"""Events with fields that came later, and that are only written when they do not hold their defaults."""
+
 SIGNALS: Final[Mapping[str, s.Signal]] = {SIGNAL_KINDS[type(signal)]: signal for signal in _ALL_SIGNALS}
 
 NEWER: Final[Mapping[str, e.Envelope | None]] = {
@@ -346,6 +354,7 @@ def golden_files() -> Iterator[tuple[Path, bytes]]:
     """Each file of today, and what should be in it."""
     folders: tuple[tuple[str, Mapping[str, Any], Callable[[Any], bytes]], ...] = (
         ("events", EVENTS, encode_event),
+        ("fields", FIELDS, encode_event),
         ("signals", SIGNALS, encode_signal),
     )
     for folder, values, encode in folders:

@@ -1,16 +1,22 @@
 """Approvals, across all that may happen between the question and the answer."""
 
+from typing import Any
+
+import attrs
+import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.effects import RunTool
+from agentrail.core.effects import Refuse, RunTool
 from agentrail.core.machine import new_session
 from agentrail.core.projection import snapshot_of
-from agentrail.core.signals import Approve, Prompt, Restarted, Signal, SignalId, StatusQuery
+from agentrail.core.signals import Approve, Prompt, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
 from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionState
+from agentrail.core.state import Rule, SessionState
 from agentrail.core.toolbox import read_call
-from agentrail.events import ApprovalRequired, ToolBlocked
+from agentrail.errors import AnswerNotOffered
+from agentrail.events import PERMISSION_OPTIONS, ApprovalRequired, ToolBlocked
 from agentrail.messages import ApprovalId, JsonValue, PromptRef, Text
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.worlds import TOOLS, completed, config, run, walk
@@ -108,3 +114,90 @@ def test_arguments_that_a_plugin_changed_are_judged_anew(path, ran):
     assert bool(seen.of(RunTool)) is ran
     (blocked,) = [event for event in seen.events if isinstance(event, ToolBlocked)] or [None]
     assert (blocked is not None) == ("secret" in path)
+
+
+class Offers(p.Plugin[int]):
+    """Asks about every call, and offers what its options say."""
+
+    priority = 50
+
+    def init(self, *, offered: Any = ("approve", "reject")) -> int:
+        """Keep what is offered, as it is."""
+        self.offered = offered
+        return 0
+
+    @p.on(p.BeforeTool)
+    def ask(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Ask."""
+        return p.RequireApproval("may it?", state, permission_options=self.offered)
+
+
+def offering(offered: Any, *, rules: frozenset[Rule] = frozenset()) -> SessionState:
+    """A session whose model has called a tool."""
+    stack, states = load_stack([(Offers, {"offered": offered})])
+    state = new_session(config(), TOOLS, stack, states)
+    return run(CALLED, changed(state, rules=rules))
+
+
+def changed(state: SessionState, **changes: Any) -> SessionState:
+    """The session, with other data."""
+    data = msgspec.structs.replace(state.data, **changes)
+    return SessionState(msgspec.structs.replace(state.engine, data=data))
+
+
+ANSWERS: dict[str, Any] = {
+    "approve": lambda wanted: Approve(at_ms=6, signal_id=SignalId("y"), approval_id=wanted),
+    "always": lambda wanted: Approve(at_ms=6, signal_id=SignalId("y"), approval_id=wanted, how="always"),
+    "edit": lambda wanted: Approve(
+        at_ms=6, signal_id=SignalId("y"), approval_id=wanted, arguments={"path": "b"}
+    ),
+    "reject": lambda wanted: Reject(at_ms=6, signal_id=SignalId("y"), approval_id=wanted),
+    "respond": lambda wanted: Respond(at_ms=6, signal_id=SignalId("y"), ref=wanted, response="seen"),
+}
+
+
+@given(
+    offered=st.lists(st.sampled_from(PERMISSION_OPTIONS), min_size=1, unique=True),
+    answer=st.sampled_from(PERMISSION_OPTIONS),
+)
+def test_exactly_the_answers_that_are_offered_decide(offered, answer):
+    """Every other one is refused with those that are, and the call waits as it did."""
+    state = offering(tuple(offered))
+    (waiting,) = state.data.interactions
+    assert waiting.asked.permission_options == tuple(offered)
+    *_, seen = walk([ANSWERS[answer](ApprovalId(waiting.id))], state)
+    refused = [effect.error for effect in seen.of(Refuse)]
+    if answer in offered:
+        assert refused == []
+        assert seen.after.data.interactions == ()
+    else:
+        (error,) = refused
+        assert isinstance(error, AnswerNotOffered)
+        assert f"it takes {', '.join(offered)}; the call still waits" in str(error)
+        assert seen.after.data.interactions == state.data.interactions
+
+
+@pytest.mark.parametrize(("offered", "waits"), [(("approve", "always"), False), (("approve",), True)])
+def test_a_rule_only_answers_where_always_is_offered(offered, waits):
+    """Whoever takes no `always` is asked each time, whatever was allowed for good elsewhere."""
+    state = offering(offered, rules=frozenset({Rule(tool="read", family=None)}))
+    assert bool(state.data.interactions) is waits
+
+
+def test_a_new_rule_only_answers_what_offers_always():
+    """Of two calls that wait and are alike, the one that may not be answered so waits on."""
+    state = offering(("always",))
+    (first,) = state.data.interactions
+    # Another plugin asked about the second call; what it offers stands in the approval.
+    for offered, left in ((("approve",), ["other"]), (("always",), [])):
+        other = attrs.evolve(first.asked, id=ApprovalId("other"), permission_options=offered)
+        both = (first, msgspec.structs.replace(first, asked=other, timer=None))
+        after = run([ANSWERS["always"](ApprovalId(first.id))], changed(state, interactions=both))
+        assert [one.id for one in after.data.interactions] == left
+
+
+@pytest.mark.parametrize("offered", [(), ("maybe",), ["approve"], None, (["approve"],)])
+def test_a_plugin_that_offers_what_there_is_not_is_at_fault(offered):
+    """The call is refused, as for every fault of a guard; nobody is asked something that cannot be answered."""
+    state = offering(offered)
+    assert state.data.interactions == ()

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 
 from agentrail.core.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event
 from agentrail.events import KINDS, UnknownEvent
-from tests.core.golden_values import EVENTS, GOLDEN, NEWER, SIGNALS, as_stored, golden_files
+from tests.core.golden_values import EVENTS, FIELDS, GOLDEN, NEWER, SIGNALS, as_stored, golden_files
 
 SCHEMA = json.loads((GOLDEN.parents[2] / "docs" / "reference" / "events.json").read_text(encoding="utf-8"))
 STORED_EVENTS = sorted((GOLDEN / "events").rglob("*.json"))
@@ -34,6 +34,14 @@ def test_a_stored_event_is_read_as_the_value_it_was(file):
     event = decode_event(file.read_bytes())
     assert event == EVENTS[file.stem]
     assert event.meta == EVENTS[file.stem].meta
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_that_came_later_is_read_and_is_in_the_schema(name):
+    """It stands in the file of its own, and in no file of the kind, because it is left out where it holds its default."""
+    stored = (GOLDEN / "fields" / f"{name}.json").read_bytes()
+    assert decode_event(stored) == FIELDS[name]
+    Draft202012Validator(SCHEMA).validate(json.loads(stored))
 
 
 @pytest.mark.parametrize("file", STORED_SIGNALS, ids=lambda file: f"{file.parent.name}-{file.stem}")

@@ -61,6 +61,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by="tests/core/test_scenarios.py::test_scenario[approval_in_chat_by_command]",
     ),
     Mutant(
+        name="an answer that is not offered is taken",
+        breaks=_CHAT,
+        file="core/decisions.py",
+        old="answer not in asked.permission_options:\n",
+        new="not asked.permission_options:\n",
+        killed_by="tests/core/test_approvals.py::test_exactly_the_answers_that_are_offered_decide",
+    ),
+    Mutant(
+        name="a rule answers what does not take always",
+        breaks=_CHAT,
+        file="core/batch.py",
+        old='if "always" in options and interactions',
+        new="if interactions",
+        killed_by="tests/core/test_approvals.py::test_a_rule_only_answers_where_always_is_offered",
+    ),
+    Mutant(
         name="a tie is not looked at",
         breaks=_KIT,
         file="testing/plugin_promises.py",

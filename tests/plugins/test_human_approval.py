@@ -146,11 +146,36 @@ def test_what_is_no_decision_is_said_or_goes_on():
     assert asks(p.BeforePrompt(text="confirm a1")) is None
 
 
+@pytest.mark.parametrize(
+    ("options", "usage"),
+    [
+        (["approve", "reject"], "say 'confirm ID' or 'confirm reject ID'"),
+        (("reject", "edit"), "say 'confirm reject ID'"),
+        (["always", "respond", "approve"], "say 'confirm ID' or 'confirm always ID'"),
+    ],
+)
+def test_the_answers_that_are_offered_stand_in_what_the_person_is_shown(options, usage):
+    """In the approval, and in what the chat says to a line that decides nothing."""
+    asked = asks(call("shell", command="make"), confirm_prefix="confirm", permission_options=options)
+    assert asked.permission_options == tuple(options)
+    said = asks(p.BeforePrompt(text="confirm"), confirm_prefix="confirm", permission_options=options)
+    assert said.reason == f"no decision: {usage}; the command that waits may stand in place of the ID"
+
+
+@pytest.mark.parametrize("options", [[], ["maybe"], ["approve", "approve"], [7], "perhaps"])
+def test_answers_that_there_are_not_are_refused(options):
+    """When the plugin is loaded, with those that there are."""
+    with pytest.raises(PluginError, match="one or more of approve, always, edit, reject, respond, each once"):
+        load_stack([(HumanApproval, {"permission_options": options})])
+
+
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`, and options that cannot be are refused."""
     check_plugin(HumanApproval, options=[{}, {"safe_commands": list(SAFE), "confirm_prefix": "ok"}])
     with pytest.raises(PluginError, match="confirm_prefix needs words"):
         load_stack([(HumanApproval, {"confirm_prefix": " "})])
+    with pytest.raises(PluginError, match="confirm_prefix needs approve, reject or always among"):
+        load_stack([(HumanApproval, {"confirm_prefix": "ok", "permission_options": ["edit", "respond"]})])
     with pytest.raises(PluginError, match="timeout_seconds is 0, for ever, or more; got -1"):
         load_stack([(HumanApproval, {"timeout_seconds": -1})])
 

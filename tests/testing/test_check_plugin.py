@@ -1,5 +1,6 @@
 """`check_plugin` lets good plugins through, and names the rule that a bad one breaks."""
 
+import threading
 import time
 
 import attrs
@@ -146,3 +147,25 @@ def test_the_other_members_are_checked_too():
 def test_every_hook_is_asked():
     """The samples have one of each hook."""
     assert {type(event) for event in SAMPLES} == set(HOOKS)
+
+
+class WhileOthersWork(p.Plugin[int]):
+    """Is pure, and called while another thread reads the clock."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeTool)
+    def look(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        """Let the other thread work to its end."""
+        worker = threading.Thread(target=lambda: seen.append(time.time()))
+        seen: list[float] = []
+        worker.start()
+        worker.join()
+        return p.Continue(state + len(seen))
+
+
+def test_what_another_thread_does_is_not_the_plugins_doing():
+    """A program has threads of its own; only what the handler itself calls is reported."""
+    check_plugin(WhileOthersWork)
