@@ -54,6 +54,7 @@ class Rules:
 class _Looks:
     """How much may be looked at in a call, in about a millionth of a second each; what cannot be judged is refused."""
 
+    working_dir: str
     left: int = MAX_LOOKS
     seen: set[str] = attrs.field(factory=set)
 
@@ -100,7 +101,7 @@ class SecurityGuard(Plugin[Rules]):
 
 
 def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) -> Iterator[str]:
-    looks = _Looks()
+    looks = _Looks(working_dir)
     left: list[tuple[str, Any]] = list(arguments.items())
     for key, value in left:  # grows by what is nested, to any depth
         if isinstance(value, Mapping):
@@ -110,13 +111,13 @@ def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) ->
         left += [(key, item) for item in items if isinstance(item, Mapping | list | tuple)]
         texts = [item for item in items if isinstance(item, str)]
         if texts and key.lower() in _LINE_KEYS:
-            yield from _objections_to_lines(key.lower(), value, texts, rules, working_dir, looks)
+            yield from _objections_to_lines(key.lower(), value, texts, rules, looks)
         elif _PATH_KEY.search(key.lower()):
             yield from _objections_to_paths(texts, rules, working_dir, looks)
 
 
 def _objections_to_lines(
-    key: str, value: Any, texts: Sequence[str], rules: Rules, working_dir: str, looks: _Looks
+    key: str, value: Any, texts: Sequence[str], rules: Rules, looks: _Looks
 ) -> Iterator[str]:
     """Judge lines; a list is an argument vector, quoted the line of a single command, or one line for each item."""
     if isinstance(value, str) or key == "commands":
@@ -131,7 +132,7 @@ def _objections_to_lines(
         lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
     for line in lines:
         for command in simple_commands(line):
-            yield from _objections_to_command(command, rules, working_dir, looks)
+            yield from _objections_to_command(command, rules, looks.working_dir, looks)
 
 
 def _objections_to_command(command: Command, rules: Rules, working_dir: str, looks: _Looks) -> Iterator[str]:
