@@ -15,7 +15,7 @@ from attrs import field, frozen
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
 from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
 from agentrail.errors import ToolDefinitionError
-from agentrail.frozen import EMPTY, MAX_CONTAINERS, TooDeep, frozen_json
+from agentrail.frozen import EMPTY, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
@@ -25,8 +25,6 @@ MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
 _set: Final = object.__setattr__  # for `Toolbox`, whose attributes nobody else sets
 
-# One that never ends is taken to its end, so that nothing is looked at twice.
-_TEXTS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -261,12 +259,6 @@ def parse_arguments(text: str) -> JsonObject | str:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ARGUMENTS_BYTES:
         return f"Malformed arguments: {size} bytes, at most {MAX_ARGUMENTS_BYTES} are taken. Send less in one call."
-    containers = _containers_in(text)
-    if containers > MAX_CONTAINERS:
-        return (
-            f"Malformed arguments: {containers} objects and arrays, at most {MAX_CONTAINERS} are taken. "
-            "Send less in one call."
-        )
     try:
         value = decode_strictly(text)
     except NotJson as error:
@@ -277,15 +269,6 @@ def parse_arguments(text: str) -> JsonObject | str:
         return frozen_json(value)
     except TooDeep as error:
         return f"Malformed arguments: {error}. Send simpler values."
-
-
-def _containers_in(text: str) -> int:
-    """Count what begins an object or an array; marks in texts count only where they decide nothing."""
-    count = text.count("{") + text.count("[")
-    if count <= MAX_CONTAINERS:
-        return count
-    outside = _TEXTS.sub("", text)
-    return outside.count("{") + outside.count("[")
 
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
