@@ -18,6 +18,10 @@ import msgspec
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = Mapping[str, JsonValue]
 
+MAX_CONTAINERS: Final = 50_000
+"""How many objects and arrays a value of somebody else's may have: each is made anew where it enters, while others wait."""
+MAX_COPIED_CHARACTERS: Final = 1_000_000
+"""How many characters: an encoder that has begun lets nobody else run."""
 MAX_LEVELS: Final = 128
 """How deeply JSON may be nested. Every encoder, comparison and validator goes down by calling itself, so what one of them
 can still read another one may not; nobody writes this by hand, and nobody reads it."""
@@ -163,6 +167,31 @@ def not_json(value: object, where: str = "$") -> str | None:
     what `frozen_json` would find too deep.
     """
     return _fault_in(value, where, MAX_LEVELS)
+
+
+def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
+    """Say that a value is too large to be copied while others wait; None where it is not. Stops where it knows.
+
+    Args:
+        value: Anything that may be JSON; what else is in it counts as one character.
+        max_characters: How many may be in it: each text with its length, anything else as one.
+    """
+    left, containers, characters = [value], 0, 0
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            characters += len(one)
+        elif isinstance(one, Mapping | list | tuple):
+            containers += 1
+            characters += len(one)
+            # Nothing is gathered of what is too large already.
+            if containers <= MAX_CONTAINERS and characters <= max_characters:
+                left += (*one.keys(), *one.values()) if isinstance(one, Mapping) else one
+        if characters > max_characters:
+            return f"more than {max_characters:,} characters"
+        if containers > MAX_CONTAINERS:
+            return f"more than {MAX_CONTAINERS:,} objects and arrays"
+    return None
 
 
 def canonical_json(value: object) -> bytes:

@@ -7,7 +7,7 @@ a whole new stack with its states, or the reason why all stays as it was.
 import difflib
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -61,6 +61,10 @@ class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[Event, ...]
 
 
+_MAX_NAME_COMPARED: Final = 100
+"""Comparing takes time that grows as the name does, and it may be a megabyte."""
+
+
 def find_plugin(stack: Stack, name: str) -> Member:
     """Look a plugin up by its name.
 
@@ -69,7 +73,7 @@ def find_plugin(stack: Stack, name: str) -> Member:
     """
     member = stack.find(name)
     if member is None:
-        near = difflib.get_close_matches(name, stack.names, n=1)
+        near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         there = ", ".join(map(repr, stack.names)) or "none"
         raise PluginError([f"no plugin is named {name!r}.{guess} There are: {there}"])

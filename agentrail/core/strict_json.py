@@ -9,6 +9,7 @@ import math
 import re
 from typing import Final
 
+from agentrail.frozen import MAX_CONTAINERS
 from agentrail.messages import JsonValue
 
 _MAY_BE_INFINITE: Final = re.compile(r"[eE]\+?\d{3}|(?<!\d)\d{300}")
@@ -19,6 +20,9 @@ _ESCAPE: Final = re.compile(
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Half of a character, escaped or bare: no wire takes it, so it becomes U+FFFD where its other half is missing."""
 
+# One that never ends is taken to its end, so that nothing is looked at twice.
+_TEXTS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+
 
 class NotJson(ValueError):
     """The text is no JSON; the message says what is wrong, where, and near which words."""
@@ -28,8 +32,14 @@ def decode_strictly(text: str) -> JsonValue:
     """Read a JSON text.
 
     Raises:
-        NotJson: The model's move.
+        NotJson: The model's move; also where it has more objects and arrays than may be made while others wait.
     """
+    containers = _containers_in(text)
+    if containers > MAX_CONTAINERS:
+        message = (
+            f"{containers} objects and arrays, at most {MAX_CONTAINERS} are taken. Send less in one call."
+        )
+        raise NotJson(message)
     try:
         if _SURROGATE.search(text):
             text = without_half_pairs(text)
@@ -44,6 +54,15 @@ def decode_strictly(text: str) -> JsonValue:
     except (ValueError, RecursionError) as error:
         message = f"{error}."
         raise NotJson(message) from None
+
+
+def _containers_in(text: str) -> int:
+    """Count what begins an object or an array; marks in texts count only where they decide nothing."""
+    count = text.count("{") + text.count("[")
+    if count <= MAX_CONTAINERS:
+        return count
+    outside = _TEXTS.sub("", text)
+    return outside.count("{") + outside.count("[")
 
 
 def without_half_pairs(text: str) -> str:

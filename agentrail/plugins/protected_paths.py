@@ -26,10 +26,14 @@ DEFAULT_PATHS: Final = (
 MAX_PATH_CHARACTERS: Final = 4096
 """As long as a path may be on Linux, with `.` and `..` carried out. A longer one leads nowhere."""
 
+MAX_NAME_CHARACTERS: Final = 255
+"""As long as a name may be."""
+
 _ANOTHER_ROOT: Final = re.compile(
     r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
 )
-_GLOB: Final = re.compile(r"[*?\[]")
+WILDCARDS: Final = re.compile(r"[*?\[]")
+_STARS: Final = re.compile(r"\*+")
 _TOKEN: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|.", re.DOTALL)
 
 
@@ -46,7 +50,7 @@ def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str)
     if sum(map(len, parts)) + len(parts) > MAX_PATH_CHARACTERS:
         return None
     plain = "/" + "/".join(parts)
-    if not _GLOB.search(plain) and not _at_once(tuple(patterns)).search(plain):
+    if not WILDCARDS.search(plain) and not _at_once(tuple(patterns)).search(plain):
         return None
     return next((pattern for pattern in patterns if _covers(pattern, parts)), None)
 
@@ -94,13 +98,14 @@ def _parts(path: str, working_dir: str) -> list[str]:
     return parts
 
 
+@lru_cache(maxsize=4096)
 def _alike(part: str, wanted: str) -> bool:
     """Compare a part of a path with one of a pattern; either may have wildcards, and a shell's find no hidden names."""
     if fnmatchcase(part, wanted):
         return True
-    if not _GLOB.search(part) or (wanted.startswith(".") and not part.startswith((".", "[.", "[[.."))):
+    if not WILDCARDS.search(part) or (wanted.startswith(".") and not part.startswith((".", "[.", "[[.."))):
         return False
-    return _aims_at(part, wanted) if _GLOB.search(wanted) else _meets(part, wanted) is not None
+    return _aims_at(part, wanted) if WILDCARDS.search(wanted) else _meets(part, wanted) is not None
 
 
 def _aims_at(part: str, wanted: str) -> bool:
@@ -115,7 +120,9 @@ def _aims_at(part: str, wanted: str) -> bool:
 
 def _meets(part: str, wanted: str) -> int | None:
     """Say whether any name fits two patterns, and how many letters of the second meet something narrower than `*` at most."""
-    ours, theirs = _TOKEN.findall(part), _TOKEN.findall(wanted)
+    ours, theirs = _TOKEN.findall(_STARS.sub("*", part)), _TOKEN.findall(wanted)
+    if len(ours) - ours.count("*") > MAX_NAME_CHARACTERS:
+        return None  # no name is that long
     row: list[int | None] = []
     for ahead in range(len(ours), -1, -1):
         below, row = row, []

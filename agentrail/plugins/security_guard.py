@@ -15,11 +15,17 @@ from agentrail.core.hooks import BeforeTool
 from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
-from agentrail.plugins.protected_paths import DEFAULT_PATHS, first_that_protects
+from agentrail.plugins.protected_paths import (
+    DEFAULT_PATHS,
+    MAX_PATH_CHARACTERS,
+    WILDCARDS,
+    first_that_protects,
+)
 from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, Command, simple_commands
 from agentrail.plugins.shell_programs import speaks
 from agentrail.plugins.shell_values import MARKS
 
+MAX_LOOKS: Final = 40_000
 _LINE_KEYS: Final = frozenset({"command", "cmd", "script", "command_line", "commands", "argv"})
 _PART: Final = re.compile(r"[=:,@]")
 _PATH_KEY: Final = re.compile(
@@ -42,6 +48,24 @@ class Rules:
     commands: tuple[tuple[str, ...], ...]
     defaults: bool
     audit: bool
+
+
+@attrs.define
+class _Looks:
+    """How much may be looked at in a call, in about a millionth of a second each; what cannot be judged is refused."""
+
+    working_dir: str
+    left: int = MAX_LOOKS
+    seen: set[str] = attrs.field(factory=set)
+
+    def pay_for(self, path: str) -> bool:
+        """Take what a path costs; False where there is not that much left. Wildcards are compared once, and remembered."""
+        cost = 5 + len(path) // 20
+        if WILDCARDS.search(path) and path not in self.seen:
+            self.seen.add(path)
+            cost += 60 * min(len(path), MAX_PATH_CHARACTERS)
+        self.left -= cost
+        return self.left >= 0
 
 
 class SecurityGuard(Plugin[Rules]):
@@ -77,6 +101,7 @@ class SecurityGuard(Plugin[Rules]):
 
 
 def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) -> Iterator[str]:
+    looks = _Looks(working_dir)
     left: list[tuple[str, Any]] = list(arguments.items())
     for key, value in left:  # grows by what is nested, to any depth
         if isinstance(value, Mapping):
@@ -86,13 +111,13 @@ def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) ->
         left += [(key, item) for item in items if isinstance(item, Mapping | list | tuple)]
         texts = [item for item in items if isinstance(item, str)]
         if texts and key.lower() in _LINE_KEYS:
-            yield from _objections_to_lines(key.lower(), value, texts, rules, working_dir)
+            yield from _objections_to_lines(key.lower(), value, texts, rules, looks)
         elif _PATH_KEY.search(key.lower()):
-            yield from _objections_to_paths(texts, rules, working_dir)
+            yield from _objections_to_paths(texts, rules, working_dir, looks)
 
 
 def _objections_to_lines(
-    key: str, value: Any, texts: Sequence[str], rules: Rules, working_dir: str
+    key: str, value: Any, texts: Sequence[str], rules: Rules, looks: _Looks
 ) -> Iterator[str]:
     """Judge lines; a list is an argument vector, quoted the line of a single command, or one line for each item."""
     if isinstance(value, str) or key == "commands":
@@ -107,10 +132,10 @@ def _objections_to_lines(
         lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
     for line in lines:
         for command in simple_commands(line):
-            yield from _objections_to_command(command, rules, working_dir)
+            yield from _objections_to_command(command, rules, looks.working_dir, looks)
 
 
-def _objections_to_command(command: Command, rules: Rules, working_dir: str) -> Iterator[str]:
+def _objections_to_command(command: Command, rules: Rules, working_dir: str, looks: _Looks) -> Iterator[str]:
     if not command.is_known and (rules.defaults or rules.commands or command.why):
         why = command.why or f"it cannot be known which program {command.shown!r} runs; name it"
         yield f"{command.shown!r}: {command.why}" if command.why else why
@@ -124,7 +149,7 @@ def _objections_to_command(command: Command, rules: Rules, working_dir: str) -> 
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
     for directory in ("", *command.directories):
         place = directory if directory.startswith(("/", "~")) else f"{working_dir}/{directory}".rstrip("/")
-        yield from _objections_to_paths((*named, *command.files), rules, place)
+        yield from _objections_to_paths((*named, *command.files), rules, place, looks)
 
 
 def _places_in(word: str) -> Iterator[str]:
@@ -138,8 +163,13 @@ def _places_in(word: str) -> Iterator[str]:
         yield word[2:]
 
 
-def _objections_to_paths(paths: Sequence[str], rules: Rules, working_dir: str) -> Iterator[str]:
-    for path in paths:
+def _objections_to_paths(
+    paths: Sequence[str], rules: Rules, working_dir: str, looks: _Looks
+) -> Iterator[str]:
+    for path in paths if rules.paths else ():
+        if not looks.pay_for(path):
+            yield "it names more paths than can be judged; do it in several calls"
+            return
         pattern = first_that_protects(rules.paths, path, working_dir=working_dir)
         if pattern is not None:
             yield f"{path!r} is protected ({pattern})"

@@ -38,6 +38,8 @@ MAX_DEPTH: Final = 8
 MAX_LINE_CHARACTERS: Final = 20_000
 MAX_COMMANDS: Final = 1_000
 MAX_DIRECTORIES: Final = 16
+READING: Final = 60
+"""What a line or a command costs besides its characters, in characters."""
 
 _RESERVED: Final = frozenset(
     {"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "fi", "done", "esac"}
@@ -124,6 +126,7 @@ class _Walk(Reader):
             return self.unknown(line, "it is nested deeper than anybody writes")
         self.depth += 1
         try:
+            self.variables.pay(len(line) + READING)
             return self._read(line, stdin)
         except Unreadable as error:
             return self.unknown(line, str(error))
@@ -135,13 +138,20 @@ class _Walk(Reader):
         self.found.append(Command(words=(text[:200],), is_known=False, why=why))
         return UNQUOTED
 
-    def run(self, words: tuple[str, ...], stdin: str | None) -> str:
+    def run(
+        self,
+        words: tuple[str, ...],
+        stdin: str | None,
+        *,
+        files: tuple[str, ...] = (),
+        sets: tuple[str, ...] = (),
+    ) -> str:
         """Run a command that another one runs."""
         if self.depth >= MAX_DEPTH:
             return self.unknown(" ".join(words), "it is nested deeper than anybody writes")
         self.depth += 1
         try:
-            return self._command(words, stdin) if words else UNQUOTED
+            return self._command(words, stdin, files=files, sets=sets) if words else UNQUOTED
         finally:
             self.depth -= 1
 
@@ -231,7 +241,7 @@ class _Walk(Reader):
         if words and words[0] in {"for", "select", "case"}:
             self._loop(words)
             if words[2:3] == ["do"]:  # `for NAME do …`: over the arguments
-                self._piece([Word(raw) for raw in words[3:]], stdin)
+                self._inner_piece(words[3:], stdin)
             return UNQUOTED
         sets: list[str] = []
         while words and (assignment := _ASSIGNMENT.match(words[0])) is not None:
@@ -255,6 +265,17 @@ class _Walk(Reader):
         for name in written:
             self.write(name, text)
         return text
+
+    def _inner_piece(self, raws: list[str], stdin: str | None) -> None:
+        """Read the command behind the `do` of a loop, which may be a loop again."""
+        if self.depth >= MAX_DEPTH:
+            self.unknown(" ".join(raws), "it is nested deeper than anybody writes")
+            return
+        self.depth += 1
+        try:
+            self._piece([Word(raw) for raw in raws], stdin)
+        finally:
+            self.depth -= 1
 
     def _redirect(
         self, token: Redirection, stdin: str | None, files: list[str], written: list[str]
@@ -333,6 +354,7 @@ class _Walk(Reader):
         is_pattern: bool = False,
     ) -> str:
         """Take a command; give what it prints. A variable that the line does not set may be anything, or empty."""
+        self.variables.pay(sum(map(len, words)) + len(words) + READING)
         names = list(in_environment(words[0]))
         base = words[0].rpartition("/")[2]
         rest = tuple(without_environment(word) or with_environment(word) for word in words[1:])
@@ -342,8 +364,8 @@ class _Walk(Reader):
                 Command(words=(with_environment(words[0]), *rest), files=files, sets=sets, is_known=is_custom)
             )
         spoken = (without_environment(words[0]), *rest)
-        if not spoken[0] and names:
-            return self._command(words[1:], stdin, files=files, sets=sets) if len(words) > 1 else UNQUOTED
+        if not spoken[0] and names:  # its variable may be empty: then the next word is the program
+            return self.run(words[1:], stdin, files=files, sets=sets) if len(words) > 1 else UNQUOTED
         base = spoken[0].rpartition("/")[2]
         is_pattern = is_pattern and base not in {"[", "[["} and not set(base).isdisjoint("*?[")
         is_known = not (is_pattern or UNQUOTED in spoken[0] or MARKS.search(base))

@@ -26,7 +26,7 @@ _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
 MARKS: Final = re.compile("[\ufdd0-\ufdd5]")
 
 MAX_ALTERNATIVES: Final = 8
-MAX_CHARACTERS: Final = 200_000
+MAX_CHARACTERS: Final = 120_000
 MAX_BRACES: Final = 64
 MAX_NESTED: Final = 16
 
@@ -75,7 +75,8 @@ class Variables:
     Attributes:
         values: Each variable with all values that it may have.
         arguments: `$1` and those behind it; None inside a function or where they are not known.
-        characters_left: How much more may come of expanding.
+        characters_left: How much more may be read and made. Whatever is looked at is paid from it first, so that no line
+            of the longest holds up the sessions of the process: one that runs out of it is not known.
     """
 
     values: dict[str, tuple[str, ...]] = field(factory=dict)
@@ -93,10 +94,18 @@ class Variables:
         Raises:
             TooMuch: It is more than a line may make of itself.
         """
-        self.characters_left -= sum(map(len, texts)) + 1
+        self.pay(sum(map(len, texts)) + 1)
+        return texts
+
+    def pay(self, characters: int) -> None:
+        """Take what is about to be looked at from what a line may cost, before it is looked at.
+
+        Raises:
+            TooMuch: There is not that much left.
+        """
+        self.characters_left -= characters
         if self.characters_left < 0:
             raise TooMuch
-        return texts
 
     def get(self, name: str) -> tuple[str, ...]:
         """Give the values of a variable; one that the line does not set is marked, with its name."""

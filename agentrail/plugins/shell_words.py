@@ -15,7 +15,7 @@ MAX_DOUBLED: Final = 50
 _OPERATOR: Final = re.compile(r"\n|;;&|;;|;&|;|&&|&|\|\||\|&|\||\(|\)")
 _REDIRECTION: Final = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<>|<&|>>|>\||>&|<(?!\()|>(?!\()|&>>|&>)")
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)+")
-_PLAIN: Final = re.compile(r"[^\s\\'\"`$;&|()<>]+")
+_PLAIN: Final = re.compile(r"[^ \t\r\n\\'\"`$;&|()<>]+")  # a shell takes no other blank for one
 _MARK: Final = re.compile(r"[\\'\"`$(){}#<\n]")
 _ARRAY: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\Z")
 _HERE: Final = re.compile(r"<<(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|()<>'\"\\])+)", re.DOTALL)

@@ -30,7 +30,7 @@ from agentrail.core.changes import Change
 from agentrail.core.effects import RunTool
 from agentrail.core.gates import hash_arguments
 from agentrail.errors import ToolContractError
-from agentrail.frozen import thawed
+from agentrail.frozen import thawed, too_large
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_crash, words_of
@@ -155,7 +155,7 @@ def decide_outcome(tool: Tool, returned: object) -> Ended:
     """Take what a tool returned, if it may return that.
 
     Raises:
-        ToolContractError: The tool author's move: its details are no JSON.
+        ToolContractError: The tool author's move: its details are no JSON, or too large.
     """
     if not isinstance(returned, Ok | Error | Effect):
         kind = type(returned).__name__
@@ -174,6 +174,13 @@ def _plain(tool: Tool, details: object) -> JsonValue:
     """Copy details, so that what was published cannot change any more."""
     if details is None:
         return None
+    size = too_large(details)
+    if size is not None:
+        message = (
+            f"tool {tool.name!r} returned details of {size}: "
+            "write them to a file, and give its path in the details"
+        )
+        raise ToolContractError(message)
     try:
         plain: JsonValue = json.loads(json.dumps(details, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ import msgspec
 
 from agentrail.abc import Effect, Error, Ok, ToolOutcome
 from agentrail.errors import ToolContractError
+from agentrail.frozen import too_large
 from agentrail.messages import JsonValue
 
 NO_OUTPUT: Final = "[no output]"
@@ -49,10 +50,10 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     match value:
         case Effect(changes=changes, text=text, details=details):
             _check_text(name, text)
-            return Effect(*changes, text=text or NO_OUTPUT, details=_to_json(name, details))
+            return Effect(*changes, text=text or NO_OUTPUT, details=_details(name, details))
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)
-            return type(value)(text=text or NO_OUTPUT, details=_to_json(name, details))
+            return type(value)(text=text or NO_OUTPUT, details=_details(name, details))
         case None:
             return Ok(text=NO_OUTPUT)
         case str():
@@ -81,6 +82,14 @@ def _check_text(name: str, text: object) -> None:
 
 def _to_text(name: str, value: object, *, is_sorted: bool = False) -> str:
     return json.dumps(_to_json(name, value, is_sorted=is_sorted), ensure_ascii=False, separators=(",", ":"))
+
+
+def _details(name: str, details: object) -> JsonValue:
+    size = too_large(details)
+    if size is not None:
+        message = f"tool {name!r} returned details of {size}: write them to a file, and give its path in the details"
+        raise ToolContractError(message)
+    return _to_json(name, details)
 
 
 def _to_json(name: str, value: object, *, is_sorted: bool = False) -> JsonValue:

@@ -25,7 +25,7 @@ WIRES: Final = pytest.mark.parametrize("wire", sorted(READERS))
 EVENTS: Final = {
     wire: [list(events_of(path.read_bytes().decode())) for path in transcripts(wire)] for wire in READERS
 }
-STRANGE: Final = st.sampled_from(
+STRANGE: Final[st.SearchStrategy[Any]] = st.sampled_from(
     [
         None,
         True,

@@ -255,7 +255,7 @@ def test_arguments_are_an_object_or_a_sentence(text, parsed):
 
 def test_depth_and_length_have_bounds():
     """What would take the parser down, or the memory, is malformed like anything else."""
-    assert str(parse_arguments('{"a":' * 100_000)).startswith("Malformed arguments: maximum recursion depth")
+    assert str(parse_arguments('{"a":' * 40_000)).startswith("Malformed arguments: maximum recursion depth")
     assert str(parse_arguments('{"a":' + "1" * 5000 + "}")).startswith(
         "Malformed arguments: Exceeds the limit"
     )
@@ -263,6 +263,32 @@ def test_depth_and_length_have_bounds():
     assert parse_arguments(too_long) == (
         f"Malformed arguments: {len(too_long)} bytes, at most 1048576 are taken. Send less in one call."
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"a": [{"{}," * 60_000}1]}}',
+        f'{{"a": {"[" * 60_000}',
+        '{"a": ["' + "\\" * 2_000 + '", ' + "[]," * 60_000 + "1]}",
+    ],
+    ids=["objects", "deep", "behind a text"],
+)
+def test_arguments_of_too_many_objects_are_malformed(text):
+    """Each would be made anew while others wait, so they are counted before they are read."""
+    found = parse_arguments(text)
+    assert "objects and arrays, at most 50000 are taken. Send less in one call." in str(found)
+
+
+@pytest.mark.parametrize("content", ["{[" * 60_000, '\\"{' * 60_000, "a,[\n" * 60_000])
+def test_brackets_in_a_text_are_no_objects(content):
+    """A file that a model writes may be full of them."""
+    assert parse_arguments(json.dumps({"a": content})) == {"a": content}
+
+
+def test_arguments_that_never_end_are_looked_at_once():
+    """Half a megabyte of escaped quotes, behind enough brackets to be counted: not a square of it."""
+    assert "Malformed" in str(parse_arguments("[" * 60_000 + '"' + '\\"' * 400_000))
 
 
 _json = st.recursive(

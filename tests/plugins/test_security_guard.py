@@ -450,6 +450,31 @@ def test_the_guard_reads_in_bounds(line):
     assert work < 1_500_000
 
 
+@pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2028", "\u3000"])
+def test_a_blank_that_is_none_to_a_shell_is_part_of_a_word(char):
+    """A form feed and its like: reading goes on behind it, as bash does, and what follows is judged."""
+    assert not is_blocked("shell", {"command": f"echo a{char}b {char}"})
+    assert is_blocked("shell", {"command": f"echo a{char}b; rm -rf x"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"command": "$a " * 6_600}, "it cannot be known which program"),
+        ({"command": "for a do " * 2_200}, "expands to more than can be judged"),
+        ({"command": "`a`" * 6_600}, "expands to more than can be judged"),
+        ({"command": "".join(f"cd {i};" for i in range(20)) + "ls a;" * 900}, "names more paths than can be judged"),
+        ({"paths": [f"a{i}" for i in range(20_000)]}, "names more paths than can be judged"),
+        ({"paths": [f"*a{i}*" + "*a" * 100 for i in range(50)]}, "names more paths than can be judged"),
+    ],
+    ids=["variables", "loops", "substitutions", "folders", "paths", "patterns"],
+)  # fmt: skip
+def test_what_takes_too_long_to_judge_is_refused(arguments, said):
+    """Each look is paid for; where nothing is left to pay with, the call does not run, and the model reads why."""
+    decision = judged("shell", arguments).decision
+    assert said in decision.action.reason
+
+
 def test_audit_publishes_each_verdict():
     """With `audit=True` each call leaves a record, refused or not; refusing goes on."""
     for line, allowed in (("ls", True), ("rm -rf x", False)):

@@ -84,6 +84,26 @@ async def test_details_that_are_no_json(supervisor, details):
     assert (result.details, len(record.calls)) == (None, 1)
 
 
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"a": "x" * 1_000_001}, "more than 1,000,000 characters"),
+        ([["x" * 600_000], {"y" * 600_000: 1}], "more than 1,000,000 characters"),
+        (list(range(1_000_001)), "more than 1,000,000 characters"),
+        ([{} for _ in range(50_001)], "more than 50,000 objects and arrays"),
+    ],
+    ids=["text", "keys", "numbers", "objects"],
+)
+async def test_details_that_are_too_large(supervisor, details, said):
+    """They are copied while every session waits, so they have a bound; the tool reads which."""
+    record = RecordingTool(answer=Ok(text="fine", details=details), effect_class="pure")
+    session = await supervisor.start_session(model=calling("record"), tools=[record])
+    await session.ask("Hi")
+    (result,) = await results_of(session)
+    assert result.is_error
+    assert f"ToolContractError: tool 'record' returned details of {said}: write them to a file" in result.text
+
+
 async def test_details_are_a_copy(supervisor):
     """What a tool does to them afterwards changes no history."""
     details = {"lines": [1]}

@@ -243,3 +243,10 @@ def test_every_value_is_a_result_or_a_broken_contract(value):
     assert isinstance(outcome, Ok | Error)
     assert outcome.text
     json.dumps(outcome.details, allow_nan=False)
+
+
+def test_details_that_are_too_large_break_the_contract():
+    """They are copied while every session waits; the text of a result has a bound of its own."""
+    with pytest.raises(ToolContractError, match=r"returned details of more than 1,000,000 characters"):
+        to_outcome("t", Ok(text="x", details={"a": "x" * 1_000_001}))
+    assert to_outcome("t", Ok(text="x", details={"a": "x" * 900_000})).details == {"a": "x" * 900_000}
