@@ -345,8 +345,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (73,),
         "always is not for what waits already",
         "core/decisions.py",
-        "        if isinstance(asked, Approval) and interactions.is_allowed(\n",
-        "        if not asked and interactions.is_allowed(\n",
+        "        if interactions.is_allowed(work.data.rules, asked.tool, asked.arguments):\n",
+        "        if not asked:\n",
         scenario("approval_always"),
     ),
     _row(
