@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
+import attrs
+
 DEFAULT_PATHS: Final = (
     *("*.key", "*.pem", "*.p12", "*.pfx", "*.crt", "*.cer", ".env*"),
     *(
@@ -26,15 +28,36 @@ DEFAULT_PATHS: Final = (
 MAX_PATH_CHARACTERS: Final = 4096
 """As long as a path may be on Linux, with `.` and `..` carried out. A longer one leads nowhere."""
 
+MAX_LOOKS: Final = 40_000
+"""How much may be looked at in one call."""
+
 MAX_NAME_CHARACTERS: Final = 255
 """As long as a name may be."""
 
 _ANOTHER_ROOT: Final = re.compile(
     r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
 )
-WILDCARDS: Final = re.compile(r"[*?\[]")
+_WILDCARDS: Final = re.compile(r"[*?\[]")
 _STARS: Final = re.compile(r"\*+")
 _TOKEN: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|.", re.DOTALL)
+
+
+@attrs.define
+class Looks:
+    """How much may be looked at in a call, in about a millionth of a second each; what cannot be judged is refused."""
+
+    working_dir: str
+    left: int = MAX_LOOKS
+    seen: set[str] = attrs.field(factory=set)
+
+    def pay_for(self, path: str) -> bool:
+        """Take what a path costs; False where there is not that much left. Wildcards are compared once, and remembered."""
+        cost = 5 + len(path) // 20
+        if _WILDCARDS.search(path) and path not in self.seen:
+            self.seen.add(path)
+            cost += 60 * min(len(path), MAX_PATH_CHARACTERS)
+        self.left -= cost
+        return self.left >= 0
 
 
 def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str) -> str | None:
@@ -50,7 +73,7 @@ def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str)
     if sum(map(len, parts)) + len(parts) > MAX_PATH_CHARACTERS:
         return None
     plain = "/" + "/".join(parts)
-    if not WILDCARDS.search(plain) and not _at_once(tuple(patterns)).search(plain):
+    if not _WILDCARDS.search(plain) and not _at_once(tuple(patterns)).search(plain):
         return None
     return next((pattern for pattern in patterns if _covers(pattern, parts)), None)
 
@@ -103,9 +126,9 @@ def _alike(part: str, wanted: str) -> bool:
     """Compare a part of a path with one of a pattern; either may have wildcards, and a shell's find no hidden names."""
     if fnmatchcase(part, wanted):
         return True
-    if not WILDCARDS.search(part) or (wanted.startswith(".") and not part.startswith((".", "[.", "[[.."))):
+    if not _WILDCARDS.search(part) or (wanted.startswith(".") and not part.startswith((".", "[.", "[[.."))):
         return False
-    return _aims_at(part, wanted) if WILDCARDS.search(wanted) else _meets(part, wanted) is not None
+    return _aims_at(part, wanted) if _WILDCARDS.search(wanted) else _meets(part, wanted) is not None
 
 
 def _aims_at(part: str, wanted: str) -> bool:

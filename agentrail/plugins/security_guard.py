@@ -15,17 +15,11 @@ from agentrail.core.hooks import BeforeTool
 from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
-from agentrail.plugins.protected_paths import (
-    DEFAULT_PATHS,
-    MAX_PATH_CHARACTERS,
-    WILDCARDS,
-    first_that_protects,
-)
+from agentrail.plugins.protected_paths import DEFAULT_PATHS, Looks, first_that_protects
 from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, Command, simple_commands
 from agentrail.plugins.shell_programs import speaks
 from agentrail.plugins.shell_values import MARKS
 
-MAX_LOOKS: Final = 40_000
 _LINE_KEYS: Final = frozenset({"command", "cmd", "script", "command_line", "commands", "argv"})
 _PART: Final = re.compile(r"[=:,@]")
 _PATH_KEY: Final = re.compile(
@@ -48,24 +42,6 @@ class Rules:
     commands: tuple[tuple[str, ...], ...]
     defaults: bool
     audit: bool
-
-
-@attrs.define
-class _Looks:
-    """How much may be looked at in a call, in about a millionth of a second each; what cannot be judged is refused."""
-
-    working_dir: str
-    left: int = MAX_LOOKS
-    seen: set[str] = attrs.field(factory=set)
-
-    def pay_for(self, path: str) -> bool:
-        """Take what a path costs; False where there is not that much left. Wildcards are compared once, and remembered."""
-        cost = 5 + len(path) // 20
-        if WILDCARDS.search(path) and path not in self.seen:
-            self.seen.add(path)
-            cost += 60 * min(len(path), MAX_PATH_CHARACTERS)
-        self.left -= cost
-        return self.left >= 0
 
 
 class SecurityGuard(Plugin[Rules]):
@@ -101,7 +77,7 @@ class SecurityGuard(Plugin[Rules]):
 
 
 def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) -> Iterator[str]:
-    looks = _Looks(working_dir)
+    looks = Looks(working_dir)
     left: list[tuple[str, Any]] = list(arguments.items())
     for key, value in left:  # grows by what is nested, to any depth
         if isinstance(value, Mapping):
@@ -117,7 +93,7 @@ def _objections(arguments: Mapping[str, Any], rules: Rules, working_dir: str) ->
 
 
 def _objections_to_lines(
-    key: str, value: Any, texts: Sequence[str], rules: Rules, looks: _Looks
+    key: str, value: Any, texts: Sequence[str], rules: Rules, looks: Looks
 ) -> Iterator[str]:
     """Judge lines; a list is an argument vector, quoted the line of a single command, or one line for each item."""
     if isinstance(value, str) or key == "commands":
@@ -135,7 +111,7 @@ def _objections_to_lines(
             yield from _objections_to_command(command, rules, looks.working_dir, looks)
 
 
-def _objections_to_command(command: Command, rules: Rules, working_dir: str, looks: _Looks) -> Iterator[str]:
+def _objections_to_command(command: Command, rules: Rules, working_dir: str, looks: Looks) -> Iterator[str]:
     if not command.is_known and (rules.defaults or rules.commands or command.why):
         why = command.why or f"it cannot be known which program {command.shown!r} runs; name it"
         yield f"{command.shown!r}: {command.why}" if command.why else why
@@ -163,9 +139,7 @@ def _places_in(word: str) -> Iterator[str]:
         yield word[2:]
 
 
-def _objections_to_paths(
-    paths: Sequence[str], rules: Rules, working_dir: str, looks: _Looks
-) -> Iterator[str]:
+def _objections_to_paths(paths: Sequence[str], rules: Rules, working_dir: str, looks: Looks) -> Iterator[str]:
     for path in paths if rules.paths else ():
         if not looks.pay_for(path):
             yield "it names more paths than can be judged; do it in several calls"

@@ -17,6 +17,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, cast
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx
 import httpx_sse
@@ -248,7 +249,7 @@ class HttpClients:
         if client is None:
             _keep_headers_out_of_logs()
             client = self._clients[key] = httpx.AsyncClient(
-                verify=self._context(post.verify),
+                verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
                 trust_env=post.trust_env,
                 http2=post.http2,
                 limits=_LIMITS,
@@ -300,6 +301,15 @@ def _keep_headers_out_of_logs() -> None:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)
+
+
+# Certificates of all authorities take 30 ms to load, in the loop; a server of the loopback shows none.
+_NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _may_need_tls(scheme: str, post: Post) -> bool:
+    """Say whether there may be a certificate to look at: of the server, or of a proxy on the way to it."""
+    return scheme != "http" or (post.trust_env and bool(getproxies()))
 
 
 def _is_loopback(host: str) -> bool:

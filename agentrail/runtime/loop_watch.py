@@ -7,10 +7,10 @@ where it is; Trio's own thread cannot, because it is the one that is held. Nothi
 import logging
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter, thread_time  # bound here: tests put other clocks into the module
 from typing import Final, TypeAlias
 
 import trio
@@ -98,18 +98,18 @@ class LoopWatch(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Note when it begins."""
         self._thread = threading.get_ident()
-        self._cpu_began = time.thread_time()
-        self._began = time.perf_counter()
+        self._cpu_began = thread_time()
+        self._began = perf_counter()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Tell of a step that took too long."""
         began, self._began = self._began, None
         if began is None:  # it was put in place in the middle of this very step
             return
-        took = time.perf_counter() - began
+        took = perf_counter() - began
         if took <= self._seconds:
             return
-        cpu_seconds = time.thread_time() - self._cpu_began
+        cpu_seconds = thread_time() - self._cpu_began
         sample, self._sample = self._sample, None
         where = sample[1] if sample is not None and sample[0] == began else ""
         self._on_held(Held(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
@@ -117,7 +117,7 @@ class LoopWatch(trio.abc.Instrument):
     def look(self) -> None:
         """Note where the step is that runs now, if it takes too long; called from another thread."""
         began = self._began
-        if began is None or time.perf_counter() - began <= self._seconds:
+        if began is None or perf_counter() - began <= self._seconds:
             return
         if self._sample is not None and self._sample[0] == began:
             return
