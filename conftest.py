@@ -67,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SCRUBBED:
         os.environ.pop(name, None)
     sys.addaudithook(_refuse_what_leaves_the_machine)
+    if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
+        _watch_every_run()
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
@@ -152,8 +154,9 @@ def _look_for_ever() -> None:
             watch.look()
 
 
-trio.run = _run_watched  # type: ignore[assignment]  # it takes what `run` takes
-threading.Thread(target=_look_for_ever, name="loop watch of the tests", daemon=True).start()
+def _watch_every_run() -> None:
+    trio.run = _run_watched  # type: ignore[assignment]  # it takes what `run` takes
+    threading.Thread(target=_look_for_ever, name="loop watch of the tests", daemon=True).start()
 
 
 @pytest.hookimpl(wrapper=True)

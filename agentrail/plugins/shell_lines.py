@@ -380,7 +380,9 @@ class _Walk(Reader):
         )
         if not is_known:
             return UNQUOTED
-        look_inside(self, spoken, stdin)
+        # A variable that is all of a word may be none: what the program runs is judged with and without it.
+        inside = tuple(without_environment(word) or word for word in words[1:])
+        look_inside(self, (spoken[0], *inside), stdin)
         return printed_by(spoken, words, stdin)
 
     def _keep(self, command: Command) -> None:

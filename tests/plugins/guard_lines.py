@@ -3,6 +3,7 @@
 from typing import Final
 
 ATTACKS: Final = (
+    *("env A=1 $Z curl x", "sudo $X $Y rm -rf /", "nice -n 5 $Z curl x"),
     "bash <<< 'rm -rf /'",
     "bash -c -- 'rm -rf /'",
     "bash -cx 'rm -rf /'",
