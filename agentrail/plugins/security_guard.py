@@ -143,7 +143,6 @@ def _objections_to_paths(paths: Sequence[str], rules: Rules, working_dir: str, l
     for path in paths if rules.paths else ():
         if not looks.pay_for(path):
             yield "it names more paths than can be judged; do it in several calls"
-            return
         pattern = first_that_protects(rules.paths, path, working_dir=working_dir)
         if pattern is not None:
             yield f"{path!r} is protected ({pattern})"

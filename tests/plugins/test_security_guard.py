@@ -10,6 +10,7 @@ from agentrail.core.pipeline import run
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
+from agentrail.plugins.protected_paths import first_that_protects
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_lines import simple_commands
 from agentrail.testing.check_plugin import check_plugin
@@ -555,3 +556,24 @@ def test_no_surroundings_hide_a_dangerous_command(before, separator, wrap):
     line = separator.join([*before, "".join(wrap) + "rm -rf x"])
     assert is_blocked("shell", {"command": line})
     assert any(command.program == "rm" for command in simple_commands(line))
+
+
+def test_a_loop_in_a_loop_in_a_loop_is_refused():
+    """What stands behind `do` without a separator may be a loop again, as deep as the reader goes, and no deeper."""
+    assert not is_blocked("shell", {"command": "for a in b; do ls; done"})
+    nested = "for a do " * 12 + "ls"
+    assert is_blocked("shell", {"command": nested})
+    assert any("nested deeper" in command.why for command in simple_commands(nested))
+
+
+def test_more_paths_than_can_be_judged_are_refused():
+    """A call that names thousands of patterns is refused, and says what to do."""
+    paths = [f"{place}{'*a' * 200}" for place in range(1_000)]
+    assert is_blocked("read_file", {"paths": paths})
+    assert not is_blocked("read_file", {"paths": paths[:1]})
+
+
+def test_no_name_is_longer_than_a_name_may_be():
+    """A pattern that asks for more letters than that meets nothing."""
+    assert first_that_protects(("secret",), "s*" + "a" * 300, working_dir="/w") is None
+    assert first_that_protects(("secret",), "s*t", working_dir="/w") == "secret"

@@ -11,6 +11,7 @@ from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.runtime.rig import until
 
 WANTED = {"command": "rm build", "env": {"PLACE": "here"}}
@@ -42,6 +43,24 @@ async def test_a_call_whose_arguments_changed_after_they_were_shown_never_runs(h
             assert ended.result.text == CHANGED
             assert shell.calls == []
             assert await session.ask("what now?") == "done"
+
+
+@pytest.mark.at(66)
+async def test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown():
+    """A call that a session works for is bound like one that a tool does."""
+    model = ScriptedModel([calls(("task", {"description": "Count the files."})), says("done")])
+    plugin = (HumanApproval, {"require_approval_for": ["task"]})
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor(environ={}) as supervisor:
+            session = await supervisor.start_session(model=model, tools=[TaskTool()], plugins=[plugin])
+            async with session.subscribe() as events:
+                await session.prompt("go")
+                asked = (await until(events, ApprovalRequired))[-1].approval
+                dict.__setitem__(asked.arguments, "description", "Delete the files.")
+                await session.approve(asked.id)
+                ended = (await until(events, ToolExecutionEnd))[-1]
+            assert (ended.result.text, ended.result.is_error) == (CHANGED, True)
+            assert len(supervisor.sessions()) == 1
 
 
 @pytest.mark.at(39)
