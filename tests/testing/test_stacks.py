@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 import agentrail
 from agentrail import plugins as p
 from agentrail.errors import PluginError
+from agentrail.messages import UserMessage
 from agentrail.testing import stacks, strategies
 from agentrail.testing.plugins import ACTIONS
 from agentrail.testing.scenario import play, read_scenario
@@ -135,6 +136,23 @@ def test_tools_of_ones_own_are_called_with_arguments_that_fit():
     found = stacks.check_stack(stacks.stack_machine([frugal], tools=[pay]), examples=EXAMPLES, seed=1).found
     assert found is not None
     assert "RuntimeError: pay" in found.why
+
+
+def test_a_plugin_may_show_the_model_less_than_the_conversation():
+    """A window over the conversation breaks no promise: the request is whole with what was handed on in its place."""
+    handed = []
+
+    @p.plugin(init=int, hooks=(p.BeforeRequest,))
+    def window(event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+        """Shows the last prompt alone."""
+        if isinstance(event, p.BeforeRequest) and isinstance(event.messages[-1], UserMessage):
+            handed.append(len(event.messages) - 1)
+            return p.ReplaceMessages(event.messages[-1:], state)
+        return p.Continue(state)
+
+    found = stacks.check_stack(stacks.stack_machine([window]), examples=EXAMPLES, seed=1).found
+    assert found is None, str(found)
+    assert max(handed) > 0, "no request went out with less than the conversation"
 
 
 @pytest.mark.parametrize("pair", pairs.COMMUTE)

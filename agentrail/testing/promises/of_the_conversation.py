@@ -1,6 +1,7 @@
 """What was said stays valid, is never lost, and goes to the model whole."""
 
 from agentrail.core.effects import StartStream
+from agentrail.core.hooks import BeforeRequest
 from agentrail.events import CompactEnd
 from agentrail.messages import AssistantMessage, CallId, ToolMessage
 from agentrail.testing.check_dialects import check_dialects
@@ -44,16 +45,23 @@ def history_only_grows(seen: Seen) -> None:
 
 
 def requests_are_of_a_closed_history(seen: Seen) -> None:
-    """A request goes out with the whole history, when all its calls are answered and nothing is torn down."""
+    """A request goes out with the whole history, when all its calls are answered and nothing is torn down.
+
+    Or with what plugins handed on in its place: only those can that listen to `BeforeRequest`.
+    """
+    data = seen.after.data
     for start in seen.of(StartStream):
         if start.is_quiet:  # of the beginning alone, for a summary
             continue
         messages = start.request.messages
-        history = seen.after.data.history
-        assert not history.open
-        assert tuple(messages[: len(history)]) == history.messages[:]
-        assert len(messages) - len(history) == (start.request.tool_choice == "none")
-        assert seen.after.data.teardown is None
+        whole = data.history.messages[:]
+        if data.cycle is not None and data.cycle.handed is not None:
+            assert data.stack.listeners(BeforeRequest)
+            whole = data.cycle.handed
+        assert not data.history.open
+        assert tuple(messages[: len(whole)]) == whole
+        assert len(messages) - len(whole) == (start.request.tool_choice == "none")
+        assert data.teardown is None
 
 
 def requests_speak_every_dialect(seen: Seen) -> None:
