@@ -130,6 +130,6 @@ def test_no_text_is_kept_twice(kind):
         ModelRequest(attempt=EffectId("r1"), model="stub:a", system="", messages=messages, tools=Toolbox())
     )
     kept = {id(piece) for message in messages for _, piece in message._encoded}  # noqa: SLF001
-    long = [piece for piece in provider._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
+    long = [piece for piece in provider._wire._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
     assert len(long) == 19
     assert all(id(piece) in kept for piece in long)
