@@ -98,8 +98,8 @@ class MessagesFormat:
             # Tools stand before the system prompt, so a mark on that covers them.
             members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
             members["tool_choice"] = _tool_choice(chosen_tool(request, options))
-        elif stand_ins := _stand_ins(request.messages):
-            members["tools"], members["tool_choice"] = stand_ins, _tool_choice("none")
+        elif self._grouping.has_kind(ToolMessage):
+            members["tools"], members["tool_choice"] = _stand_ins(request.messages), _tool_choice("none")
         if thinking is not None:
             members["thinking"] = encode_json(thinking)
         output_config: dict[str, object] = {}
@@ -245,13 +245,10 @@ def _tools(tools: Toolbox) -> bytes:
 
 
 def _stand_ins(messages: Sequence[Message]) -> bytes:
-    """Declare the tools of old calls where the session has none any more; empty where nothing was ever called.
+    """Declare the tools of old calls where the session has none any more.
 
     The API refuses a conversation with calls and without a list of tools. No model can call these: the choice is `none`.
     """
-    # Where there are calls there are results. To look for these is quick, and most of who has no tools never had any.
-    if ToolMessage not in map(type, messages[:]):
-        return b""
     called = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
     names = {wire_name(call.name) for call in called}
     return encode_json(
