@@ -29,6 +29,8 @@ class Grouping:
 
     __slots__ = ("_key", "_kinds", "_known", "_last", "_pieces", "_role_of", "_short")
 
+    _known: int
+
     def __init__(self, role_of: Callable[[Message], str | None]) -> None:
         """Begin with nothing.
 
@@ -36,8 +38,8 @@ class Grouping:
             role_of: Neighbours of one role become one message of the body; None is no role, and stands alone.
         """
         self._role_of = role_of
-        self._begin_anew(None)
         self._last: Sequence[Message] = ()
+        self._begin_anew(None)
 
     def pieces_of(
         self,

@@ -1,6 +1,6 @@
 """A stream of chunks from a request and a reader: the piece that all wire formats share. No format enters this file."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import Final
@@ -20,6 +20,7 @@ from agentrail.providers.wire_format import Reader
 
 _DRAIN_SECONDS: Final = 0.25
 _CHUNKS_AT_A_TIME: Final = 1_000
+_WITH_USAGE: Final = (UsageUpdate, Completed)  # nearly every chunk is neither, and is not asked twice
 _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "content-type": "application/json",
@@ -112,13 +113,13 @@ async def _chunks(
         while not chunks:
             data = await next_before(events, deadline, post.vendor)
             chunks = reader.close() if data is None else reader.feed(data)
-        for chunk in _priced(chunks, cost):
-            yield chunk
+        for chunk in chunks:
+            yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
         if not _has_terminal(chunks):
             async for data in events:
                 chunks = reader.feed(data)
-                for number, chunk in enumerate(_priced(chunks, cost), start=1):
-                    yield chunk
+                for number, chunk in enumerate(chunks, start=1):
+                    yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
                     if (
                         number % _CHUNKS_AT_A_TIME == 0
                     ):  # one event may hold thousands, and others want their turn
@@ -126,8 +127,8 @@ async def _chunks(
                 if _has_terminal(chunks):
                     break
             else:
-                for chunk in _priced(reader.close(), cost):
-                    yield chunk
+                for chunk in reader.close():
+                    yield _priced(chunk, cost)
     except ProviderError as error:  # the manager `no_keys_shown` would stand around a yield
         scrub(error, post.vendor)
         raise
@@ -142,10 +143,7 @@ def _has_terminal(chunks: list[Chunk]) -> bool:
     return bool(chunks) and type(chunks[-1]) is Completed
 
 
-def _priced(chunks: Iterable[Chunk], cost: Callable[[TokenUsage], float | None]) -> Iterator[Chunk]:
-    for chunk in chunks:
-        if isinstance(chunk, UsageUpdate | Completed):
-            usage = evolve(chunk.usage, cost_usd=cost(chunk.usage))
-            yield msgspec.structs.replace(chunk, usage=usage)
-        else:
-            yield chunk
+def _priced(chunk: Chunk, cost: Callable[[TokenUsage], float | None]) -> Chunk:
+    if not isinstance(chunk, UsageUpdate | Completed):
+        return chunk
+    return msgspec.structs.replace(chunk, usage=evolve(chunk.usage, cost_usd=cost(chunk.usage)))

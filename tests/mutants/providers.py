@@ -14,7 +14,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="providers/grouping.py",
         old="        return all(map(operator.is_, self._last[:known], messages[:known]))\n",
         new="        return True\n",
-        killed_by=f"{_GROUPING}::test_a_body_is_the_one_that_a_new_provider_makes",
+        killed_by=f"{_GROUPING}::test_equal_messages_are_not_the_same",
     ),
     Mutant(
         name="equal messages are taken for the same",

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import weakref
 from typing import Final
 
@@ -163,7 +164,10 @@ def test_long_and_short_pieces_stay_in_order(kind, sizes, step):
         messages = messages.appended(said)
         if place % step == 0 or place == len(sizes) - 1:
             request = request_of(*messages, model="stub:a")
-            assert asked.encode(request) == kind(ProviderOptions(), HttpClients()).encode(request)
+            body = asked.encode(request)
+            assert body == kind(ProviderOptions(), HttpClients()).encode(request)
+            assert re.findall(rb'"(\d+) x*', body) == [b"%d" % number for number in range(place + 1)]
+            json.loads(body)
     pieces = asked._wire._grouping._pieces  # noqa: SLF001
     assert len(pieces) <= 2 * sum(size > 1_000 for size in sizes) + len(sizes) // 12 + 1
 
