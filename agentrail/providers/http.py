@@ -232,12 +232,9 @@ class HttpClients:
         self._requests += 1
         with _translated(vendor):
             async with client.stream("GET", url, headers={**_PLAIN, **headers}) as response:
-                body = (await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))).decode(
-                    "utf-8", "replace"
-                )
-        if response.status_code != httpx.codes.OK:
-            raise failure_of(_answer(response, body), vendor)
-        return body
+                if response.status_code != httpx.codes.OK:
+                    raise failure_of(_answer(response, await _read_refusal(response)), vendor)
+                return await _read_document(response)
 
     def _client_for(self, post: Post) -> httpx.AsyncClient:
         if self._is_closed:
@@ -310,7 +307,11 @@ _NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 def _may_need_tls(scheme: str, post: Post) -> bool:
     """Say whether there may be a certificate to look at: of the server, or of a proxy on the way to it."""
-    return scheme != "http" or (post.trust_env and bool(getproxies()))
+    if scheme != "http":
+        return True
+    proxies = getproxies() if post.trust_env else {}
+    # Those for other servers do not count, nor does `no_proxy`, which is among them.
+    return any(proxies.get(kind, "").lower().startswith("https:") for kind in ("http", "all"))
 
 
 def _is_loopback(host: str) -> bool:
@@ -339,9 +340,9 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
                         yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
             pulse.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
-            document = await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))
+            document = await _read_document(response)
             pulse.has_ended = True
-            yield document.decode("utf-8", "replace")  # noqa: ASYNC119 - as above
+            yield document  # noqa: ASYNC119 - as above
         else:
             raise failure_of(_answer(response, await _read_refusal(response)), vendor)
 
@@ -355,16 +356,16 @@ def _answer(response: httpx.Response, body: str) -> Answer:
     )
 
 
-async def _read(response: httpx.Response, max_bytes: int) -> bytes:
+async def _read_document(response: httpx.Response) -> str:
     """Read a body that must be whole; one that is too long for what it is to be read as is refused."""
-    body = bytearray()
+    body, max_bytes = bytearray(), min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES)
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
             body += piece
             if len(body) > max_bytes:
                 message = f"the answer is longer than {max_bytes} bytes: it is given up"
                 raise ProtocolError(message)
-    return bytes(body)
+    return body.decode("utf-8", "replace")
 
 
 async def _read_refusal(response: httpx.Response) -> str:
@@ -378,7 +379,7 @@ async def _read_refusal(response: httpx.Response) -> str:
                     break
     except ProtocolError as error:  # its status says more than how it was packed
         return str(error)
-    return bytes(body[:_MAX_REFUSAL_BYTES]).decode("utf-8", "replace")
+    return body[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")
 
 
 @asynccontextmanager

@@ -5,6 +5,9 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 _KEPT: Final = "what a provider keeps of a conversation never shows (7.13)"
+_PLAIN: Final = "no certificates are loaded for a server without TLS (16.4)"
+_BOUNDED: Final = "nothing fills the memory"
+_BOUNDS: Final = "tests/providers/test_bounds.py"
 _GROUPING: Final = "tests/providers/test_grouping.py"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -39,5 +42,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="return self._items is older._items and self._length >= older._length",
         new="return self._length >= older._length",
         killed_by="tests/core/test_append_only.py::test_what_a_log_grew_from_is_its_beginning",
+    ),
+    Mutant(
+        name="any proxy wants certificates",
+        breaks=_PLAIN,
+        file="providers/http.py",
+        old='    return any(proxies.get(kind, "").lower().startswith("https:") for kind in ("http", "all"))\n',
+        new="    return bool(proxies)\n",
+        killed_by=f"{_BOUNDS}::test_no_certificates_are_loaded_for_a_server_without_tls",
+    ),
+    Mutant(
+        name="a refused document is read to its end",
+        breaks=_BOUNDED,
+        file="providers/http.py",
+        old="                    raise failure_of(_answer(response, await _read_refusal(response)), vendor)\n                return",
+        new="                    raise failure_of(_answer(response, await _read_document(response)), vendor)\n                return",
+        killed_by=f"{_BOUNDS}::test_what_has_no_end_is_given_up",
     ),
 )
