@@ -9,7 +9,7 @@ from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
 from agentrail.providers.draft import Draft, pieces_in, text_of
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
-from agentrail.providers.json_text import decode_json, decode_object, encode_json
+from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
     {
@@ -168,7 +168,8 @@ class MessagesStream:
         index = event.get("index")
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            message = f"the provider sent {event.get('type')} for block {index!r}, which is not open"
+            kind = event.get("type")
+            message = f"the provider sent {kind} for block {shown(repr(index))}, which is not open"
             raise ProtocolError(message)
         return block
 

@@ -162,9 +162,7 @@ class GeminiStream:
     def _refuse_blocked(self, feedback: object) -> None:
         reason = text_of(feedback, "blockReason") if isinstance(feedback, dict) else ""
         if reason and not self._says_something:
-            message = (
-                f"{self._vendor.name} refused the prompt ({reason}): say it in other words, or with less"
-            )
+            message = f"{self._vendor.name} refused the prompt ({shown(reason)}): say it in other words, or with less"
             raise ContentRefused(message)
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
@@ -199,8 +197,6 @@ class GeminiStream:
             if self.draft.has_calls:
                 reason = "tool_use"
             elif not self._says_something:
-                message = (
-                    f"the provider answered with nothing (finish reason {self._finish_reason}): try again"
-                )
+                message = f"the provider answered with nothing (finish reason {shown(self._finish_reason)}): try again"
                 raise ProtocolError(message)
         return self.draft.completed(reason, self._usage or self.draft.estimate(self._request_bytes))
