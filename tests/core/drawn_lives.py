@@ -43,13 +43,13 @@ from agentrail.core.signals import (
     ToolFinished,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import load_stack
+from agentrail.core.stack import Ask, ask as plainly, load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
-from agentrail.messages import PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
 from agentrail.testing.plugins import PuppetPlugin, Rule
 from agentrail.testing.scenario_out import GROUPS, encode_effect
 from tests.core import worlds
@@ -101,10 +101,12 @@ def live(seed: int, signals: int) -> Iterator[Told]:
         yield Told(signal, phase, tuple(map(text_of, effects)))
 
 
-def steps(seed: int, signals: int) -> Iterator[tuple[Signal, SessionState, tuple[Effect, ...]]]:
-    """Live a life, and show every step."""
+def steps(
+    seed: int, signals: int, *, ask: Ask = plainly
+) -> Iterator[tuple[Signal, SessionState, tuple[Effect, ...]]]:
+    """Live a life, and show every step; `ask` is how its plugins are called."""
     draw = _Draw(seed)
-    state = _new_session(draw)
+    state = _new_session(draw, ask)
     signal: Signal = Started(at_ms=0)
     for number in range(signals):
         state, effects = machine.step(state, signal)
@@ -135,7 +137,7 @@ def text_of(effect: Effect) -> str:
             return encode_effect(effect, GROUPS) or ""
 
 
-def _new_session(draw: "_Draw") -> SessionState:
+def _new_session(draw: "_Draw", ask: Ask) -> SessionState:
     session_id = SessionId("s")
     options: dict[str, Any] = dict(worlds.SMALL)
     if draw.chance(0.7):
@@ -165,7 +167,7 @@ def _new_session(draw: "_Draw") -> SessionState:
         immune_tools=frozenset({"deploy"}),
         **options,
     )
-    stack, states = load_stack(draw.stack())
+    stack, states = load_stack(draw.stack(), ask=ask)
     return machine.new_session(config, TOOLS, stack, states)
 
 
@@ -212,7 +214,7 @@ class _Draw:
         )
         kinds = sorted({type(one).__name__ for one in pool})
         kind = self.among(kinds)
-        chosen = self.among([one for one in pool if type(one).__name__ == kind])
+        chosen: Signal = self.among([one for one in pool if type(one).__name__ == kind])
         if isinstance(chosen, ErrandFinished):
             chosen = msgspec.structs.replace(chosen, result=self._result(chosen.effect_id))
         return msgspec.structs.replace(chosen, at_ms=self._now_ms)
@@ -254,7 +256,7 @@ class _Draw:
         yield ChangePlugins(**self._by(), change="detach", name=f"plugin-{self.among('0123')}")
         yield UpdatePluginOpts(**self._by(), plugin="plugin-0", options={})
         for interaction in data.interactions:
-            yield Approve(**self._by(), approval_id=interaction.id, arguments={"path": "b"})
+            yield Approve(**self._by(), approval_id=ApprovalId(interaction.id), arguments={"path": "b"})
         if data.stream is not None:
             yield from self._responses(data.stream.effect_id)
         if data.held is not None:
