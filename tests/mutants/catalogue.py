@@ -18,6 +18,7 @@ from tests.mutants import (
     sandbox,
     session,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -32,4 +33,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *sandbox.MUTANTS,
     *session.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )
