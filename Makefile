@@ -106,7 +106,7 @@ peers:  # servers that we did not write, for the provider tests
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	rm -rf $(VENV) .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
 	find agentrail tests property_tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
