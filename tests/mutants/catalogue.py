@@ -19,6 +19,7 @@ from tests.mutants import (
     sandbox,
     session,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -34,4 +35,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *sandbox.MUTANTS,
     *session.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )
