@@ -43,8 +43,8 @@ def deltas(effort: Effort) -> list[Row]:
     count, responses = effort.of(_DELTAS), _RESPONSES
     with serve_streams() as address:
         rounds = interleave(
-            partial(trio.run, _bare_burst, address, count, responses),
-            partial(trio.run, _our_burst, address, count, responses),
+            partial(trio.run, bare_burst, address, count, responses),
+            partial(trio.run, our_burst, address, count, responses),
             effort.rounds,
         )
     title = f"{count:,} deltas in a burst over HTTP"
@@ -102,7 +102,8 @@ def streams(effort: Effort) -> list[Row]:
 # --- a burst
 
 
-async def _bare_burst(address: str, count: int, responses: int) -> Sample:
+async def bare_burst(address: str, count: int, responses: int) -> Sample:
+    """Read so many bursts with httpx and json."""
     url = url_at(address, count, 0)
     async with bare.open_client() as client:
         await bare.read_stream(client, url)  # opens the connection
@@ -117,7 +118,8 @@ async def _bare_burst(address: str, count: int, responses: int) -> Sample:
         return {**sample, "first_seconds": _first_of(asked, came)}
 
 
-async def _our_burst(address: str, count: int, responses: int) -> Sample:
+async def our_burst(address: str, count: int, responses: int) -> Sample:
+    """Read so many bursts through a session to its subscriber."""
     heard: list[str] = []
     asked: list[float] = []
     came: list[float] = []
