@@ -1,6 +1,7 @@
 """The workloads of streaming over a real socket, with the server in its own process."""
 
 import statistics
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from time import perf_counter, process_time
@@ -11,6 +12,7 @@ import trio
 import agentrail
 from benchmarks import bare
 from benchmarks.bars import target_of
+from benchmarks.explain import Explanation, slowest_functions
 from benchmarks.measure import Effort, Row, Sample, Target, interleave, percentile
 from benchmarks.ours import expect, start_watch
 from benchmarks.sse_server import serve_streams, text_of
@@ -38,6 +40,12 @@ def url_at(address: str, deltas: int, gap_us: int) -> str:
     return f"{address}/{deltas}/{gap_us}/chat/completions"
 
 
+def explain_with_server(ours: Callable[..., Awaitable[Sample]], *arguments: int) -> Explanation:
+    """Explain what reads from a server of its own: that of the figures has ended by then."""
+    with serve_streams() as address:
+        return slowest_functions(partial(trio.run, ours, address, *arguments))
+
+
 def deltas(effort: Effort) -> list[Row]:
     """A response of a thousand small deltas sent at once, through to a subscriber."""
     count, responses = effort.of(_DELTAS), _RESPONSES
@@ -46,6 +54,7 @@ def deltas(effort: Effort) -> list[Row]:
             partial(trio.run, bare_burst, address, count, responses),
             partial(trio.run, our_burst, address, count, responses),
             effort.rounds,
+            explain=partial(explain_with_server, our_burst, count, responses),
         )
     title = f"{count:,} deltas in a burst over HTTP"
     return [
@@ -77,6 +86,7 @@ def streams(effort: Effort) -> list[Row]:
             partial(trio.run, _bare_streams, address, count),
             partial(trio.run, _our_streams, address, count),
             effort.rounds,
+            explain=partial(explain_with_server, _our_streams, count),
         )
     title = f"{count} sessions at {1_000_000 // _GAP_US} deltas/s each"
     return [
