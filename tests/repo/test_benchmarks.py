@@ -30,6 +30,7 @@ def spread(value: float) -> Spread:
     return Spread(least=value, median=value, most=value)
 
 
+@pytest.mark.check  # `make bench-quick` is of the same kind
 def test_a_quick_run_prints_its_table_and_writes_its_json(tmp_path):
     """`python -m benchmarks --quick --only cycle` reports each metric of that workload, beside the bare loop."""
     written = tmp_path / "new" / "figures.json"
@@ -106,6 +107,7 @@ def test_without_an_aim_nothing_is_ahead(median, verdict):
     assert cells[5:] == ["–", "–", "1.2 ×", "–", verdict]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["children", "child", "restart", "cast", "call", "actor-memory", "timers"])
 def test_a_workload_of_actors_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
