@@ -31,7 +31,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -55,6 +55,9 @@ bench: $(DEV)  ## the benchmarks, each beside a bare loop
 # Each workload holds its run to its result, so one that no longer does its work ends with an error.
 bench-quick: $(DEV)  ## whether the benchmarks still do their work; the figures mean nothing
 	$(BIN)/python -m benchmarks --quick
+
+bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in one run; installs them into .bench-peers/
+	$(BIN)/python -m benchmarks.peers
 
 soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
