@@ -63,7 +63,7 @@ What is published or journaled holds no exception object: there an error is an `
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from attrs import frozen
+from agentrail.structs import Value
 
 
 class AgentrailError(Exception):
@@ -459,8 +459,7 @@ class BadRequest(ProviderError):
 # --- how a cycle ended
 
 
-@frozen(kw_only=True)
-class ErrorInfo:
+class ErrorInfo(Value, frozen=True, kw_only=True):
     """An error as data: what events, signals and journals hold in place of an exception.
 
     Attributes:

@@ -59,10 +59,7 @@ class Work:
             data = self.data = msgspec.structs.replace(data, seq=data.seq + 1)
         config = data.config
         meta = Envelope(config.session_id, data.seq, self.at_ms, config.path, ephemeral)
-        # The event was made for this call a moment ago, so nobody has seen it without its envelope yet. Making it a
-        # second time with `attrs.evolve` would cost more than the rest of publishing.
-        object.__setattr__(event, "meta", meta)
-        self.actions.append(Perform(Publish(event)))
+        self.actions.append(Perform(Publish(msgspec.structs.replace(event, meta=meta))))
 
     def reply(self, to: SignalId, value: object) -> None:
         """Answer a caller."""

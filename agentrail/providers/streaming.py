@@ -253,7 +253,7 @@ def _has_terminal(chunks: list[Chunk]) -> bool:
 def _priced(chunks: Iterable[Chunk], cost: Callable[[TokenUsage], float | None]) -> Iterator[Chunk]:
     for chunk in chunks:
         if isinstance(chunk, UsageUpdate | Completed):
-            usage = evolve(chunk.usage, cost_usd=cost(chunk.usage))
+            usage = msgspec.structs.replace(chunk.usage, cost_usd=cost(chunk.usage))
             yield msgspec.structs.replace(chunk, usage=usage)
         else:
             yield chunk

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import attrs
+import msgspec
 import trio
 
 from agentrail.errors import ErrorInfo, ProviderError
@@ -88,7 +88,7 @@ def crash_edge(
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
     """Make data of a crash, and tell the log of it."""
     made = decide(error)
-    told = attrs.evolve(made, message=scrub(made.message)[:MAX_MESSAGE])
+    told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_MESSAGE])
     log_crash(told.message, error, scrub)
     return told
 

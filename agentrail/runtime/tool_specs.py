@@ -6,7 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, get_args
 
-import attrs
+import msgspec
 
 from agentrail.abc import Tool, ToolListing
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
@@ -75,7 +75,7 @@ def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
     described: Any = spec.description
     if not callable(described):
         return spec
-    return attrs.evolve(
+    return msgspec.structs.replace(
         spec, description=contain(partial(_refuse_description, spec.name), described, listing)
     )
 
