@@ -11,8 +11,8 @@ argument lies in the block that it passes. A shortened message is made once and 
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.messages import AssistantMessage, JsonValue, Message, PromptRef, ToolCall, UserMessage
 
@@ -131,12 +131,12 @@ def _shortened(message: Message) -> Message:
     if not isinstance(message, AssistantMessage):
         return message
     content = tuple(
-        attrs.evolve(block, arguments=short)
+        replace(block, arguments=short)
         if isinstance(block, ToolCall) and (short := _short_arguments(block)) is not None
         else block
         for block in message.content
     )
-    return message if content == message.content else attrs.evolve(message, content=content)
+    return message if content == message.content else replace(message, content=content)
 
 
 def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:
