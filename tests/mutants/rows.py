@@ -698,7 +698,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (4,),
         "calls stand where they came",
-        "providers/anthropic.py",
+        "providers/anthropic_request.py",
         '                calls.append({"type": "tool_use", **call})\n',
         '                blocks.append({"type": "tool_use", **call})\n',
         "tests/providers/test_requests.py::test_blocks_go_out_in_the_order_that_the_format_demands",
