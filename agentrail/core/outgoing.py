@@ -9,6 +9,7 @@ argument lies in the block that it passes. A shortened message is made once and 
 """
 
 from collections.abc import Collection, Sequence
+from operator import is_
 from typing import Final
 
 import msgspec
@@ -136,13 +137,28 @@ def _shortened(message: Message) -> Message:
         else block
         for block in message.content
     )
-    return message if content == message.content else replace(message, content=content)
+    if all(map(is_, content, message.content)):
+        return message
+    return replace(message, content=content)
 
 
 def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:
-    arguments = dict(call.arguments or {})
-    short = {name: _short(value) for name, value in arguments.items()}
-    return None if short == arguments else short
+    arguments = call.arguments or {}
+    if not any(map(_is_long, arguments.values())):
+        return None
+    return {name: _short(value) for name, value in arguments.items()}
+
+
+def _is_long(value: JsonValue) -> bool:
+    match value:
+        case str():
+            return len(value) > MAX_CHARACTERS
+        case list():
+            return any(map(_is_long, value))
+        case dict():
+            return any(map(_is_long, value.values()))
+        case _:
+            return False
 
 
 def _short(value: JsonValue) -> JsonValue:
