@@ -17,6 +17,7 @@ from tests.mutants import (
     rows,
     sandbox,
     session,
+    shell,
     supervisors,
 )
 from tests.mutants.mutant import Mutant
@@ -31,5 +32,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
+    *shell.MUTANTS,
     *supervisors.MUTANTS,
 )
