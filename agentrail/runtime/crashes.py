@@ -14,9 +14,9 @@ import attrs
 import trio
 
 from agentrail.errors import ErrorInfo, ProviderError
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import FOR_THE_PROCESS, contain, what_leaves
 from agentrail.otp.exits import keep
-from agentrail.otp.leaving import NOBODYS, describe_bug, traceback_of, what_leaves
+from agentrail.otp.leaving import describe_bug, traceback_of
 from agentrail.runtime.scrubbing import Scrub
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
@@ -24,7 +24,7 @@ LOGGER: Final = logging.getLogger("agentrail.runtime")
 MAX_MESSAGE: Final = 2_000
 """The longest message that is made of a crash, in characters."""
 
-TRAVELS: Final[tuple[type[BaseException], ...]] = (*NOBODYS, trio.Cancelled)
+TRAVELS: Final[tuple[type[BaseException], ...]] = (*FOR_THE_PROCESS, trio.Cancelled)
 """What leaves the edge of any port."""
 
 TRAVELS_FROM_A_TOOL: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, trio.Cancelled)

@@ -13,12 +13,14 @@ from tests.mutants import (
     exhaustion,
     frozen,
     guards,
+    providers,
     rest,
     rows,
     sandbox,
     session,
     shell,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -28,10 +30,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
     *guards.MUTANTS,
+    *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
     *shell.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )

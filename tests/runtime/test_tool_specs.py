@@ -12,7 +12,6 @@ from agentrail.abc import (
     ToolListing,
     ToolOutcome,
     effect_class_of,
-    is_threaded,
     name_of,
     timeout_seconds_of,
 )
@@ -107,7 +106,6 @@ def test_four_members_make_a_tool():
     assert (spec.killable, spec.effect_class, spec.timeout_seconds) == (True, "once", None)
     assert (spec.max_retries, spec.polling, spec.answered_by) == (None, False, "code")
     assert (name_of(tool), effect_class_of(tool), timeout_seconds_of(tool)) == ("search", "once", None)
-    assert not is_threaded(tool)
 
 
 @pytest.mark.parametrize(
