@@ -18,6 +18,7 @@ from tests.mutants import (
     rows,
     sandbox,
     session,
+    shell,
     supervisors,
     tuning,
 )
@@ -34,6 +35,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
+    *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
 )
