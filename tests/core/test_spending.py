@@ -252,9 +252,9 @@ def test_a_call_whose_child_cannot_be_paid_is_answered():
     state = run(
         [PROMPT], new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=200))
     )
-    engine = msgspec.structs.replace(state.engine, data=msgspec.structs.replace(state.data, ledger=used_up))
+    data = msgspec.structs.replace(state.data, ledger=used_up)
     *_, seen = walk(
-        [completed("r1", read_call("c1", "task", "{}"))], msgspec.structs.replace(state, engine=engine)
+        [completed("r1", read_call("c1", "task", "{}"))], msgspec.structs.replace(state, data=data)
     )
     assert not seen.of(SpawnChild)
     (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]

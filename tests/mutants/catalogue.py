@@ -13,11 +13,13 @@ from tests.mutants import (
     exhaustion,
     frozen,
     guards,
+    providers,
     rest,
     rows,
     sandbox,
     session,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -27,9 +29,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
     *guards.MUTANTS,
+    *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )

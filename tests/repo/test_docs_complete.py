@@ -8,12 +8,13 @@ from typing import get_args
 import attrs
 import pytest
 
+import agentrail.actors
 import agentrail.cli
 from agentrail.core.effects import Effect
 from agentrail.core.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
-from scripts.generate_docs import fields_in
+from scripts.generate_docs import ACTOR_SECTIONS, fields_in
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -68,3 +69,10 @@ def test_every_command_is_documented():
     """Each command has its line under docs/reference."""
     assert command_names()
     assert sorted(command_names() - names_in_the_reference()) == []
+
+
+def test_every_name_of_the_door_of_actors_is_documented():
+    """What `agentrail.actors` gives stands on its page, once; its errors stand on the page of errors."""
+    shown = [name for names in ACTOR_SECTIONS.values() for name in names.split()]
+    errors = {error.__name__ for error in error_classes(AgentrailError)}
+    assert sorted(shown) == sorted({*agentrail.actors.__all__} - errors)
