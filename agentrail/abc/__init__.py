@@ -52,7 +52,6 @@ from agentrail.abc.tool import (
     ToolOutcome as ToolOutcome,
     Unknown as Unknown,
     effect_class_of as effect_class_of,
-    is_threaded as is_threaded,
     name_of as name_of,
     timeout_seconds_of as timeout_seconds_of,
 )

@@ -183,11 +183,6 @@ def timeout_seconds_of(tool: Tool) -> float | None:
     return seconds
 
 
-def is_threaded(tool: Tool) -> bool:
-    """Say whether a tool works in a thread."""
-    return bool(_member_of(tool, "threaded", False))  # noqa: FBT003 - what holds without it
-
-
 def _member_of(tool: Tool, name: str, default: Any) -> Any:
     # Checked when the tool was given to the session. One that is computed and fails later counts as not there: it is read
     # where a call begins or ends, outside of what catches the crashes of tools.

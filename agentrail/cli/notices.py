@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
@@ -24,8 +24,67 @@ _STOPS: Final = {
 }
 
 
+_Silent: TypeAlias = (
+    events.SessionStart
+    | events.SessionEnd
+    | events.PromptReceived
+    | events.PromptQueued
+    | events.AgentStart
+    | events.AgentResumed
+    | events.RequestStart
+    | events.MessageStart
+    | events.MessageDelta
+    | events.ThinkingStart
+    | events.ThinkingDelta
+    | events.StatusUpdate  # in the middle of the model's words, which a notice would cut in two
+    | events.StreamStalled  # the same
+    | events.TitleGenerated
+    | events.ResponseComplete
+    | events.StreamError
+    | events.ToolCalls
+    | events.ToolExecutionStart
+    | events.ToolProgress
+    | events.ToolExecutionEnd
+    | events.ToolExecutionMetrics
+    | events.ToolBlocked
+    | events.ToolKilled
+    | events.ToolSkippedForSteering
+    | events.ToolRetry
+    | events.ToolCallUnknown
+    | events.ToolAttached
+    | events.ToolDetached
+    | events.ToolsUpdated
+    | events.LargeResultOffloaded
+    | events.ApprovalResolved
+    | events.ToolApprovedAlways
+    | events.UserResponded
+    | events.PromptTaken  # what it decided is said right after it
+    | events.SteeringReceived
+    | events.SteeringApplied
+    | events.CompactDue
+    | events.CompactStart
+    | events.CompactSkipped
+    | events.SubagentStart
+    | events.SubagentEnd
+    | events.SubagentEvent
+    | events.TodoChange
+    | events.PlanGenerated
+    | events.PlanStepCompleted
+    | events.PlanCompleted
+    | events.MemoryFlushed
+    | events.PluginEvent
+    | events.Intervention
+    | events.PluginOptsUpdated
+    | events.PluginSlow
+    | events.ActionIgnored
+)
+"""Events of which a notice says nothing."""
+
+
 def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the kind that has none
     """Say what a person must know about an event; None for most, which say nothing or are shown elsewhere."""
+    if isinstance(event, _Silent):
+        return None
     match event:
         case events.AgentEnd(stop_reason=reason):
             return _STOPS.get(reason)
@@ -73,61 +132,6 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return f"{show_amount(spent)} of {show_amount(limit)} are spent"
         case events.PluginFailed(plugin=plugin, error=error):
             return f"the plugin {plugin} failed: {error.message}"
-        case (
-            events.SessionStart()
-            | events.SessionEnd()
-            | events.PromptReceived()
-            | events.PromptQueued()
-            | events.AgentStart()
-            | events.AgentResumed()
-            | events.RequestStart()
-            | events.MessageStart()
-            | events.MessageDelta()
-            | events.ThinkingStart()
-            | events.ThinkingDelta()
-            | events.StatusUpdate()  # in the middle of the model's words, which a notice would cut in two
-            | events.StreamStalled()  # the same
-            | events.TitleGenerated()
-            | events.ResponseComplete()
-            | events.StreamError()
-            | events.ToolCalls()
-            | events.ToolExecutionStart()
-            | events.ToolProgress()
-            | events.ToolExecutionEnd()
-            | events.ToolExecutionMetrics()
-            | events.ToolBlocked()
-            | events.ToolKilled()
-            | events.ToolSkippedForSteering()
-            | events.ToolRetry()
-            | events.ToolCallUnknown()
-            | events.ToolAttached()
-            | events.ToolDetached()
-            | events.ToolsUpdated()
-            | events.LargeResultOffloaded()
-            | events.ApprovalResolved()
-            | events.ToolApprovedAlways()
-            | events.UserResponded()
-            | events.PromptTaken()  # what it decided is said right after it
-            | events.SteeringReceived()
-            | events.SteeringApplied()
-            | events.CompactDue()
-            | events.CompactStart()
-            | events.CompactSkipped()
-            | events.SubagentStart()
-            | events.SubagentEnd()
-            | events.SubagentEvent()
-            | events.TodoChange()
-            | events.PlanGenerated()
-            | events.PlanStepCompleted()
-            | events.PlanCompleted()
-            | events.MemoryFlushed()
-            | events.PluginEvent()
-            | events.Intervention()
-            | events.PluginOptsUpdated()
-            | events.PluginSlow()
-            | events.ActionIgnored()
-        ):
-            return None
         case _:
             assert_never(event)
 

@@ -66,7 +66,7 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     """
     asked = work.data.compact_asked
     reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
-    work.change(compact_asked=None)
+    work.data.compact_asked = None
     data = work.data
     said = asked or _SAID.get(reason, reason)
     handed = data.cycle.handed if data.cycle is not None else None
@@ -97,11 +97,11 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     if (
         reserve_request(work, wanted, is_handed=shown is not None) is not None
     ):  # the request that follows says so too
-        work.change(minted=work.data.minted - 1)
+        work.data.minted = work.data.minted - 1
         work.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
         return False
     work.publish(CompactStart(reason=said))
-    work.change(compaction=Compaction(effect_id=attempt, plan=plan, error=error))
+    work.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
     look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
     work.ask(StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True))
     return True
@@ -127,7 +127,7 @@ def summarised(work: Work, text: str, usage: TokenUsage) -> None:
     compaction = _running(work)
     book(work, compaction.effect_id, usage)
     errand = work.mint("e")
-    work.change(compaction=msgspec.structs.replace(compaction, effect_id=errand, summary=text))
+    work.data.compaction = msgspec.structs.replace(compaction, effect_id=errand, summary=text)
     removed = work.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{work.data.config.session_id}-{errand}.md"
     work.ask(RunErrand(effect_id=errand, wanted=WriteFile(path=path, text=transcript_of(removed))))
@@ -145,10 +145,10 @@ def saved(work: Work, result: RequestResult) -> ErrorInfo | None:
     data = work.data
     done = finish_compaction(data.history, data.compaction_watch, compaction.plan, summary)
     if isinstance(done, NotShrunk):
-        work.change(compaction_watch=done.watch)
+        work.data.compaction_watch = done.watch
         return _unchanged(work)
     _replace(work, compaction.plan, done)
-    work.change(compaction=None)
+    work.data.compaction = None
     work.publish(
         CompactEnd(
             removed=compaction.plan.cut,
@@ -169,7 +169,7 @@ def failed(work: Work, usage: TokenUsage) -> ErrorInfo | None:
     compaction = _running(work)
     data = work.data
     book(work, compaction.effect_id, usage)
-    work.change(compaction_watch=compaction_failed(data.history, data.compaction_watch, compaction.plan))
+    work.data.compaction_watch = compaction_failed(data.history, data.compaction_watch, compaction.plan)
     return _unchanged(work)
 
 
@@ -211,7 +211,7 @@ def _unchanged(work: Work) -> ErrorInfo | None:
     """Say that nothing was removed; gives the error of the request that did not fit, if there was one."""
     compaction = _running(work)
     tokens = tokens_of(work.data.history.messages[:])
-    work.change(compaction=None)
+    work.data.compaction = None
     work.publish(CompactEnd(removed=0, tokens_before=tokens, tokens_after=tokens, saved_to=None))
     return None if compaction.error is None else overflowed(work, compaction.error)
 
@@ -235,9 +235,11 @@ def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
             earlier=(*cycle.earlier, *gone),
             handed=None if cycle.handed is None else (),
         )
-    work.change(history=done.history, compaction_watch=done.watch, cycle=cycle)
+    work.data.history = done.history
+    work.data.compaction_watch = done.watch
+    work.data.cycle = cycle
     if len(data.call_ids) > MAX_CALL_IDS:
-        work.change(call_ids=_ids_that_are_used(work))
+        work.data.call_ids = _ids_that_are_used(work)
 
 
 def _ids_that_are_used(work: Work) -> GrowingSet[CallId]:

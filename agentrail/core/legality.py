@@ -1,7 +1,7 @@
 """What is legal: phase × signal → take, postpone, drop. Total, and the only place that says so.
 
 The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
-is still open. What a signal that is taken means stands elsewhere, in the `match` of `machine.py`.
+is still open. What a signal that is taken means stands elsewhere, by the `TAKERS` of `machine.py`.
 
 The diagram and the table in docs/reference/session.md are drawn from here.
 """
@@ -54,7 +54,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.state import Phase, SessionData, Stream
+from agentrail.core.state import Known, Phase, Stream
 
 
 class Verdict(enum.Enum):
@@ -115,7 +115,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
 # fmt: on
 
 
-def verdict(phase: Phase, data: SessionData, signal: Signal) -> Verdict:
+def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
     """Read the table; an outcome that nobody waits for is dropped, whatever the cell says."""
     cell = LEGALITY[type(signal)][phase]
     if cell is Verdict.TAKE and isinstance(signal, Outcome) and not is_awaited(data, signal):
@@ -123,7 +123,7 @@ def verdict(phase: Phase, data: SessionData, signal: Signal) -> Verdict:
     return cell
 
 
-def is_awaited(data: SessionData, outcome: Outcome) -> bool:
+def is_awaited(data: Known, outcome: Outcome) -> bool:
     """Say whether the effect that this came from is still open."""
     open_id = outcome.effect_id
     match outcome:
@@ -169,7 +169,7 @@ _NOT_ENDED: Final[frozenset[Stage]] = frozenset({"running", "stopping"})
 _PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
 
 
-def _is_of_compaction(data: SessionData, effect_id: EffectId) -> bool:
+def _is_of_compaction(data: Known, effect_id: EffectId) -> bool:
     return data.compaction is not None and data.compaction.effect_id == effect_id
 
 

@@ -21,7 +21,7 @@ from agentrail.core.budget import (
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.projection import model_of, models_of
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import Phase, SessionData
+from agentrail.core.state import Known, Phase
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -51,7 +51,7 @@ def reserve_request(
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
-    work.change(ledger=decided)
+    work.data.ledger = decided
     return None
 
 
@@ -78,18 +78,19 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorI
     decided = reserve(ledger, _reservation_of(work.data, effect_id), bound)
     if isinstance(decided, Refusal):
         return decided.error
-    work.change(ledger=decided)
+    work.data.ledger = decided
     return None
 
 
 def spend(work: Work, usage: TokenUsage) -> None:
     """Book what the request that is out has used: it is over."""
     cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.change(cycle=cycle, usage=work.data.usage + usage)
+    work.data.cycle = cycle
+    work.data.usage = work.data.usage + usage
     ledger = work.data.ledger
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)
-        work.change(ledger=settle(ledger, reservation, usage))
+        work.data.ledger = settle(ledger, reservation, usage)
 
 
 def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
@@ -98,7 +99,7 @@ def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
         _count(work, usage)
     ledger = work.data.ledger
     if ledger is not None:
-        work.change(ledger=settle(ledger, _reservation_of(work.data, effect_id), usage))
+        work.data.ledger = settle(ledger, _reservation_of(work.data, effect_id), usage)
 
 
 def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
@@ -119,7 +120,8 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
         if isinstance(decided, Refusal):
             return decided.error
         ledger, share = decided
-    work.change(ledger=ledger, loans=(*work.data.loans, effect_id))
+    work.data.ledger = ledger
+    work.data.loans = (*work.data.loans, effect_id)
     return share
 
 
@@ -129,7 +131,7 @@ def note_child(work: Work, effect_id: EffectId) -> None:
     It was lent nothing: where there is a budget, a tool is refused a session. A child of `task` is noted already.
     """
     if work.data.ledger is None and effect_id not in work.data.loans:
-        work.change(loans=(*work.data.loans, effect_id))
+        work.data.loans = (*work.data.loans, effect_id)
 
 
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
@@ -141,12 +143,12 @@ def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
         if spent is not None:
             _count(work, spent.usage)
         return
-    work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
+    work.data.loans = tuple(loan for loan in work.data.loans if loan != effect_id)
     if spent is not None:
         _count(work, spent.usage)
     ledger = work.data.ledger
     if ledger is not None:
-        work.change(ledger=take_back(ledger, _reservation_of(work.data, effect_id), spent))
+        work.data.ledger = take_back(ledger, _reservation_of(work.data, effect_id), spent)
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -170,8 +172,8 @@ def spend_what_is_out(work: Work) -> None:
     if ledger is not None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
-        work.change(ledger=ledger)
-    work.change(loans=())
+        work.data.ledger = ledger
+    work.data.loans = ()
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:
@@ -179,7 +181,7 @@ def learn_from(work: Work, usage: TokenUsage) -> None:
     data = work.data
     if work.cycle.handed is not None:  # it has read something else
         return
-    work.change(tokens=data.tokens.reported(usage, len(data.history)))
+    work.data.tokens = data.tokens.reported(usage, len(data.history))
 
 
 def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed: bool = False) -> int:
@@ -194,10 +196,10 @@ def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed
         known = TokenCount(fixed=fixed)
     if is_handed:
         tokens = fixed + tokens_of(request.messages)
-        work.change(tokens=TokenCount(fixed=fixed, tokens=tokens))
+        work.data.tokens = TokenCount(fixed=fixed, tokens=tokens)
         return tokens
     known = known.grown(history.messages)
-    work.change(tokens=known)
+    work.data.tokens = known
     return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])
 
 
@@ -217,10 +219,10 @@ def lost_usage(work: Work) -> TokenUsage:
 
 def _count(work: Work, usage: TokenUsage) -> None:
     cycle = work.data.cycle
-    work.change(usage=work.data.usage + usage)
+    work.data.usage = work.data.usage + usage
     if cycle is not None:
-        work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
+        work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
 
 
-def _reservation_of(data: SessionData, attempt: EffectId) -> ReservationId:
+def _reservation_of(data: Known, attempt: EffectId) -> ReservationId:
     return ReservationId(f"{data.config.session_id}/{attempt}")

@@ -4,7 +4,8 @@ Inside, errors travel (STYLE: they become an exit reason at the actor's edge). B
 author's `__str__` is called by somebody whom its bug is no concern of. All of them are called through `contain`, so that
 who looks for a broad `except` finds one, and not one per caller.
 
-What may cross an edge all the same is said here once, by `travels`: a cancellation, and what is meant for the process.
+What may cross an edge all the same is said here once: by `what_leaves` what is meant for the process, and by `travels` that
+and a cancellation. What is said of the rest stands in `leaving`.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _O = TypeVar("_O")
 
-_FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
+FOR_THE_PROCESS: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, SystemExit)
+"""What any code may raise without a bug: a person pressed Ctrl-C, or the program ends itself."""
+
 _EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
 _NAME: Final = type.__dict__["__name__"].__get__
 _MODULE: Final = type.__dict__["__module__"].__get__
@@ -61,7 +64,24 @@ def travels(error: BaseException) -> bool:
     Every other exception is a bug of whoever raised it, and ends nobody else, whatever class it has: `GeneratorExit`,
     asyncio's `CancelledError`, a `BaseException` of somebody's own.
     """
-    return any(isinstance(leaf, _FOR_THE_PROCESS) or is_cancellation(leaf) for leaf in leaves(error))
+    return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))
+
+
+def what_leaves(
+    error: BaseException, kinds: tuple[type[BaseException], ...] = FOR_THE_PROCESS
+) -> BaseException | None:
+    """Say what of a caught exception is no bug, and so goes on.
+
+    Args:
+        error: Any exception; of a group all its leaves are judged, so that a group of one is what is in it.
+        kinds: What may leave here. Where several are in one group, the kind that stands first: an interrupt that takes
+            the place of a cancellation stops no less.
+
+    Returns:
+        The one to raise, as itself and without the bugs that came with it; None when all of it is a bug, to be contained.
+    """
+    found = leaves(error)
+    return next((leaf for kind in kinds for leaf in found if isinstance(leaf, kind)), None)
 
 
 def is_cancellation(error: BaseException) -> bool:

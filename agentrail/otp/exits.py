@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, get_args
 from attrs import Attribute, field, frozen, validators
 
 from agentrail.otp.edges import contain, leaves, show
-from agentrail.otp.tracebacks import message_of, place_of, print_exception
+from agentrail.otp.tracebacks import innermost_line, message_of, print_exception
 
 __all__ = [
     "CAUSES_LIMIT",
@@ -155,7 +155,7 @@ class Crashed:
             text=_cut(_redacted(message_of(error), redact), TEXT_LIMIT),
             traceback=_cut(_redacted(print_exception(error), redact), TRACEBACK_LIMIT),
             parts=parts,
-            place=_redacted(place_of(error), redact),
+            place=_redacted(innermost_line(error), redact),
         )
 
 

@@ -1,7 +1,7 @@
-"""What may leave an edge that awaits, and what is said of the rest: text that no bug can spoil.
+"""What is said of an exception that may not leave an edge: text that no bug can spoil.
 
-Who stands at such an edge catches everything and asks `what_leaves`. All else is somebody's bug, of which only text may
-remain: it is made here, also of exceptions whose `__str__` raises. Nothing in here keeps an exception.
+An edge that awaits catches everything and asks `edges.what_leaves`. All else is a bug of the code behind the edge, of which only
+text may remain: it is made here, also of exceptions whose `__str__` raises. Nothing in here keeps an exception.
 """
 
 import re
@@ -14,9 +14,6 @@ from agentrail.otp.edges import leaves
 from agentrail.otp.tracebacks import print_exception
 
 _R = TypeVar("_R")
-
-NOBODYS: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, SystemExit)
-"""What any code may raise and is nobody's bug: a person pressed Ctrl-C, or the program ends itself."""
 
 MAX_PARTS: Final = 20
 """How many exceptions of a group are described."""
@@ -33,23 +30,6 @@ _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
 _EDGES: Final = ("otp/edges.py", "core/stack.py", "core/plugin_changes.py", "runtime/plugin_watch.py")
 # Where the test kit crashes on purpose: what it says is repeated as it is, so that transcripts hold no numbers of lines.
 _ON_PURPOSE: Final = ("testing/cancelling.py", "testing/plugins.py")
-
-
-def what_leaves(
-    error: BaseException, kinds: tuple[type[BaseException], ...] = NOBODYS
-) -> BaseException | None:
-    """Say what of a caught exception is nobody's bug, and so goes on.
-
-    Args:
-        error: Any exception; of a group all its leaves are judged, so that a group of one is what is in it.
-        kinds: What may leave here. Where several are in one group, the kind that stands first: an interrupt that takes
-            the place of a cancellation stops no less.
-
-    Returns:
-        The one to raise, as itself and without the bugs that came with it; None when all of it is a bug, to be contained.
-    """
-    found = leaves(error)
-    return next((leaf for kind in kinds for leaf in found if isinstance(leaf, kind)), None)
 
 
 def describe_crash(error: BaseException) -> str:

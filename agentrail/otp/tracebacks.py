@@ -47,7 +47,7 @@ def message_of(error: BaseException) -> str:
     return contain(lambda _: _UNPRINTABLE, str, error)
 
 
-def place_of(error: BaseException) -> str:
+def innermost_line(error: BaseException) -> str:
     """Return `file:line` of the innermost frame, the file without its folders; empty of what was never raised."""
     frame = _TRACEBACK(error)
     if frame is None:

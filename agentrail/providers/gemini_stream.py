@@ -57,6 +57,7 @@ class GeminiStream:
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._counts: dict[str, int] = {}
+        self._reported: dict[str, Any] | None = None
         self._usage: TokenUsage | None = None
         self._finish_reason = ""
         self._finish_message = ""
@@ -176,12 +177,15 @@ class GeminiStream:
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
         """Take the totals that are named; one that is not named keeps its earlier value, and 0 is never named."""
+        if usage == self._reported and not self.draft.strange_counts:
+            return  # it stands in every event, mostly the same
+        self._reported = usage
         for name in _COUNTS:
             count = self.draft.count(name, usage.get(name))
             if count is not None:
                 self._counts[name] = count
         taken_together = self._total()
-        if taken_together != self._usage:  # it stands in every event, often the same
+        if taken_together != self._usage:
             self._usage = taken_together
             chunks.append(UsageUpdate(taken_together))
 

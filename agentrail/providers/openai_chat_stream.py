@@ -117,7 +117,10 @@ class ChatStream:
     def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
         content = delta.get("content")
         if content and isinstance(content, str):  # first, because nearly every delta is this one
-            chunks.extend(self._said(content))
+            if self._tags.is_over:  # nearly always
+                chunks.append(self.draft.text(content))
+            else:
+                chunks += self._said(content)
             if len(delta) == 1:
                 return
         elif isinstance(content, list):  # parts, as in a request
@@ -137,8 +140,6 @@ class ChatStream:
                 self._call_part(part, chunks)
 
     def _said(self, text: str) -> list[Chunk]:
-        if self._tags.is_over:  # nearly always
-            return [self.draft.text(text)]
         return self._untagged(self._tags.feed(text))
 
     def _untagged(self, pieces: list[tuple[str, bool]]) -> list[Chunk]:

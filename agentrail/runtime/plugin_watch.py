@@ -14,8 +14,8 @@ from agentrail.core.plugin import Context
 from agentrail.core.signals import PluginLagged
 from agentrail.core.stack import Member
 from agentrail.messages import SessionId
-from agentrail.otp.edges import is_cancellation, leaves
-from agentrail.otp.leaving import describe_bug, what_leaves
+from agentrail.otp.edges import is_cancellation, leaves, what_leaves
+from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_MESSAGE, log_crash
 from agentrail.runtime.scrubbing import without_secrets

@@ -114,13 +114,7 @@ class LocalSandbox:
         check_choice("hard_links", hard_links, HardLinks)
         check_choice("shell_fallback", shell_fallback, ShellFallback)
         check_choice("network", network, Network)
-        given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links; both names count
-        resolved = given.resolve()
-        if resolved == Path("/") and not allow_root:
-            message = (
-                "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"
-            )
-            raise SandboxError(message)
+        given, resolved = _names_of(root, allow_root=allow_root)
         self._root = _open_root(given)
         self._close_root = weakref.finalize(self, os.close, self._root)
         self._path = resolved
@@ -140,19 +134,14 @@ class LocalSandbox:
         )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
-        self._commands = Commands(
-            self._root,
-            resolved,
-            self._files,
-            CommandRules(
-                shell_fallback=shell_fallback,
-                network=network,
-                readable=tuple(readable),
-                limits=limits or Limits(),
-                env=dict(env or {}),
-            ),
-            self._programs,
+        rules = CommandRules(
+            shell_fallback=shell_fallback,
+            network=network,
+            readable=tuple(readable),
+            limits=limits or Limits(),
+            env=dict(env or {}),
         )
+        self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
@@ -442,6 +431,16 @@ class LocalSandbox:
         if self._virtual:
             return decide_names(path, self._roots)
         return decide_anywhere(path, self._roots[1], PurePosixPath(Path.home()))
+
+
+def _names_of(root: str | os.PathLike[str], *, allow_root: bool) -> tuple[Path, Path]:
+    """Give the name of the root as it was given, and the one that links lead to: both count."""
+    given = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would also follow links
+    resolved = given.resolve()
+    if resolved == Path("/") and not allow_root:
+        message = "the root of a sandbox is '/', the whole machine: name a directory, or set allow_root=True"
+        raise SandboxError(message)
+    return given, resolved
 
 
 def _open_root(root: Path) -> int:

@@ -21,32 +21,28 @@ Store what comes out with `python -m agentrail.testing.scenario --rewrite tests/
 """
 
 import difflib
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from attrs import evolve, frozen
 
 from agentrail.core import machine
-from agentrail.core.budget import Budget, Price
 from agentrail.core.effects import Effect, RunTool
-from agentrail.core.request import EffectId, ModelFacts
+from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.stack import Entry, load_stack
-from agentrail.core.stalls import StallOptions
 from agentrail.core.state import SessionConfig, SessionState
-from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
-from agentrail.messages import JsonValue, Message, SessionId
-from agentrail.testing.scenario_in import SCRIPTED_MODEL, decode_message, decode_signal
-from agentrail.testing.scenario_lines import encode_signal
-from agentrail.testing.scenario_out import GROUPS, Group, encode_effect, encode_message
+from agentrail.messages import Message
+from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
+from agentrail.testing.scenario_out import Group, encode_effect, encode_message
 from agentrail.testing.scenario_plugins import Origin, print_plugin, read_plugin
-from agentrail.testing.scenario_words import Pair, ScenarioError, split_words
+from agentrail.testing.scenario_signals import decode_message, decode_signal, encode_signal
+from agentrail.testing.scenario_words import ScenarioError
 
 MAX_COLUMNS: Final = 120
 _INDENT: Final = " " * 11
@@ -126,8 +122,7 @@ def read_scenario(text: str) -> Scenario:
     Raises:
         ScenarioError: Your move: the message names the line.
     """
-    config: dict[str, Any] = {}
-    show: frozenset[Group] = frozenset()
+    config, show = read_session("session")
     specs: list[ToolSpec] = []
     plugins: list[Entry] = []
     messages: list[Message] = []
@@ -140,16 +135,16 @@ def read_scenario(text: str) -> Scenario:
             match line.partition(" "):
                 case ("", _, _) | ("#", _, _):
                     pass
-                case ("session", _, options):  # session max_turns=2 immune_tools=watch show=cycle,tools
-                    config, show = _read_options(options)
+                case ("session", _, _):  # session max_turns=2 immune_tools=watch show=cycle,tools
+                    config, show = read_session(line)
                 case (
                     "message",
                     _,
                     words,
                 ):  # message user "Look." · message assistant c1:read · message results c1:read="a"
                     messages.append(decode_message(words))
-                case ("tool", _, words):  # tool read_file path=string lines=integer? unkillable class=pure
-                    specs.append(_read_tool(words))
+                case ("tool", _, _):  # tool read_file path=string lines=integer? unkillable class=pure
+                    specs.append(read_tool(line))
                 case (
                     "plugin",
                     _,
@@ -160,15 +155,15 @@ def read_scenario(text: str) -> Scenario:
                     signal = decode_signal(command.strip(), int(time[1:]))
                     lines[-1] = Input(text=line, number=number, signal=signal)
                 case _:
-                    message = (
+                    expected = (
                         "expected session, tool, plugin, message, @<ms> and a command, or # and a remark"
                     )
-                    raise ScenarioError(message)
+                    raise ScenarioError(expected)
         except ValueError as error:
             message = f"line {number}, {line!r}: {error}"
             raise ScenarioError(message) from None
     return Scenario(
-        config=_config_of(config),
+        config=config,
         tools=Toolbox(specs),
         plugins=tuple(plugins),
         messages=tuple(messages),
@@ -224,152 +219,12 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
         origin: A list of plugins that can be imported, and its path: leads to those that stand there.
         show: The groups of events to print.
     """
-    head = [f"# {remark}", _print_options(config, show), *map(_print_tool, tools)]
+    head = [f"# {remark}", print_session(config, show), *map(print_tool, tools)]
     head += [print_plugin(entry, origin) for entry in plugins]
     body = [f"@{signal.at_ms:<5} {encode_signal(signal)}" for signal in signals]
     scenario = read_scenario("\n".join([*head, *body]))
     # Those that cannot be read back played a part all the same.
     return play(evolve(scenario, plugins=tuple(plugins)))
-
-
-# --- the head of a file
-
-_NUMBERS: Final = (
-    "max_turns",
-    "compact_at_tokens",
-    "max_output_tokens",
-    "max_prompt_queue",
-    "max_steering_queue",
-    "max_parallel_tools",
-    "max_retries",
-    "tool_max_retries",
-    "approval_timeout_ms",
-    "question_timeout_ms",
-)
-
-
-def _config_of(options: dict[str, Any]) -> SessionConfig:
-    session_id = SessionId("scenario")
-    model = ModelFacts(model=SCRIPTED_MODEL)
-    return SessionConfig(**{"session_id": session_id, "path": (session_id,), "model": model, **options})
-
-
-def _read_options(text: str) -> tuple[dict[str, Any], frozenset[Group]]:
-    options: dict[str, Any] = {}
-    model = ModelFacts(model=SCRIPTED_MODEL)
-    show: frozenset[Group] = frozenset()
-    for word in split_words(text):
-        match word:
-            case Pair("show", "all"):
-                show = GROUPS
-            case Pair("show", groups) if GROUPS.issuperset(groups.split(",")):
-                show = frozenset(map(Group, groups.split(",")))
-            case Pair("response_format", dict() as schema):
-                options["response_format"] = ResponseFormat(schema)
-            case Pair("budget", tokens):  # in tokens
-                options["budget"] = Budget(max_total_tokens=int(tokens))
-            case Pair("stall_policy", "report" | "retry" | "abort" as policy):
-                model = msgspec.structs.replace(model, stalls=StallOptions(stall_policy=policy))
-            case Pair("price", price):  # of a million tokens, read and written: price=1/10
-                read, _, written = price.partition("/")
-                model = msgspec.structs.replace(model, price=Price(input=float(read), output=float(written)))
-            case Pair("inline_tags", "no"):
-                options["inline_tags"] = False
-            case Pair("immune_tools", names):
-                options["immune_tools"] = frozenset(names.split(","))
-            case Pair("on_max_turns", policy):
-                options["on_max_turns"] = policy
-            case Pair("fallbacks", names):
-                options["fallbacks"] = tuple(ModelFacts(model=name) for name in names.split(","))
-            case Pair(key, number) if key in _NUMBERS:
-                options[key] = int(number)
-            case _:
-                known = ", ".join(
-                    (
-                        *_NUMBERS,
-                        "immune_tools",
-                        "fallbacks",
-                        "inline_tags=no",
-                        "response_format",
-                        "stall_policy",
-                        "price",
-                        "budget",
-                        f"show={'|'.join(sorted(GROUPS))}|all",
-                    )
-                )
-                message = f"session takes {known}; got {word!r}"
-                raise ScenarioError(message)
-    return {"model": model, **options}, show
-
-
-def _print_options(config: SessionConfig, show: Sequence[str]) -> str:
-    plain = _config_of({})
-    words = ["session"]
-    words += [
-        f"{key}={getattr(config, key)}" for key in _NUMBERS if getattr(config, key) != getattr(plain, key)
-    ]
-    if config.immune_tools:
-        words.append(f"immune_tools={','.join(sorted(config.immune_tools))}")
-    if not config.inline_tags:
-        words.append("inline_tags=no")
-    if config.response_format is not None:
-        words.append(f"response_format={json.dumps(config.response_format.schema)}")
-    if config.budget is not None:
-        words.append(f"budget={config.budget.max_total_tokens}")
-    if config.model.stalls.stall_policy != plain.model.stalls.stall_policy:
-        words.append(f"stall_policy={config.model.stalls.stall_policy}")
-    if config.model.price is not None:
-        words.append(f"price={config.model.price.input:g}/{config.model.price.output:g}")
-    if config.fallbacks:
-        words.append(f"fallbacks={','.join(facts.model for facts in config.fallbacks)}")
-    return " ".join((*words, f"show={','.join(show)}"))
-
-
-def _read_tool(text: str) -> ToolSpec:
-    name, *words = split_words(text)
-    properties: dict[str, JsonValue] = {}
-    required: list[JsonValue] = []
-    options: dict[str, Any] = {}
-    for word in words:
-        match word:
-            case Pair("class", effect_class):
-                options["effect_class"] = effect_class
-            case Pair("retries", number):
-                options["max_retries"] = int(number)
-            case Pair("timeout", seconds):
-                options["timeout_seconds"] = float(seconds)
-            case Pair(key, kind):
-                properties[key] = {"type": kind.rstrip("?")}
-                if not kind.endswith("?"):
-                    required.append(key)
-            case "unkillable":
-                options["killable"] = False
-            case "question":
-                options["answered_by"] = "user"
-            case "child":
-                options["answered_by"] = "child"
-            case "polling":
-                options["polling"] = True
-            case _:
-                known = "class=, retries=, timeout=, `unkillable`, `polling` and `question`"
-                message = f"a tool takes its parameters, {known}; got {word!r}"
-                raise ScenarioError(message)
-    schema: dict[str, JsonValue] = {"type": "object", "properties": properties, "required": required}
-    return ToolSpec(name=str(name), description="", parameters=schema, **options)
-
-
-def _print_tool(spec: ToolSpec) -> str:
-    properties: Any = spec.parameters.get("properties", {})
-    required: Any = spec.parameters.get("required", ())
-    words = [f"{key}={schema['type']}{'' if key in required else '?'}" for key, schema in properties.items()]
-    words += [f"class={spec.effect_class}"] * (spec.effect_class != "once")
-    words += [f"retries={spec.max_retries}"] * (spec.max_retries is not None)
-    words += [f"timeout={spec.timeout_seconds}"] * (spec.timeout_seconds is not None)
-    words += ["unkillable"] * (not spec.killable)
-    words += ["polling"] * spec.polling
-    words += ["question"] * (spec.answered_by == "user")
-    words += ["child"] * (spec.answered_by == "child")
-    return " ".join(("tool", spec.name, *words))
 
 
 # --- what came out
@@ -380,7 +235,7 @@ def _items(
 ) -> Iterator[str]:
     if after.data.dropped > before.data.dropped:
         yield "dropped"
-    if len(after.engine.postponed) > len(before.engine.postponed):
+    if len(after.postponed) > len(before.postponed):
         yield "postponed"
     if Group("history") in show:
         yield from map(encode_message, after.data.history.since(len(before.data.history)))

@@ -1,7 +1,7 @@
-"""What comes out of a scenario: effects, events and messages as words. What goes in stands in `scenario_lines`."""
+"""What comes out of a scenario: effects, events and messages as words. What goes in stands in `scenario_signals`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NewType, assert_never, get_args
 
 import attrs
@@ -41,7 +41,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.scenario_lines import block_word, receipt_words
+from agentrail.testing.scenario_grammar import Line
+from agentrail.testing.scenario_signals import RECEIPT, block_word
 from agentrail.testing.scenario_words import quote, unless
 
 Group = NewType("Group", str)
@@ -86,6 +87,16 @@ _GROUP_OF.update(
     )
 )
 
+EFFECTS: Final[Mapping[type[Effect], Line]] = {
+    asked.CancelStream: Line(asked.CancelStream, "effect_id"),
+    asked.SetTimer: Line(asked.SetTimer, "effect_id at=at_ms"),
+    asked.CancelTimer: Line(asked.CancelTimer, "effect_id"),
+    asked.CancelErrand: Line(asked.CancelErrand, "effect_id"),
+    asked.Teardown: Line(asked.Teardown, "effect_id stopped= survivors= committed= unknown="),
+    asked.End: Line(asked.End, '"reason"'),
+}
+"""Effects whose line says all of them; of the others it says what one looks for in a scenario."""
+
 
 def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
     """Write what an effect asks for; None for an event of a group that is not shown."""
@@ -96,8 +107,15 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             points = ",".join(map(str, request.cache_points))
             cached = f" cached={points}" if points else ""
             return f"StartStream {request.attempt} messages={len(request.messages)}{system}{cached}{withheld}"
-        case asked.CancelStream(effect_id=effect_id):
-            return f"CancelStream {effect_id}"
+        case (
+            asked.CancelStream()
+            | asked.SetTimer()
+            | asked.CancelTimer()
+            | asked.CancelErrand()
+            | asked.Teardown()
+            | asked.End()
+        ):
+            return " ".join((type(effect).__name__, *EFFECTS[type(effect)].write(effect)))
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
             return f"RunTool {effect_id} {block_word(call)}"
@@ -106,22 +124,11 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
-        case asked.SetTimer(effect_id=effect_id, at_ms=at_ms):
-            return f"SetTimer {effect_id} at={at_ms}"
-        case asked.CancelTimer(effect_id=effect_id):
-            return f"CancelTimer {effect_id}"
         case asked.RunErrand(effect_id=effect_id, wanted=wanted, refused=refused):
             answered = "" if refused is None else f" refused {refused.code}"
             return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
-        case asked.CancelErrand(effect_id=effect_id):
-            return f"CancelErrand {effect_id}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
             return f"SetProviderOpts {model} {json.dumps(opts)}"
-        case asked.Teardown(effect_id=effect_id, stopped=stopped, survivors=survivors):
-            kept = f" survivors={','.join(survivors)}" if survivors else ""
-            committed = f" committed={','.join(effect.committed)}" if effect.committed else ""
-            doubtful = f" unknown={','.join(effect.unknown)}" if effect.unknown else ""
-            return f"Teardown {effect_id} stopped={','.join(stopped)}{kept}{committed}{doubtful}"
         case asked.Publish(event=event):
             kind = type(event)
             return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
@@ -129,8 +136,6 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"Reply {to} {_answer_words(value)}"
         case asked.Refuse(to=to, error=error):
             return f"Refuse {to} {type(error).__name__} {quote(str(error))}"
-        case asked.End(reason=reason):
-            return f"End {quote(reason)}"
         case _:
             assert_never(effect)
 
@@ -166,7 +171,7 @@ def _answer_words(value: object) -> str:
             lists = (("attached", attached), ("detached", detached), ("missing", missing))
             return " ".join(f"{name}={','.join(names)}" for name, names in lists if names) or "unchanged"
         case AbortReceipt(settled=settled):
-            return " ".join(("settled" if settled else "unsettled", *receipt_words(value)))
+            return " ".join(("settled" if settled else "unsettled", *RECEIPT.write(value)))
         case Status():
             return _status_words(value)
         case Snapshot(status=status, queued=queued, text=text):
@@ -233,7 +238,7 @@ def _value_word(value: object) -> str:
         case AssistantMessage(content=content):
             return " ".join(map(block_word, content))
         case AbortReceipt():
-            return " ".join(receipt_words(value))
+            return " ".join(RECEIPT.write(value))
         case Text(text=text):
             return quote(text)
         case Approval(id=id, call_id=call_id, tool=tool, arguments=arguments, hint=hint):

@@ -1,15 +1,16 @@
 """The words of a scenario: one line split into names, texts in quotes and options, and the line that is read word by word.
 
 Words are separated by spaces. A text stands in quotes, as in JSON; `key=value` is an option. What the words mean does not enter
-this file: that stands in `scenario_in` and `scenario_lines`.
+this file: that stands in `scenario_signals` and `scenario_head`.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 
 class ScenarioError(ValueError):
@@ -89,73 +90,73 @@ def _json_at(text: str, position: int) -> tuple[Any, int]:
 
 
 @frozen
-class Command:
-    """One line on its way to a signal. What nobody has asked for when the signal is made is an error."""
+class Words:
+    """The words of one line that no part of it has taken yet. What is left at the end is an error."""
 
     text: str
-    names: list[str]
-    texts: list[str]
-    pairs: list[Pair]
-    words: tuple[Word, ...] = field(repr=False)
+    left: list[Word]
+    grammar: str = ""
 
     @classmethod
-    def of(cls, text: str) -> "Command":
+    def of(cls, text: str, grammar: str = "") -> "Words":
         """Split a line.
+
+        Args:
+            text: The line.
+            grammar: How such lines are written, for the message about one that is not.
 
         Raises:
             ScenarioError: Your move: it is no line of words.
         """
-        words = split_words(text)
-        return cls(
-            text,
-            [word for word in words if isinstance(word, str)],
-            [word.text for word in words if isinstance(word, Said)],
-            [word for word in words if isinstance(word, Pair)],
-            words,
-        )
+        return cls(text, list(split_words(text)), grammar)
 
-    def said(self) -> str | None:
-        """Take the next text, if there is one."""
-        return self.texts.pop(0) if self.texts else None
+    def take_name(self) -> str | None:
+        """Take the next bare word, if there is one."""
+        return next(self.take_all(lambda word: isinstance(word, str), 1), None)
 
-    def option(self, key: str, default: str, choices: Sequence[str] = ()) -> Any:
-        """Take an option."""
-        for pair in self.pairs:
-            if pair.key == key:
-                self.pairs.remove(pair)
-                if choices and pair.value not in choices:
-                    message = f"{self.text!r}: expected {key}={'|'.join(choices)}, got {pair.value!r}"
-                    raise ScenarioError(message)
-                return pair.value
-        return default
+    def take_text(self) -> str | None:
+        """Take the next text in quotes, if there is one."""
+        return next((word.text for word in self.take_all(lambda word: isinstance(word, Said), 1)), None)
 
-    def is_on(self, key: str, *, default: bool) -> bool:
-        """Take an option that is yes or no."""
-        return bool(self.option(key, "yes" if default else "no", ("yes", "no")) == "yes")
+    def take_option(self, key: str) -> Pair | None:
+        """Take the first option of this key, if there is one."""
+        return next(self.take_all(lambda word: isinstance(word, Pair) and word.key == key, 1), None)
 
-    def names_in(self, key: str) -> tuple[str, ...]:
-        """Take an option that lists names."""
-        return tuple(filter(None, self.option(key, "").split(",")))
+    def take_flag(self, flag: str) -> bool:
+        """Take a bare word, wherever it stands, and say whether it was there."""
+        return any(self.take_all(lambda word: word == flag, 1))
 
-    def number(self, key: str, default: int = 0) -> int:
-        """Take an option that is a number."""
-        return int(self.option(key, str(default)))
+    def take_all(self, wanted: Callable[[Word], bool], limit: int | None = None) -> Iterator[Any]:
+        """Take what one wants, in order."""
+        taken = list(islice(filter(wanted, self.left), limit))
+        for word in taken:
+            self.left.remove(word)
+        return iter(taken)
 
-    def check_that_all_was_read(self) -> None:
-        """Refuse what no part of the signal was made of."""
-        if self.texts or self.pairs:
-            left = [*map(quote, self.texts), *(pair.key for pair in self.pairs)]
-            message = f"{self.text!r}: {self.names[0]} takes no {', '.join(left)}"
-            raise ScenarioError(message)
+    def fault(self, expected: str) -> ScenarioError:
+        """Say what should stand in the line."""
+        written = f"; it is written {self.grammar}" if self.grammar else ""
+        return ScenarioError(f"{self.text!r}: {expected}{written}")
+
+    def check_that_all_was_read(self, kind: str) -> None:
+        """Refuse what no part of the line has taken."""
+        if self.left:
+            left = ", ".join(map(_as_written, self.left))
+            message = f"{kind} takes no {left}"
+            raise self.fault(message)
+
+
+def _as_written(word: Word) -> str:
+    match word:
+        case Said(text):
+            return quote(text)
+        case Pair(key):
+            return key
+        case _:
+            return word
 
 
 def unless(usual: bool, word: str) -> Iterator[str]:  # noqa: FBT001 - reads as a sentence where it is used
     """Give the word, unless it says what is usual."""
     if not usual:
         yield word
-
-
-def perhaps(text: str | None) -> Iterator[str]:
-    """Give a text as one word, if there is one."""
-    if text is not None:
-        yield quote(text)

@@ -214,8 +214,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
         name: For the model; by default the function's.
-        description: For the model; by default the first paragraph of the docstring. A function writes it for each
-            session, when the tool is given to it.
+        description: For the model; by default the first paragraph of the docstring. A function writes it for each session.
         effect_class: What the tool promises about being run twice.
         timeout_seconds: Per attempt; by default the session's own.
         killable: Whether a steer or a default abort may stop it.
@@ -239,9 +238,8 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
-        _check_function(function)
         made = FunctionTool(
-            function=function,
+            function=_checked_function(function),
             name=function.__name__ if name is None else name,
             description=_description_of(function, description),
             killable=killable,
@@ -257,21 +255,21 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
             label=label,
             signature=read_signature(function),
         )
-        _check(made)
-        return made
+        return _checked(made)
 
     return decorate if function is None else decorate(function)
 
 
-def _check_function(function: object) -> None:
+def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isroutine(function) or inspect.isbuiltin(function):
         message = (
             f"a tool is made of a function written with def or async def, got {function!r}: wrap it in one"
         )
         raise ToolDefinitionError(message)
+    return function
 
 
-def _check(made: FunctionTool[P, R]) -> None:
+def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
     where = f"tool function {made.function.__qualname__!r}"
     message = None
     if not _NAME.fullmatch(made.name):
@@ -291,6 +289,7 @@ def _check(made: FunctionTool[P, R]) -> None:
         message = f"{where} is abandonable and runs in no thread: only a worker thread can be left behind"
     if message is not None:
         raise ToolDefinitionError(message)
+    return made
 
 
 def _description_of(function: Callable[..., object], given: str | Describe | None) -> str | Describe:

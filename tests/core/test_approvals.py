@@ -141,8 +141,7 @@ def offering(offered: Any, *, rules: frozenset[Rule] = frozenset()) -> SessionSt
 
 def changed(state: SessionState, **changes: Any) -> SessionState:
     """The session, with other data."""
-    data = msgspec.structs.replace(state.data, **changes)
-    return SessionState(msgspec.structs.replace(state.engine, data=data))
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **changes))
 
 
 ANSWERS: dict[str, Any] = {

@@ -429,7 +429,7 @@ def test_an_abort_without_a_cycle_stops_nothing():
     work = Work(state.data, 10)
     work.abort = "too late"
     assert abort_by_plugin(work) is Phase.IDLE
-    assert (work.actions, work.abort) == ([], None)
+    assert (work.effects, work.abort) == ([], None)
 
 
 def test_the_last_look_may_be_told():

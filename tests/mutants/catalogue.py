@@ -14,11 +14,13 @@ from tests.mutants import (
     frozen,
     guards,
     pools,
+    providers,
     rest,
     rows,
     sandbox,
     session,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -29,9 +31,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *frozen.MUTANTS,
     *guards.MUTANTS,
     *pools.MUTANTS,
+    *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )

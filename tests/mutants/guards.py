@@ -92,4 +92,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="            is_named = bool(answer.approval_id)\n",
         killed_by=f"{_STACKS}[an approval in the user's place]",
     ),
+    Mutant(
+        name="a variable behind a wrapper is always there",
+        breaks=_READS,
+        file="plugins/shell_lines.py",
+        old="        inside = tuple(without_environment(word) or word for word in words[1:])\n",
+        new="        inside = spoken[1:]\n",
+        killed_by=f"{_GUARD}::test_an_attack_is_refused",
+    ),
+    Mutant(
+        name="a sub-agent does something else than was shown",
+        breaks=_CHAT,
+        file="core/batch.py",
+        old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n",
+        new="    if False:\n",
+        killed_by="tests/runtime/test_what_is_approved_runs.py::"
+        "test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown",
+    ),
 )

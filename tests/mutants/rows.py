@@ -34,8 +34,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (1, 3, 6),
         "results of an abort stay out of the history",
         "core/teardown.py",
-        "    work.change(survivors=(*work.data.survivors, *spared))\n    into_history(work)\n",
-        "    work.change(survivors=(*work.data.survivors, *spared))\n",
+        "    work.data.survivors = (*work.data.survivors, *spared)\n    into_history(work)\n",
+        "    work.data.survivors = (*work.data.survivors, *spared)\n",
         _HISTORY,
     ),
     _row(
@@ -59,15 +59,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "an abort is told to the model",
         "core/teardown.py",
         "    requeue_steers(work)\n    if signal.clear_queue:\n",
-        '    requeue_steers(work)\n    work.change(notes=(*work.data.notes, "[aborted]"))\n    if signal.clear_queue:\n',
+        '    requeue_steers(work)\n    work.data.notes = (*work.data.notes, "[aborted]")\n    if signal.clear_queue:\n',
         f"{_WHAT_MODELS_SEE}::test_what_controls_a_session_is_no_message",
     ),
     _row(
         (10,),
         "a steer is said before the results",
         "core/prompts.py",
-        "    work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))\n",
-        "    work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))\n"
+        "    work.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))\n",
+        "    work.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))\n"
         "    cycle._apply_steers(work)\n",
         scenario("steer_while_tools_run"),
     ),
@@ -231,15 +231,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "core/cycle.py",
         '    if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):\n'
         "        return begin_turn(work)\n",
-        "    work.change(steers=())\n",
+        "    work.data.steers = ()\n",
         f"{_WHAT_MODELS_SEE}::test_the_end_of_a_cycle_comes_when_it_is_quiet",
     ),
     _row(
         (49,),
         "steers that met the end of their cycle are forgotten",
         "core/cycle.py",
-        "    work.change(steers=(), queue=(*first, *work.data.queue))\n",
-        "    work.change(steers=())\n",
+        "    work.data.steers = ()\n    work.data.queue = (*first, *work.data.queue)\n",
+        "    work.data.steers = ()\n",
         "tests/promises/test_a_message_accepted_is_never_lost.py"
         "::test_every_prompt_waits_or_was_said_or_was_dropped_aloud",
     ),
@@ -255,8 +255,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (52,),
         "a steer is said before every turn",
         "core/cycle.py",
-        "    work.change(steers=(), history=",
-        "    work.change(history=",
+        "    work.data.steers = ()\n    work.data.history = ",
+        "    work.data.history = ",
         f"{_WHAT_MODELS_SEE}::test_a_steer_is_said_once_and_at_the_gap_between_two_turns",
     ),
     _row(
@@ -474,8 +474,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (99,),
         "a history is not closed by an abort",
         "core/teardown.py",
-        "    work.change(survivors=(*work.data.survivors, *spared))\n    into_history(work)\n",
-        "    work.change(survivors=(*work.data.survivors, *spared), batch=())\n",
+        "    work.data.survivors = (*work.data.survivors, *spared)\n    into_history(work)\n",
+        "    work.data.survivors = (*work.data.survivors, *spared)\n    work.data.batch = ()\n",
         "property_tests/core/test_machine.py::test_every_promise_holds_in_long_scripts",
     ),
     _row(
@@ -555,8 +555,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (118,),
         "tools say of themselves what they said to the model before",
         "core/settings.py",
-        "tools=data.tools.described(signal.described)",
-        "tools=data.tools",
+        "work.data.tools = data.tools.described(signal.described)",
+        "work.data.tools = data.tools",
         f"{_TOOL_PORT}::test_a_tool_describes_itself_again_when_the_model_changes",
     ),
     _row(
@@ -698,7 +698,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (4,),
         "calls stand where they came",
-        "providers/anthropic.py",
+        "providers/anthropic_request.py",
         '                calls.append({"type": "tool_use", **call})\n',
         '                blocks.append({"type": "tool_use", **call})\n',
         "tests/providers/test_requests.py::test_blocks_go_out_in_the_order_that_the_format_demands",
@@ -755,8 +755,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (55,),
         "a resolved approval goes on waiting",
         "core/interactions.py",
-        "        interactions=tuple(one for one in work.data.interactions if one is not interaction),\n",
-        "        interactions=work.data.interactions,\n",
+        "    work.data.interactions = tuple(one for one in work.data.interactions if one is not interaction)\n",
+        "",
         "tests/core/test_approvals.py::test_a_resolved_approval_is_never_asked_again",
     ),
     _row(

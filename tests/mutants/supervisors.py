@@ -149,7 +149,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a foreign BaseException leaves its machine",
         breaks=_EDGE,
         file="otp/edges.py",
-        old="    return any(isinstance(leaf, _FOR_THE_PROCESS) or is_cancellation(leaf) for leaf in leaves(error))",
+        old="    return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))",
         new="    return any(not isinstance(leaf, Exception) for leaf in leaves(error))",
         killed_by=f"{_BASE}::test_of_a_machine",
     ),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from agentrail.otp.edges import what_leaves
 from agentrail.otp.leaving import (
     MAX_PARTS,
     MAX_TRACEBACK,
@@ -13,7 +14,6 @@ from agentrail.otp.leaving import (
     name_of,
     place_of,
     traceback_of,
-    what_leaves,
     words_of,
 )
 

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from scripts.longest import PACKAGE, Place, report, survey
+from scripts.longest import PACKAGE, Place, Survey, report, survey, too_long
 from scripts.lower_bounds import ROOT, constraints
 from scripts.scenario_coverage import SERIES, as_ranges, covered_numbers, marked_numbers
 
@@ -47,6 +47,29 @@ def test_the_survey_finds_the_long_and_the_swallowing(tmp_path):
     assert [place.lines for place in found.functions] == [8, 5, 5]
     assert found.swallowing == ("room/module.py:11",)
     assert "Broad excepts that do not raise: 1" in list(report(found))
+
+
+def test_nothing_in_the_package_is_too_long():
+    """No function passes 70 lines and no file 700, but for the tables; and each of those still needs to be named."""
+    assert list(too_long(survey(PACKAGE))) == []
+
+
+def test_what_is_too_long_is_named():
+    """With its place and its limit; a table may be longer, for as long as it is."""
+    found = Survey(
+        functions=(Place(lines=71, where="room/a.py:3 long"), Place(lines=70, where="room/a.py:9 short")),
+        files=(Place(lines=701, where="room/a.py"), Place(lines=700, where="room/b.py")),
+    )
+    file = "room/a.py has 701 lines, a file has at most 700: split it"
+    assert list(too_long(found, {})) == [
+        "room/a.py:3 long has 71 lines, a function has at most 70: split it",
+        file,
+    ]
+    assert list(too_long(found, {"room/a.py long": "a table"})) == [file]
+    assert list(too_long(found, {"room/a.py long": "a table", "room/a.py short": "a table"})) == [
+        file,
+        "room/a.py short is no longer too long: take it out of TABLES",
+    ]
 
 
 def test_broad_excepts_only_become_fewer():

@@ -1,20 +1,47 @@
 """The scenario runner: what it reads, what it writes, and how it complains."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.core import machine
+from agentrail.core.budget import Budget, Price
 from agentrail.core.effects import Publish
-from agentrail.core.request import UsageUpdate
-from agentrail.core.signals import Abort, ChunksArrived, Prompt, ResponseCompleted, Started
-from agentrail.messages import Text, ToolCall
+from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer
+from agentrail.core.request import ModelFacts, UsageUpdate
+from agentrail.core.signals import (
+    Abort,
+    Approve,
+    ChildPublished,
+    ChildStarted,
+    ChunksArrived,
+    ErrandFinished,
+    Prompt,
+    ResponseCompleted,
+    Signal,
+    Started,
+    TeardownFinished,
+    TimerFired,
+    ToolAsked,
+    ToolEmitted,
+    ToolFinished,
+    UpdatePluginOpts,
+)
+from agentrail.core.stalls import StallOptions
+from agentrail.core.structured import ResponseFormat
+from agentrail.core.toolbox import ToolSpec
+from agentrail.errors import InternalError
+from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
+from agentrail.messages import Text, TokenUsage, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
-from agentrail.testing.scenario_in import decode_signal
-from agentrail.testing.scenario_lines import encode_signal
-from agentrail.testing.scenario_out import GROUPS, encode_effect, encode_message
-from agentrail.testing.scenario_words import Pair, Said, ScenarioError, quote, split_words
-from tests.core.golden_values import EVENTS
+from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
+from agentrail.testing.scenario_out import EFFECTS, GROUPS, encode_effect, encode_message
+from agentrail.testing.scenario_signals import decode_signal, encode_signal
+from agentrail.testing.scenario_words import Pair, Said, ScenarioError, Words, quote, split_words
+from tests.core.golden_values import EVENTS, SIGNALS
 from tests.core.worlds import TOOLS, config, new_session
 
 GOOD = """\
@@ -66,7 +93,17 @@ def test_rewrite_stores_what_came_out(tmp_path):
     ("line", "complaint"),
     [
         ("@0 Dance d1", r"line 1, '@0 Dance d1': 'Dance d1' is no command"),
-        ("@0 Started now", "is no command"),
+        ("@0 Dance d1", "expected one of Prompt, Steer, Abort"),
+        ("@0 Started now", "Started takes no now; it is written Started"),
+        (
+            "@0 Approve y1",
+            "expected a text for approval_id, got nothing; it is written Approve signal_id approval_id",
+        ),
+        ("@0 Approve y1 a resume=maybe", r"expected resume=yes\|no, got 'maybe'"),
+        ("@0 Restarted soon", "expected incarnation: a whole number, got 'soon'"),
+        ("@0 TimerFired w1 jitter={}", "expected jitter=a number, got {}"),
+        ("@0 ChangePlugins u1 attach Guard", "expected change: detach, got 'attach'"),
+        ("@0 ErrandFinished e1 eaten", "expected file, written, answer, found or failed"),
         ('@0 ReplyQuery q1 "why"', 'ReplyQuery takes no "why"'),
         ("@0 Abort a1 kill=some", r"expected kill=killable\|all\|none, got 'some'"),
         ("@0 Abort a1 kil=all", "Abort takes no kil"),
@@ -77,9 +114,12 @@ def test_rewrite_stores_what_came_out(tmp_path):
         ("Started", "expected session, tool, plugin, message, @<ms> and a command"),
         ('message nobody "Hello"', "expected user, assistant or results, and what they say"),
         ('message user "Hello" loud=yes', "loud"),
-        ("session max_turn=2", "session takes max_turns"),
-        ("session show=cycles", "session takes max_turns"),
-        ("tool read path", "a tool takes its parameters"),
+        ("session max_turn=2", "session takes no max_turn; it is written session max_turns="),
+        ("session max_turns=few", "expected max_turns=a whole number, got 'few'"),
+        ("session show=cycles", r"expected show=children\|context\|.*, got 'cycles'"),
+        ("session stall_policy=wait", r"expected stall_policy=report\|retry\|abort, got 'wait'"),
+        ("tool read path", r"a tool takes no path; it is written tool name PARAMETER=string\|"),
+        ("tool read path=strnig", "a tool takes no path"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line, complaint):
@@ -125,6 +165,91 @@ def test_a_caller_and_its_prompt_have_one_name():
     assert decode_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == Abort(
         at_ms=5, signal_id="a1", reason="why", kill_tools="none", clear_queue=True, wait=False
     )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda one: st.lists(one) | st.dictionaries(st.text(), one),
+)
+OBJECTS = st.dictionaries(st.text(), JSON)
+NAMES = st.lists(st.sampled_from(("c1", "c2", "call_r1_1")), unique=True).map(tuple)
+LEFT = st.lists(
+    st.builds(
+        LeftBehind, name=st.just("shell"), age_ms=st.integers(0, 9), pid=st.none() | st.integers(1, 99)
+    ),
+    max_size=2,
+).map(tuple)
+USED = st.builds(
+    TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9), cost_usd=st.sampled_from((0.0, 0.25))
+)
+TEXTS = st.text()
+RECEIPTS = st.builds(
+    AbortReceipt, tasks_ended=st.integers(0, 2), processes_reaped=st.integers(0, 2), stuck=LEFT, abandoned=LEFT,
+    committed=NAMES, unknown=NAMES, survivors=NAMES, milliseconds=st.integers(0, 9),
+)  # fmt: skip
+RESULTS = st.one_of(
+    st.builds(FileText, path=TEXTS, text=st.none() | TEXTS),
+    st.builds(FileWritten, path=TEXTS, written_bytes=st.integers(0)),
+    st.builds(ModelAnswer, text=TEXTS, usage=USED),
+    st.builds(Found, entries=st.lists(JSON, max_size=3).map(tuple)),
+)
+AT = {"at_ms": st.just(7)}
+CALL, EFFECT = {**AT, "signal_id": st.just("s1")}, {**AT, "effect_id": st.just("e1")}
+MORE = st.one_of(
+    st.builds(Started, **AT),
+    st.builds(
+        Prompt,
+        at_ms=st.just(7),
+        signal_id=st.just("p1"),
+        ref=st.just("p1"),
+        content=st.just(()),
+        client_id=TEXTS,
+    ),
+    st.builds(Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
+    st.builds(UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
+    st.builds(ToolAsked, **CALL, effect_id=st.just("t1"), question=TEXTS, options=st.lists(TEXTS).map(tuple)),
+    st.builds(ChildStarted, **EFFECT, child_id=st.just("scenario.c1"), description=st.none() | TEXTS),
+    st.builds(
+        ChildPublished,
+        **EFFECT,
+        event=st.builds(MessageDelta, delta=TEXTS) | st.builds(StatusUpdate, text=TEXTS),
+        child_id=st.none() | st.just("scenario.c1"),
+    ),
+    st.builds(ToolEmitted, **EFFECT, name=TEXTS, payload=JSON),
+    st.builds(ToolFinished, **EFFECT, text=TEXTS, details=JSON, started_at_ms=st.integers(0, 7)),
+    st.builds(TimerFired, **EFFECT, pinged_at_ms=st.integers(0)),
+    st.builds(ErrandFinished, **EFFECT, result=RESULTS),
+    st.builds(TeardownFinished, **EFFECT, receipt=RECEIPTS),
+)
+
+
+@given(signal=MORE)
+def test_what_no_script_draws_is_read_back_too(signal):
+    """Signals and fields that Hypothesis' scripts do not draw: any text, any JSON, every kind of answer, whole receipts."""
+    assert decode_signal(encode_signal(signal), 7) == signal
+
+
+@given(data=st.data())
+def test_effects_whose_line_says_all_are_read_back(data):
+    """They are written and read by one table; the lines of all others, and of all events, are words at least."""
+    start = new_session()
+    for signal in data.draw(strategies.scripts(start)):
+        try:
+            start, effects = machine.step(start, signal)
+        except InternalError:
+            break
+        for effect in effects:
+            words = Words.of(encode_effect(effect, GROUPS))
+            assert words.take_name() == type(effect).__name__
+            if type(effect) in EFFECTS:
+                assert EFFECTS[type(effect)].read(words) == effect
+                words.check_that_all_was_read("effect")
+
+
+def test_every_signal_has_a_line():
+    """The table is total."""
+    assert all(encode_signal(signal) for signal in SIGNALS.values())
+    assert {type(signal) for signal in SIGNALS.values()} == set(get_args(Signal))
 
 
 def _heard(signal):
@@ -174,6 +299,60 @@ def test_the_head_is_written_so_that_it_reads_back():
     assert scenario.tools.names == TOOLS.names
     assert [spec.killable for spec in scenario.tools] == [spec.killable for spec in TOOLS]
     assert scenario.tools.get("read").parameters["required"] == []
+
+
+@given(
+    changes=st.fixed_dictionaries(
+        {},
+        optional={
+            "max_turns": st.integers(1),
+            "max_output_tokens": st.none() | st.integers(1),
+            "approval_timeout_ms": st.none() | st.integers(1),
+            "immune_tools": st.sets(st.sampled_from(("read", "watch", "deploy"))).map(frozenset),
+            "inline_tags": st.booleans(),
+            "on_max_turns": st.sampled_from(("answer", "abort")),
+            "budget": st.none() | st.integers(1).map(lambda tokens: Budget(max_total_tokens=tokens)),
+            "response_format": st.none() | st.just({"type": "object"}).map(ResponseFormat),
+            "fallbacks": st.just((ModelFacts(model="scripted:a"), ModelFacts(model="scripted:b"))),
+            "model": st.builds(
+                ModelFacts,
+                model=st.just("scripted:model"),
+                stalls=st.builds(StallOptions, stall_policy=st.sampled_from(("report", "retry", "abort"))),
+                price=st.none() | st.just(Price(input=1.5, output=10.0)),
+            ),
+        },
+    )
+)
+def test_any_session_line_is_read_back(changes):
+    """What a session may do, as far as a scenario has words for it."""
+    plain, _ = read_session("session")
+    asked = msgspec.structs.replace(plain, **changes)
+    assert read_session(print_session(asked, ["tools"])) == (asked, {"tools"})
+
+
+@given(
+    spec=st.builds(
+        ToolSpec,
+        name=st.just("read"),
+        description=st.just(""),
+        parameters=st.just(
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "b": {"type": "null"}},
+                "required": ["a"],
+            }
+        ),
+        killable=st.booleans(),
+        effect_class=st.sampled_from(("pure", "idempotent", "reconcilable", "once")),
+        timeout_seconds=st.none() | st.just(1.5),
+        max_retries=st.none() | st.integers(0, 9),
+        polling=st.booleans(),
+        answered_by=st.sampled_from(("code", "user", "child")),
+    )
+)
+def test_any_tool_line_is_read_back(spec):
+    """A tool with plain parameters."""
+    assert read_tool(print_tool(spec)) == spec
 
 
 def test_the_time_at_which_a_tool_began_is_known_when_it_is_played():

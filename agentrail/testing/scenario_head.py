@@ -1,0 +1,136 @@
+"""The head of a scenario: what the session may do, and its tools; read and written by one table each.
+
+`scenario_plugins` reads and writes the plugins, `scenario_signals` the messages that a session begins with.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from agentrail.core.budget import Budget, Price
+from agentrail.core.request import ModelFacts
+from agentrail.core.retries import StallPolicy
+from agentrail.core.stalls import StallOptions
+from agentrail.core.state import SessionConfig
+from agentrail.core.structured import ResponseFormat
+from agentrail.core.toolbox import ToolSpec
+from agentrail.messages import SessionId
+from agentrail.testing.scenario_grammar import JSON, Form, Line, free, option
+from agentrail.testing.scenario_out import GROUPS, Group
+from agentrail.testing.scenario_signals import FORMS, SCRIPTED_MODEL
+from agentrail.testing.scenario_words import Pair, Words
+
+_GRAMMAR: Final = """
+    max_turns= compact_at_tokens= max_output_tokens= max_prompt_queue= max_steering_queue= max_parallel_tools= max_retries=
+    tool_max_retries= approval_timeout_ms= question_timeout_ms= immune_tools= inline_tags= response_format= budget=
+    on_max_turns= @model fallbacks=
+"""
+_TOOL_GRAMMAR: Final = """
+    name @parameters class=effect_class retries=max_retries timeout=timeout_seconds [unkillable:killable] [polling]
+    [question:answered_by=user] [child:answered_by=child]
+"""
+_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+
+
+def _price_of(text: str) -> Price:
+    read, _, written = text.partition("/")
+    return Price(input=float(read), output=float(written))
+
+
+def _groups_of(text: str) -> frozenset[Group]:
+    groups = GROUPS if text == "all" else frozenset(map(Group, text.split(",")))
+    if not groups <= GROUPS:
+        raise ValueError(text)
+    return groups
+
+
+_POLICIES: Final[Mapping[str, StallPolicy]] = {"report": "report", "retry": "retry", "abort": "abort"}
+_FORMS: Final[Mapping[Any, Form]] = {
+    **FORMS,
+    Price: Form(
+        "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
+    ),
+    Budget: Form(
+        "a number of tokens",
+        lambda text: Budget(max_total_tokens=int(text)),
+        lambda one: str(one.max_total_tokens),
+    ),
+    StallOptions: Form(
+        "|".join(_POLICIES),
+        lambda policy: StallOptions(stall_policy=_POLICIES[policy]),
+        attrgetter("stall_policy"),
+    ),
+    ResponseFormat: Form("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
+}
+_MODEL: Final = Line(ModelFacts, "stall_policy=stalls price=", forms=_FORMS, fixed={"model": SCRIPTED_MODEL})
+_IDS: Final = {"session_id": SessionId("scenario"), "path": (SessionId("scenario"),)}
+_SESSION: Final = Line(SessionConfig, _GRAMMAR, {"model": _MODEL}, _FORMS, _IDS)
+_GROUPS: Final = Form(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".join, frozenset())
+
+
+def _read_parameters(words: Words) -> Mapping[str, Any]:
+    pairs: list[Pair] = list(words.take_all(_is_parameter))
+    schema = {
+        "type": "object",
+        "properties": {pair.key: {"type": pair.value.rstrip("?")} for pair in pairs},
+        "required": [pair.key for pair in pairs if not pair.value.endswith("?")],
+    }
+    return {"parameters": schema}
+
+
+def _is_parameter(word: object) -> bool:
+    return isinstance(word, Pair) and isinstance(word.value, str) and word.value.rstrip("?") in _TYPES
+
+
+def _write_parameters(spec: ToolSpec) -> Iterator[str]:
+    properties: Any = spec.parameters.get("properties", {})
+    required: Any = spec.parameters.get("required", ())
+    for key, schema in properties.items():
+        yield f"{key}={schema['type']}{'' if key in required else '?'}"
+
+
+_PARAMETERS: Final = {
+    "parameters": free(
+        "PARAMETER=string|integer|number|boolean|array|object|null…", _read_parameters, _write_parameters
+    )
+}
+_TOOL: Final = Line(ToolSpec, _TOOL_GRAMMAR, _PARAMETERS, fixed={"description": ""})
+
+
+def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
+    """Read the line of the session: the configuration, and the groups of events to print.
+
+    Raises:
+        ScenarioError: Your move: an option that there is not, or a value that it does not take.
+    """
+    fields: dict[str, Any] = {}
+    show = option("show", _GROUPS)
+    words = Words.of(text, f"session {_SESSION.usage} {show.usage}")
+    words.take_name()
+    show.read(words, fields)
+    config: SessionConfig = _SESSION.read(words)
+    words.check_that_all_was_read("session")
+    return config, fields["show"]
+
+
+def print_session(config: SessionConfig, show: Sequence[str]) -> str:
+    """Write the line that `read_session` reads."""
+    return " ".join(("session", *_SESSION.write(config), f"show={','.join(show)}"))
+
+
+def read_tool(text: str) -> ToolSpec:
+    """Read the line of a tool.
+
+    Raises:
+        ScenarioError: Your move: an option that there is not, or a value that it does not take.
+    """
+    words = Words.of(text, f"tool {_TOOL.usage}")
+    words.take_name()
+    spec: ToolSpec = _TOOL.read(words)
+    words.check_that_all_was_read("a tool")
+    return spec
+
+
+def print_tool(spec: ToolSpec) -> str:
+    """Write the line that `read_tool` reads; of schemas, as far as the language of scenarios has words for them."""
+    return " ".join(("tool", *_TOOL.write(spec)))

@@ -1,0 +1,356 @@
+"""What goes into a scenario, and back: one table says for each signal how its line is read and how it is written.
+
+Only what stands on one line enters this file; the whole file stands in `scenario`, its head in `scenario_head`, and what the
+grammar of a line means in `scenario_grammar`. `c1:list_dir={"path": "."}` is a call of a tool, its arguments an object, or in
+quotes whatever else the model wrote.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from agentrail.core.budget import Spent, spent_of
+from agentrail.core.changes import Change
+from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
+from agentrail.core.request import Chunk, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
+from agentrail.core.toolbox import ToolSpec, read_call
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    Message,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.testing.scenario_changes import decode_changes, encode_changes
+from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Form, Line, Part, free, option, within
+from agentrail.testing.scenario_words import Pair, Said, ScenarioError, Word, Words, quote
+
+SCRIPTED_MODEL: Final = "scripted:model"
+
+_GRAMMAR: Final = """
+    Prompt             ref+signal_id @content reply= client_id=
+    Steer              ref+signal_id "text" client_id=
+    Abort              signal_id "reason" kill=kill_tools clear_queue= wait=
+    AbortTool          signal_id call_id "reason"
+    Stop               signal_id "reason"
+    ReplyQuery         signal_id
+    StatusQuery        signal_id
+    MessagesQuery      signal_id
+    SnapshotQuery      signal_id
+    Approve            signal_id approval_id how= arguments= resume=auto_resume
+    Reject             signal_id approval_id "reason" resume=auto_resume
+    Respond            signal_id ref @response
+    ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms
+    SwitchModel        signal_id model opts_changed=
+    ChangeTools        signal_id attach= detach= replace= generation=
+    UpdatePluginOpts   signal_id plugin options=
+    ChangePlugins      signal_id change name
+    Compact            signal_id "reason"
+    Started
+    Restarted          incarnation "reason"
+    Parked             "reason"
+    StepCrashed        signal_kind @crash asked_by= owed_by=
+    PluginLagged       plugin hook ms=milliseconds
+    StreamStarted      effect_id
+    ChunksArrived      effect_id @chunks
+    ResponseCompleted  effect_id @message usage= jitter=
+    StreamFailed       effect_id @error usage= jitter=
+    ToolProgressed     effect_id "text"
+    ChildStarted       effect_id child_id "description"
+    ChildPublished     effect_id @event child=child_id
+    ToolEmitted        effect_id "name" payload=
+    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent=
+    TimerFired         effect_id jitter= pinged=pinged_at_ms
+    ErrandFinished     effect_id @result
+    TeardownFinished   effect_id @receipt
+"""
+
+
+def decode_signal(text: str, at_ms: int) -> Signal:
+    """Read the signal that a line stands for; `encode_signal` writes it.
+
+    Args:
+        text: The line behind its time.
+        at_ms: The time.
+
+    Raises:
+        ScenarioError: Your move: no such command, a word that is missing, or one that the command does not take.
+    """
+    kind, _, _ = text.partition(" ")
+    line = _LINES.get(kind)
+    if line is None:
+        message = f"{text!r} is no command: expected one of {', '.join(_LINES)}"
+        raise ScenarioError(message)
+    words = Words.of(text, f"{kind} {line.usage}")
+    words.take_name()
+    signal: Signal = line.read(words, at_ms=at_ms)
+    words.check_that_all_was_read(kind)
+    return signal
+
+
+def encode_signal(signal: Signal) -> str:
+    """Write the line that stands for a signal; `decode_signal` reads it."""
+    kind = type(signal).__name__
+    return " ".join((kind, *_LINES[kind].write(signal)))
+
+
+def decode_message(text: str) -> Message:
+    """Read the line of a message that a session begins with: whose it is, and words, calls and results as in signals.
+
+    Raises:
+        ScenarioError: Your move: it is a message of none of the three kinds.
+    """
+    words = Words.of(text)
+    fields: dict[str, Message] = {}
+    within("message", _MESSAGES).read(words, fields)
+    words.check_that_all_was_read("a message")
+    return fields["message"]
+
+
+# --- values that have words of their own
+
+
+def block_word(block: AssistantBlock) -> str:
+    """Write one block of a response as one word."""
+    match block:
+        case Text(text=text):
+            return quote(text)
+        case Thinking(text=text):
+            return f"thinking={quote(text)}"
+        case ToolCall(call_id=call_id, name=name, arguments=None, malformed=malformed):
+            return f"{call_id}:{name}={quote(malformed or '')}"
+        case ToolCall(call_id=call_id, name=name, arguments=arguments):
+            return f"{call_id}:{name}" + (f"={json.dumps(arguments)}" if arguments else "")
+        case _:
+            return type(block).__name__.lower()
+
+
+def _block_of(word: Word) -> AssistantBlock | None:
+    match word:
+        case Said(text):
+            return Text(text=text)
+        case Pair("thinking", text):
+            return Thinking(text=text, provider="scripted")
+        case Pair(key, value, is_quoted) if ":" in key:
+            call_id, _, name = key.partition(":")
+            return read_call(call_id, name, value if is_quoted else json.dumps(value))
+        case str() if ":" in word:
+            call_id, _, name = word.partition(":")
+            return read_call(call_id, name, "")
+        case _:
+            return None
+
+
+def _blocks_in(words: Words) -> tuple[AssistantBlock, ...]:
+    return tuple(filter(None, map(_block_of, words.take_all(lambda word: _block_of(word) is not None))))
+
+
+def _texts_in(words: Words) -> tuple[str, ...]:
+    return tuple(word.text for word in words.take_all(lambda word: isinstance(word, Said)))
+
+
+def plain_tool(name: str) -> ToolSpec:
+    """Make a tool of which no more is said than its name."""
+    return ToolSpec(name=name, description="", parameters={"type": "object"})
+
+
+def _usage_of(text: str) -> TokenUsage:
+    read, written, *cost = text.split("/")
+    return TokenUsage(input=int(read), output=int(written), cost_usd=float(cost[0]) if cost else 0.0)
+
+
+def _usage_word(usage: TokenUsage) -> str:
+    return f"{usage.input}/{usage.output}{f'/{usage.cost_usd:g}' if usage.cost_usd else ''}"
+
+
+def _left_behind(word: str) -> LeftBehind:
+    name, age, pid, *_ = (*word.split("@"), "", "")
+    return LeftBehind(name=name, age_ms=int(age or 0), pid=int(pid) if pid else None)
+
+
+def _left_word(left: LeftBehind) -> str:
+    if left.pid is not None:
+        return f"{left.name}@{left.age_ms}@{left.pid}"
+    return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
+
+
+_USAGE: Final = Form("read/written or read/written/usd", _usage_of, _usage_word, TokenUsage())
+_ENTRIES: Final = option("entries", LIST, ())
+_USED: Final = option("usage", _USAGE, TokenUsage())
+FORMS: Final[Mapping[Any, Form]] = MappingProxyType(
+    {
+        TokenUsage: _USAGE,
+        # What a child has used, all of it reported.
+        Spent: Form(
+            _USAGE.expected, lambda s: spent_of(_usage_of(s), None), lambda one: _usage_word(one.usage)
+        ),
+        ModelFacts: Form("a model", lambda name: ModelFacts(model=name), attrgetter("model")),
+        ToolSpec: Form("a tool", plain_tool, attrgetter("name")),
+        LeftBehind: Form("name@milliseconds@pid", _left_behind, _left_word),
+        tuple[Change, ...]: Form(
+            "changes", decode_changes, lambda changes: JSON.encode(encode_changes(changes))
+        ),
+        # A plugin that is attached is an object, and has no word.
+        Literal["attach", "detach", "reload"]: Form("detach", {"detach": "detach"}.__getitem__, str),
+    }
+)
+"""How values of these types stand in a word."""
+
+
+# --- parts that only one line has
+
+
+def _read_response(words: Words) -> Mapping[str, Any]:
+    blocks = _blocks_in(words)
+    called = any(isinstance(block, ToolCall) for block in blocks)
+    fields: dict[str, Any] = {}
+    option("stop", TEXT, name="stop_reason", unless_said="tool_use" if called else "end").read(words, fields)
+    return {"message": AssistantMessage(content=blocks, model=SCRIPTED_MODEL, **fields), **fields}
+
+
+def _write_response(signal: ResponseCompleted) -> Iterator[str]:
+    yield from map(block_word, signal.message.content)
+    yield f"stop={signal.stop_reason}"
+
+
+def _read_chunks(words: Words) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {}
+    _USED.read(words, fields)
+    chunks: list[Chunk] = [
+        TextDelta(block.text) if isinstance(block, Text) else ThinkingDelta(block.text)
+        for block in _blocks_in(words)
+        if isinstance(block, Text | Thinking)
+    ]
+    return {"chunks": (*chunks, *map(UsageUpdate, fields.values()))}
+
+
+def _write_chunks(signal: ChunksArrived) -> Iterator[str]:
+    # What the core does not look at needs no word; of totals the last one counts, and is written behind the rest.
+    totals = [chunk.usage for chunk in signal.chunks if isinstance(chunk, UsageUpdate)]
+    for chunk in signal.chunks:
+        if isinstance(chunk, TextDelta | ThinkingDelta):
+            yield f"{'thinking=' if isinstance(chunk, ThinkingDelta) else ''}{quote(chunk.text)}"
+    yield from (f"usage={_usage_word(usage)}" for usage in totals[-1:] if usage != TokenUsage())
+
+
+def _read_answer(words: Words) -> Mapping[str, Any]:
+    chosen = words.take_option("option")
+    return {"response": int(chosen.value) if chosen else words.take_text() or ""}
+
+
+def _write_answer(signal: Respond) -> Iterator[str]:
+    yield quote(signal.response) if isinstance(signal.response, str) else f"option={signal.response}"
+
+
+def _read_published(words: Words) -> Mapping[str, Any]:
+    text = words.take_text() or ""
+    return {"event": MessageDelta(delta=text) if words.take_flag("delta") else StatusUpdate(text=text)}
+
+
+def _write_published(signal: ChildPublished) -> Iterator[str]:
+    match signal.event:
+        case MessageDelta(delta=text):
+            yield from (quote(text), "delta")
+        case StatusUpdate(text=text):
+            yield quote(text)
+        case event:  # of one that a scenario has no words for only the kind
+            yield quote(type(event).__name__)
+
+
+def _read_lost(words: Words) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {"usage": None}
+    if not words.take_flag("lost"):
+        del fields["usage"]
+        _USED.read(words, fields)
+    return fields
+
+
+def _write_lost(failed: RequestFailed) -> Iterator[str]:
+    return iter(("lost",)) if failed.usage is None else _USED.write(failed)
+
+
+def _read_found(words: Words) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {"entries": _texts_in(words)}
+    _ENTRIES.read(words, fields)
+    return fields
+
+
+def _write_found(found: Found) -> Iterator[str]:
+    texts = [entry for entry in found.entries if isinstance(entry, str)]
+    return map(quote, texts) if len(texts) == len(found.entries) else _ENTRIES.write(found)
+
+
+def _read_results(words: Words) -> Mapping[str, Any]:
+    calls = words.take_all(lambda word: isinstance(word, Pair) and ":" in word.key)
+    parts = ((pair.key.partition(":"), str(pair.value)) for pair in calls)
+    return {"results": tuple(ToolResult(call_id=key, name=name, text=text) for (key, _, name), text in parts)}
+
+
+def _write_results(message: ToolMessage) -> Iterator[str]:
+    return (f"{result.call_id}:{result.name}={quote(result.text)}" for result in message.results)
+
+
+_TEXTS: Final = free(
+    '"text"…',
+    lambda words: {"content": tuple(Text(text=text) for text in _texts_in(words))},
+    lambda one: (quote(block.text) for block in one.content if isinstance(block, Text)),
+)
+_BLOCKS: Final = free(
+    '"text"… thinking="text"… CALL:TOOL={…}…',
+    lambda words: {"content": _blocks_in(words)},
+    lambda message: map(block_word, message.content),
+)
+# --- lines, and lines within lines
+
+RECEIPT: Final = Line(
+    AbortReceipt,
+    "ended=tasks_ended reaped=processes_reaped stuck= abandoned= committed= unknown= survivors= ms=milliseconds",
+    forms=FORMS,
+)
+"""What an abort found."""
+
+_MESSAGES: Final = {
+    "user": Line(UserMessage, "@content", {"content": _TEXTS}),
+    "assistant": Line(AssistantMessage, "@content", {"content": _BLOCKS}, fixed={"model": SCRIPTED_MODEL}),
+    "results": Line(
+        ToolMessage, "@results", {"results": free('CALL:TOOL="text"…', _read_results, _write_results)}
+    ),
+}
+_FAILED: Final[Mapping[str, Part | Line]] = {
+    "error": Line(ErrorInfo, '"message" code=?failed [retryable] after=retry_after_seconds'),
+    "lost": free("[lost] usage=…", _read_lost, _write_lost),
+}
+_RESULTS: Final = {
+    "file": Line(FileText, '"text" path=?file'),
+    "written": Line(FileWritten, "path=?file bytes=written_bytes"),
+    "answer": Line(ModelAnswer, '"text" usage=', forms=FORMS),
+    "found": Line(Found, "@entries", {"entries": free('"text"…|entries=[…]', _read_found, _write_found)}),
+    "failed": Line(RequestFailed, "@error @lost", _FAILED),
+}
+_SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
+    "content": _TEXTS,
+    "response": free('"text"|option=…', _read_answer, _write_answer),
+    "options": option("options", LIST, ()),
+    "crash": within("error", Line(ErrorInfo, '"message"', fixed={"code": "internal"})),
+    "chunks": free('"text"… thinking="text"… usage=…', _read_chunks, _write_chunks),
+    "message": free('"text"… thinking="text"… CALL:TOOL={…}… stop=…', _read_response, _write_response),
+    "error": Line(ErrorInfo, 'code "message" [retryable] after=retry_after_seconds'),
+    "event": free('"text" [delta]', _read_published, _write_published),
+    "result": _RESULTS,
+    "receipt": RECEIPT,
+}
+_KINDS: Final = {kind.__name__: kind for kind in get_args(Signal)}
+_LINES: Final[Mapping[str, Line]] = {
+    name: Line(_KINDS[name], " ".join(grammar), _SPECIAL, FORMS)
+    for name, *grammar in map(str.split, _GRAMMAR.strip().splitlines())
+}
