@@ -35,15 +35,15 @@ from agentrail.errors import AgentrailError
 from agentrail.events import AgentStart, Event
 from agentrail.messages import Message, SessionId
 from agentrail.testing import strategies
-from agentrail.testing.plugin_promises import PLUGIN_PROMISES, Moment, about_open_calls
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES, PluginMoment, about_open_calls
 from agentrail.testing.promises import PROMISES, Seen
 from agentrail.testing.rest import come_to_rest, life_is_complete
 from agentrail.testing.scenario import write_scenario
-from agentrail.testing.scenario_plugins import Origin
-from agentrail.testing.watching import Asking, Watch
+from agentrail.testing.scenario_plugins import StackOrigin
+from agentrail.testing.watching import AskedPlugin, StackWatch
 
 Promise: TypeAlias = Callable[[Seen], None]
-PluginPromise: TypeAlias = Callable[[Moment], None]
+PluginPromise: TypeAlias = Callable[[PluginMoment], None]
 Invariant: TypeAlias = Callable[["SessionView"], None]
 
 _MAX_REMARK: Final = 200
@@ -87,7 +87,7 @@ class Scene:
     tools: Toolbox = field(factory=Toolbox)
     config: SessionConfig = field(factory=small_config)
     without: frozenset[str] = frozenset()
-    origin: Origin | None = None
+    origin: StackOrigin | None = None
 
     @cached_property
     def promises(self) -> tuple[Promise, ...]:
@@ -207,12 +207,12 @@ class Life:
         """Load the stack anew, so that no life knows of another."""
         self.scene = scene
         self._invariants = invariants
-        self._watch = Watch()
+        self._watch = StackWatch()
         self.state = self.begun(*load_stack(scene.entries, ask=self._watch))
         self.script: list[Signal] = []
         self.drawn: list[Signal] = []
         self.seen: list[Seen] = []
-        self._about_calls: tuple[Asking, ...] = ()
+        self._about_calls: tuple[AskedPlugin, ...] = ()
         self._wanted: dict[EffectId, Wanted] = {}
 
     @property
@@ -284,7 +284,7 @@ class Life:
         self.seen.append(seen)
         self.state = seen.after
         askings, faults = self._watch.take()
-        moment = Moment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
+        moment = PluginMoment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
         self._about_calls = about_open_calls((*self._about_calls, *askings), seen.after.data.batch)
         self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunErrand)}
         for about_plugins in self.scene.plugin_promises:

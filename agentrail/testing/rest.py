@@ -50,7 +50,7 @@ _NOTHING_THERE: Final = RequestFailed(
 )
 
 
-def answer(state: SessionState) -> Signal | None:
+def answer_what_is_open(state: SessionState) -> Signal | None:
     """Give the outcome of one effect that is open, a good one; None when nothing is."""
     data = state.data
     running = [
@@ -80,12 +80,12 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
         AssertionError: It does not end.
     """
     for _ in range(MANY):
-        signal = answer(state)
+        signal = answer_what_is_open(state)
         if signal is None:
             return
         before, (state, effects) = state, machine.step(state, signal)
         yield Seen(before, signal, state, effects)
-    message = f"after {MANY} answers the session still has something open: {answer(state)}"
+    message = f"after {MANY} answers the session still has something open: {answer_what_is_open(state)}"
     raise AssertionError(message)
 
 

@@ -61,7 +61,7 @@ from agentrail.testing.lives import (
 from agentrail.testing.orders import EVERYTHING, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
-from agentrail.testing.scenario_plugins import Origin
+from agentrail.testing.scenario_plugins import StackOrigin
 from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine, Speech
 from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
 
@@ -144,7 +144,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     config: SessionConfig | None = None,
     without: Sequence[str] = (),
     max_size: int | None = None,
-    origin: Origin | None = None,
+    origin: StackOrigin | None = None,
 ) -> type[StackMachine]:
     """Make the test of a stack: any order of signals, on the pure core, against all promises.
 

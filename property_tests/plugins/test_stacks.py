@@ -15,7 +15,7 @@ from agentrail import plugins as p
 from agentrail.core.stack import Entry
 from agentrail.testing import stacks, strategies
 from agentrail.testing.lives import Scene
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.session_machine import SessionMachine
 from tests.core.worlds import TOOLS
 
@@ -25,7 +25,7 @@ LARGER_STACKS = 200
 APART = frozenset({"plugins_do_not_fail", "actions_are_taken", "nobody_approves_in_the_users_place"})
 """What is promised of plugins and not of sessions: these here answer anything, in the user's place too."""
 
-HARMLESS = tuple(sorted(ACTIONS - {"skip", "raise"}))
+HARMLESS = tuple(sorted(PUPPET_ACTIONS - {"skip", "raise"}))
 
 
 class AnyStack(SessionMachine):

@@ -13,7 +13,7 @@ from agentrail import plugins as p
 from agentrail.errors import PluginError
 from agentrail.messages import UserMessage
 from agentrail.testing import stacks, strategies
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.scenario import play, read_scenario
 from tests.testing import pairs, planted
 
@@ -188,7 +188,7 @@ def test_drawn_plugins_can_be_loaded_and_use_every_action(data):
     """A drawn stack is a stack; each word that a rule may have can be drawn."""
     drawn = data.draw(strategies.stacks())
     assert len({plugin.name for plugin in drawn}) == len(drawn)
-    word = data.draw(st.sampled_from(sorted(ACTIONS)))
+    word = data.draw(st.sampled_from(sorted(PUPPET_ACTIONS)))
     (rule, *_) = data.draw(strategies.plugins([word])).rules
     assert rule.action == word
 
