@@ -14,8 +14,8 @@ import agentrail.plugins
 from agentrail import plugins as p
 from agentrail.core.stack import Entry
 from agentrail.testing import stacks, strategies
-from agentrail.testing.lives import Scene
 from agentrail.testing.plugins import PUPPET_ACTIONS
+from agentrail.testing.runs import Setup
 from agentrail.testing.session_machine import SessionMachine
 from tests.core.worlds import TOOLS
 
@@ -31,8 +31,8 @@ HARMLESS = tuple(sorted(PUPPET_ACTIONS - {"skip", "raise"}))
 class AnyStack(SessionMachine):
     """Plugins that answer anything anywhere, and fail: sessions keep their promises all the same."""
 
-    scenes = st.builds(
-        Scene,
+    setups = st.builds(
+        Setup,
         entries=strategies.stacks(),
         tools=st.just(TOOLS),
         without=st.just(APART | {"no_call_gets_past_a_judge"}),
@@ -42,8 +42,8 @@ class AnyStack(SessionMachine):
 class AnyGuards(SessionMachine):
     """Plugins that answer anything but Skip: no order of them lets a call past one that refuses it."""
 
-    scenes = st.builds(
-        Scene,
+    setups = st.builds(
+        Setup,
         entries=strategies.stacks(actions=HARMLESS),
         tools=st.just(TOOLS),
         without=st.just(APART),

@@ -92,8 +92,8 @@ def test_an_invariant_sees_the_session():
             assert times.begun >= times.done
             seen.append((session.turn, session.total_tokens, session.running, len(session.messages)))
             assert session.cost_usd is not None
-            assert session.signal is session.life[-1].signal
-            assert session.events == session.life[-1].events
+            assert session.signal is session.run[-1].signal
+            assert session.events == session.run[-1].events
             assert session.phase is session.state.phase
 
     assert stacks.check_stack(Looking, examples=20, seed=1).found is None
@@ -161,7 +161,7 @@ def test_two_that_commute(pair):
     answer = stacks.commute(*pairs.COMMUTE[pair], examples=40)
     assert answer, answer.difference
     assert (answer.conversation, answer.difference) == ("", "")
-    assert answer.lives >= 40
+    assert answer.runs >= 40
 
 
 @pytest.mark.parametrize("pair", pairs.DO_NOT_COMMUTE)
