@@ -31,7 +31,7 @@ from agentrail.events import (
     ToolRetry,
 )
 from agentrail.messages import TokenUsage
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.scenario import read_scenario
 from tests.core.plugin_rig import Says
 
@@ -223,7 +223,7 @@ STOPPED_AT = {
 
 
 @pytest.mark.at(20)
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize("action", sorted(PUPPET_ACTIONS))
 @pytest.mark.parametrize("lines", STOPPED_AT.values(), ids=STOPPED_AT)
 def test_a_plugin_sees_every_abort_and_cannot_change_it(lines, action):
     """Whatever it answers, the effects of the step are those of a session that it only watches (3.7, 5.4)."""
