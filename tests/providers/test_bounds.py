@@ -21,7 +21,7 @@ from agentrail.testing.serving import Reply, open_server
 from tests.providers.transcripts import KEY, WIRE, request_of
 
 VENDOR: Final = Vendor(name="v", key_help="")
-KINDS: Final = {
+KINDS: Final[dict[str, type[Any]]] = {
     "anthropic": AnthropicMessages,
     "openai_chat": OpenAIChat,
     "openai_responses": OpenAIResponses,
