@@ -20,6 +20,7 @@ from tests.mutants import (
     session,
     supervisors,
     tuning,
+    values,
 )
 from tests.mutants.mutant import Mutant
 
@@ -36,4 +37,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *session.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
+    *values.MUTANTS,
 )
