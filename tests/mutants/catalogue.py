@@ -22,6 +22,7 @@ from tests.mutants import (
     shell,
     supervisors,
     tuning,
+    values,
 )
 from tests.mutants.mutant import Mutant
 
@@ -40,4 +41,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
+    *values.MUTANTS,
 )
