@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from operator import is_
 from typing import Final
 
-import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.messages import AssistantMessage, JsonValue, Message, PromptRef, ToolCall, UserMessage
 
@@ -132,14 +132,14 @@ def _shortened(message: Message) -> Message:
     if not isinstance(message, AssistantMessage):
         return message
     content = tuple(
-        attrs.evolve(block, arguments=short)
+        replace(block, arguments=short)
         if isinstance(block, ToolCall) and (short := _short_arguments(block)) is not None
         else block
         for block in message.content
     )
     if all(map(is_, content, message.content)):
         return message
-    return attrs.evolve(message, content=content)
+    return replace(message, content=content)
 
 
 def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:

@@ -6,7 +6,7 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 from collections.abc import Sequence
 
 import msgspec
-from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.actions import CallModel
 from agentrail.core.budget import (
@@ -225,11 +225,11 @@ def lost_usage(work: Work) -> TokenUsage:
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
     known = work.stream.usage or TokenUsage(input=work.data.tokens.tokens)
-    usage = evolve(
+    usage = replace(
         known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )
     price = model_of(work.data).price
-    return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+    return usage if price is None else replace(usage, cost_usd=price.cost_usd(usage))
 
 
 def _count(work: Work, usage: TokenUsage) -> None:
