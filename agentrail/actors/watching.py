@@ -45,8 +45,8 @@ class ChildDown:
     Attributes:
         handle: Of the instance.
         reason: Why. Of a name `NoProcess()`, if its holder gave it up and lives on.
-        comes_back: Whether its supervisor starts it again by itself; `False` says that only a call does. `None` of a name,
-            which anybody may take.
+        comes_back: Whether its supervisor starts it again by itself, as things stand; `False` says that only a call does, or a
+            restart of its group. `None` of a name, which anybody may take.
     """
 
     handle: ActorHandle

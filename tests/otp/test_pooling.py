@@ -90,6 +90,16 @@ def test_a_full_queue_lets_wait_or_refuses():
     assert refusing.play(Submitted(1), Submitted(2)) == (RefuseJob(2, "full"),)
 
 
+def test_each_place_that_becomes_free_goes_to_who_waits():
+    """Also where others are taken still: a queue is full as long as somebody waits."""
+    pool = Played(max_queue=2)
+    pool.play(WorkerUp(1), *(Submitted(number) for number in range(1, 6)))
+    assert pool.counts("queued", "waiting") == (2, 2)
+    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
+    assert pool.play(Withdrawn(3)) == (ForgetJob(3), AcceptJob(5))
+    assert pool.counts("queued", "waiting") == (2, 0)
+
+
 def test_a_queue_of_none_hands_over():
     """With `max_queue=0` a job is accepted where a worker is idle, and nowhere else."""
     pool = Played(max_queue=0)
