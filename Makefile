@@ -8,8 +8,9 @@ PROMPT ?= List the Python files here and say what each is for
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps: `make run` needs what a user installs, everything else needs the tools as well.
+# Three stamps: `make run` needs what a user installs, `make test` what the tests import, everything else the linters as well.
 BASE := $(VENV)/.installed-base
+TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 
 # Images of containers set it, and then each command that a test starts compiles all of the package anew.
@@ -31,7 +32,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -40,7 +41,7 @@ help:  ## say what there is
 run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 	$(BIN)/agentrail run "$(PROMPT)"
 
-test: $(DEV) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
+test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -m 'not check'
 
 property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightly
@@ -55,6 +56,9 @@ bench: $(DEV)  ## the benchmarks, each beside a bare loop
 # Each workload holds its run to its result, so one that no longer does its work ends with an error.
 bench-quick: $(DEV)  ## whether the benchmarks still do their work; the figures mean nothing
 	$(BIN)/python -m benchmarks --quick
+
+bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in one run; installs them into .bench-peers/
+	$(BIN)/python -m benchmarks.peers
 
 soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
@@ -118,6 +122,10 @@ $(BASE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,repl]"
+$(TEST): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[http2,prices,repl,test]"
 	@touch $(BASE) $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(BASE) $(TEST) $@

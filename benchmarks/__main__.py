@@ -69,19 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     effort = _QUICK if asked.quick else _FULL if asked.full else _NORMAL
     names = asked.only or [name for name in WORKLOADS if asked.full or name not in _ONLY_WITH_FULL]
     rows: list[Row] = []
-    explained: dict[str, Explanation] = {}
     for name in names:
         began_at = perf_counter()
-        found = WORKLOADS[name](effort)
-        rows += found
-        if not asked.quick:  # its figures mean nothing, so neither do its misses
-            explained |= explain_missed(found)
+        rows += WORKLOADS[name](effort)
         print(f"{name}: {perf_counter() - began_at:.0f} s", file=sys.stderr, flush=True)
     print(render_table(rows))
     print(f"\n{describe_run()}")
-    if explained:
+    write_json(asked.json, rows, effort)
+    if not asked.quick:  # its figures mean nothing, so neither do its misses
+        explained = explain_missed(rows)
         print(render_missed(explained))
-    write_json(asked.json, rows, effort, explained)
+        write_json(asked.json, rows, effort, explained)
     return 0
 
 

@@ -20,7 +20,7 @@ from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Rounds, Row, Sample, Target, Watch, interleave, percentile, repeat
 from benchmarks.ours import StubModel, expect, start_watch
 from benchmarks.sse_server import serve_streams
-from benchmarks.streams import model_at, url_at
+from benchmarks.streams import explain_with_server, model_at, url_at
 
 _SESSIONS: Final = 100
 _STUBBORN: Final = 10  # of each kind
@@ -55,6 +55,7 @@ def abort_streams(effort: Effort) -> list[Row]:
             partial(trio.run, _bare_streaming, address, count),
             partial(trio.run, _our_streaming, address, count),
             effort.rounds,
+            explain=partial(explain_with_server, _our_streaming, count),
         )
     said = Target(of="ratio", must=2.0, aim=1.2)
     gone = (None, target_of("abort streams"))

@@ -29,6 +29,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "cycle":                ("ratio", (2.5, 2.0),   (1.7, 1.4)),
         "cycle early":          ("ratio", (2.5, 2.0),   (1.7, 1.4)),
         "cycle late":           ("ratio", (2.5, 2.0),   (1.7, 1.4)),
+        "cycle 200 to peer":    ("ours",  (0.04, 0.04), (0.03, 0.03)),
         "growth":               ("ours",  (1.1, 1.03),  None),
         "20 tools":             ("ratio", (2.4, 1.9),   (1.7, 1.4)),
         "one more tool":        ("ours",  (80, 60),     (60, 40)),  # µs

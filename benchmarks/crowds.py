@@ -85,8 +85,8 @@ def _growing(crowd: Callable[[int], Sample], some: int, many: int) -> Sample:
     return {**more, "growth": (more["cpu_seconds"] / many) / (fewer["cpu_seconds"] / some)}
 
 
-def _in_this_process(side: str, count: int) -> Sample:
-    """Take one side with its peak of memory and the looks of the collector, after a few that warm up."""
+def take_side(side: str, count: int) -> Sample:
+    """Take one side of `_SIDES`, with its peak of memory and the looks of the collector, after a few that warm up."""
     crowd = _SIDES[side]
     crowd(_FEW)
     gc.collect()
@@ -107,6 +107,11 @@ def _bare_crowd(count: int) -> Sample:
 def _tuned_crowd(count: int) -> Sample:
     with many_sessions():
         return _our_crowd(count)
+
+
+def _tuned_bare_crowd(count: int) -> Sample:
+    with many_sessions():
+        return _bare_crowd(count)
 
 
 async def _bare_crowd_async(count: int) -> Sample:
@@ -156,7 +161,8 @@ _SIDES: Final[Mapping[str, Callable[[int], Sample]]] = {
     "bare": _bare_crowd,
     "ours": _our_crowd,
     "tuned": _tuned_crowd,
+    "tuned-bare": _tuned_bare_crowd,
 }
 
 if __name__ == "__main__":
-    reply(_in_this_process, lambda side, count: slowest_functions(partial(_SIDES[side], count)))
+    reply(take_side, lambda side, count: slowest_functions(partial(_SIDES[side], count)))

@@ -35,7 +35,7 @@ _MICROSECONDS: Final = 1e6
 def cycle(effort: Effort) -> list[Row]:
     """One cycle with one tool call in a fresh session, and what starting that session costs."""
     count = effort.of(_SESSIONS)
-    rounds = interleave(partial(_bare_cycles, count, 1), partial(_our_cycles, count, 1), effort.rounds)
+    rounds = interleave(partial(bare_cycles, count, 1), partial(our_cycles, count, 1), effort.rounds)
     return [
         rounds.row(
             "cycle",
@@ -61,7 +61,7 @@ def own_tool(effort: Effort) -> list[Row]:
     """Starting a session with a tool that no other session has, the making of the tool included."""
     count = effort.of(_SESSIONS)
     rounds = interleave(
-        partial(trio.run, _bare_own_tools, count), partial(trio.run, _our_own_tools, count), effort.rounds
+        partial(trio.run, bare_own_tools, count), partial(trio.run, our_own_tools, count), effort.rounds
     )
     return [
         rounds.row(
@@ -79,7 +79,7 @@ def plugins(effort: Effort) -> list[Row]:
     """The same cycle before plugins that are asked at every hook, and have nothing to say."""
     count = effort.of(_SESSIONS)
     rounds = interleave(
-        partial(_bare_cycles, count, 1), partial(_our_cycles, count, 1, _LISTENERS), effort.rounds
+        partial(bare_cycles, count, 1), partial(our_cycles, count, 1, _LISTENERS), effort.rounds
     )
     return [
         rounds.row(
@@ -97,7 +97,7 @@ def tools(effort: Effort) -> list[Row]:
     """A cycle whose one response calls twenty tools that do nothing."""
     count = effort.of(_SESSIONS // 3)
     rounds = interleave(
-        partial(_one_more, _bare_cycles, count), partial(_one_more, _our_cycles, count), effort.rounds
+        partial(one_more, bare_cycles, count), partial(one_more, our_cycles, count), effort.rounds
     )
     return [
         rounds.row(
@@ -122,7 +122,7 @@ def tools(effort: Effort) -> list[Row]:
 def growth(effort: Effort) -> list[Row]:
     """One conversation of a thousand cycles: the last ones against the tenth."""
     count = effort.of(_CYCLES)
-    rounds = interleave(partial(_bare_growth, count), partial(_our_growth, count), effort.rounds)
+    rounds = interleave(partial(bare_growth, count), partial(our_growth, count), effort.rounds)
     return [
         rounds.row(
             "growth",
@@ -150,7 +150,7 @@ def growth(effort: Effort) -> list[Row]:
     ]
 
 
-def _one_more(cycles: Callable[[int, int], Sample], count: int) -> Sample:
+def one_more(cycles: Callable[[int, int], Sample], count: int) -> Sample:
     """Take batches of twenty, and of one: what a batch costs by itself is in both."""
     many, one = cycles(count, _BATCH), cycles(count, 1)
     more = (many["cycle_seconds"] - one["cycle_seconds"]) / (_BATCH - 1)
@@ -160,7 +160,8 @@ def _one_more(cycles: Callable[[int, int], Sample], count: int) -> Sample:
 # --- the bare loop
 
 
-def _bare_cycles(count: int, calls: int) -> Sample:
+def bare_cycles(count: int, calls: int) -> Sample:
+    """Take cycles in fresh sessions of the bare loop: per cycle, and per start."""
     return trio.run(_bare_cycles_async, count, calls)
 
 
@@ -186,7 +187,8 @@ async def _bare_cycles_async(count: int, calls: int) -> Sample:
     return {"cycle_seconds": cycle_seconds / count, "start_seconds": start_seconds / count}
 
 
-def _bare_growth(count: int) -> Sample:
+def bare_growth(count: int) -> Sample:
+    """Take one conversation of so many cycles."""
     return trio.run(_bare_growth_async, count)
 
 
@@ -205,7 +207,8 @@ async def _bare_growth_async(count: int) -> Sample:
     return _growth_of(took)
 
 
-async def _bare_own_tools(count: int) -> Sample:
+async def bare_own_tools(count: int) -> Sample:
+    """Start bare sessions, each with a tool and a validator of its own."""
     model = bare.StubModel()
     sessions = []
     async with trio.open_nursery() as nursery:
@@ -237,7 +240,8 @@ class _Listener(p.Plugin[int]):
         return p.Continue(state)
 
 
-def _our_cycles(count: int, calls: int, listeners: int = 0) -> Sample:
+def our_cycles(count: int, calls: int, listeners: int = 0) -> Sample:
+    """Take cycles in fresh sessions of ours: per cycle, and per start."""
     return trio.run(_our_cycles_async, count, calls, listeners)
 
 
@@ -269,7 +273,8 @@ async def _our_starts(count: int) -> None:
             await supervisor.start_session(model=model, tools=[add])
 
 
-async def _our_own_tools(count: int) -> Sample:
+async def our_own_tools(count: int) -> Sample:
+    """Start sessions, each with a tool of its own."""
     model = StubModel()
     sessions = []
     async with agentrail.open_supervisor(environ={}) as supervisor:
@@ -288,7 +293,8 @@ async def _our_own_tools(count: int) -> Sample:
     return {"start_seconds": start_seconds / count}
 
 
-def _our_growth(count: int) -> Sample:
+def our_growth(count: int) -> Sample:
+    """Take one conversation of so many cycles."""
     return trio.run(_our_growth_async, count)
 
 
@@ -309,4 +315,4 @@ async def _our_growth_async(count: int) -> Sample:
 
 def _growth_of(took: list[float]) -> Sample:
     early, late = statistics.median(took[_EARLY]), statistics.median(took[_LATE])
-    return {"growth": late / early, "early_seconds": early, "late_seconds": late}
+    return {"growth": late / max(early, 1e-9), "early_seconds": early, "late_seconds": late}

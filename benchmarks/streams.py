@@ -1,6 +1,7 @@
 """The workloads of streaming over a real socket, with the server in its own process."""
 
 import statistics
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from time import perf_counter, process_time
@@ -11,6 +12,7 @@ import trio
 import agentrail
 from benchmarks import bare
 from benchmarks.bars import target_of
+from benchmarks.explain import Explanation, slowest_functions
 from benchmarks.measure import Effort, Row, Sample, Target, interleave, percentile
 from benchmarks.ours import expect, start_watch
 from benchmarks.sse_server import serve_streams, text_of
@@ -38,14 +40,21 @@ def url_at(address: str, deltas: int, gap_us: int) -> str:
     return f"{address}/{deltas}/{gap_us}/chat/completions"
 
 
+def explain_with_server(ours: Callable[..., Awaitable[Sample]], *arguments: int) -> Explanation:
+    """Explain what reads from a server of its own: that of the figures has ended by then."""
+    with serve_streams() as address:
+        return slowest_functions(partial(trio.run, ours, address, *arguments))
+
+
 def deltas(effort: Effort) -> list[Row]:
     """A response of a thousand small deltas sent at once, through to a subscriber."""
     count, responses = effort.of(_DELTAS), _RESPONSES
     with serve_streams() as address:
         rounds = interleave(
-            partial(trio.run, _bare_burst, address, count, responses),
-            partial(trio.run, _our_burst, address, count, responses),
+            partial(trio.run, bare_burst, address, count, responses),
+            partial(trio.run, our_burst, address, count, responses),
             effort.rounds,
+            explain=partial(explain_with_server, our_burst, count, responses),
         )
     title = f"{count:,} deltas in a burst over HTTP"
     return [
@@ -77,6 +86,7 @@ def streams(effort: Effort) -> list[Row]:
             partial(trio.run, _bare_streams, address, count),
             partial(trio.run, _our_streams, address, count),
             effort.rounds,
+            explain=partial(explain_with_server, _our_streams, count),
         )
     title = f"{count} sessions at {1_000_000 // _GAP_US} deltas/s each"
     return [
@@ -102,7 +112,8 @@ def streams(effort: Effort) -> list[Row]:
 # --- a burst
 
 
-async def _bare_burst(address: str, count: int, responses: int) -> Sample:
+async def bare_burst(address: str, count: int, responses: int) -> Sample:
+    """Read so many bursts with httpx and json."""
     url = url_at(address, count, 0)
     async with bare.open_client() as client:
         await bare.read_stream(client, url)  # opens the connection
@@ -117,7 +128,8 @@ async def _bare_burst(address: str, count: int, responses: int) -> Sample:
         return {**sample, "first_seconds": _first_of(asked, came)}
 
 
-async def _our_burst(address: str, count: int, responses: int) -> Sample:
+async def our_burst(address: str, count: int, responses: int) -> Sample:
+    """Read so many bursts through a session to its subscriber."""
     heard: list[str] = []
     asked: list[float] = []
     came: list[float] = []

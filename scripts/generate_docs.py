@@ -119,7 +119,7 @@ def events_page() -> str:
         "",
         DRAWN,
         "",
-        "All are attrs classes in `agentrail.events`, one closed union `Event`. *Committed* events have a number of their",
+        "All are frozen msgspec Structs in `agentrail.events`, one closed union `Event`; `replace` makes one like another. *Committed* events have a number of their",
         "own, dense and rising per session; *ephemeral* ones, marked with \\*, carry the number of the committed event before",
         "them and are never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
         "",

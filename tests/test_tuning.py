@@ -73,13 +73,16 @@ main()
 @contextmanager
 def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[None]:
     """A collector that is set so, whatever the test does to it; as it was afterwards."""
-    was, was_enabled = gc.get_threshold(), gc.isenabled()
+    was, was_enabled, was_frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count()
+    gc.unfreeze()  # what pytest collected; see the root conftest.py
     assert gc.get_freeze_count() == 0
     gc.set_threshold(*thresholds)
     try:
         yield
     finally:
         gc.unfreeze()
+        if was_frozen:
+            gc.freeze()
         gc.set_threshold(*was)
         (gc.enable if was_enabled else gc.disable)()
 

@@ -38,7 +38,7 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 """What to do about each kind of failure, after its message has said what happened."""
 
 
-def decide_exit(event: Event) -> Exit | None:
+def exit_of(event: Event) -> Exit | None:
     """Say how a run ends with an event; None when it does not end with it.
 
     An aborted cycle ends with `AbortSettled`, when what was stopped is gone.

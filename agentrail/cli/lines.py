@@ -21,14 +21,14 @@ _REPAINT_SECONDS: Final = 0.05
 _EXIT_AGAIN_SECONDS: Final = 0.02
 
 
-class Key(enum.Enum):
+class KeyPress(enum.Enum):
     """What can come in place of a line."""
 
     CTRL_C = "interrupt"
     CTRL_D = "end"  # the end of a pipe too
 
 
-Typed: TypeAlias = str | Key
+Typed: TypeAlias = str | KeyPress
 
 
 class Lines(Protocol):
@@ -63,7 +63,7 @@ class PlainLines:
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         if not line and not self._buffer and self._ended:
-            return Key.CTRL_D
+            return KeyPress.CTRL_D
         return line.decode("utf-8", "replace").rstrip("\r")
 
 
@@ -114,9 +114,9 @@ class EditedLines:
         try:
             return self._session.prompt(self.message)
         except KeyboardInterrupt:
-            return Key.CTRL_C
+            return KeyPress.CTRL_C
         except EOFError:
-            return Key.CTRL_D
+            return KeyPress.CTRL_D
 
     async def _exit_when_cancelled(self, over: trio.Event) -> None:
         """Make the editor give the terminal back. It runs in a thread, which cannot be cancelled but can be asked."""

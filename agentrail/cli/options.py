@@ -24,7 +24,7 @@ ALL_TOOLS: Final = ", ".join(tool.name for tool in builtin())
 BaseUrl = Annotated[
     str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
 ]
-Approve = Annotated[
+ApproveOption = Annotated[
     str | None,
     Parameter(
         help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "

@@ -175,7 +175,7 @@ def command_starts(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[int]:
             left.append(at + 1)
         else:
             start = at + wrapper.skips
-            # Options may stand between the skipped operands and the command: `flock FILE -c LINE` is read by `lines_of`.
+            # Options may stand between the skipped operands and the command: `flock FILE -c LINE` is read by `inner_lines`.
             yield start + (start < len(operands) and operands[start] == "--" and wrapper.skips > 0)
 
 
@@ -195,7 +195,7 @@ def _widths(wrapper: Wrapper, word: str) -> tuple[int, ...]:
     return (1,) if word[1:].isdecimal() else (1, 2)
 
 
-def lines_of(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
+def inner_lines(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
     """Give the command lines that stand behind a wrapper's options."""
     short = "".join(one[1] for one in wrapper.lines if len(one) == len("-c"))
     for place, word in enumerate(operands):

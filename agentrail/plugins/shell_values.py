@@ -16,7 +16,7 @@ from agentrail.plugins.shell_words import Unreadable, closing, escaped_end, has_
 
 UNQUOTED: Final = "\ufdd0"
 """Unknown, and perhaps several words."""
-UNKNOWN: Final = "\ufdd1"
+UNKNOWN_TEXT: Final = "\ufdd1"
 """Unknown, in one piece."""
 FOUND: Final = "\ufdd2"
 """Not known, but found in the world, a name or a number: no option that somebody made up."""
@@ -206,7 +206,7 @@ class _Reading:
         if quoted:
             self.is_quoted = True
             if not is_list:  # in quotes a list stays several words, and anything else one
-                values = tuple(value.replace(UNQUOTED, UNKNOWN).replace(SPLIT, " ") for value in values)
+                values = tuple(value.replace(UNQUOTED, UNKNOWN_TEXT).replace(SPLIT, " ") for value in values)
         else:
             between = "".join((" \t\n", *variables.values.get("IFS", ())))
             blanks = re.compile(f"[{re.escape(between)}]+")
@@ -333,7 +333,7 @@ class _Reading:
         elif rest:
             self.expander.text(rest)
             is_made_up = rest[0] == "@" or any(
-                set(value) & {"-", UNQUOTED, UNKNOWN} for value in (*values, rest)
+                set(value) & {"-", UNQUOTED, UNKNOWN_TEXT} for value in (*values, rest)
             )
             values = (UNQUOTED if is_made_up else FOUND,)
         self.add(values, quoted=quoted, is_list=name == "@" or subscript == "[@]")

@@ -34,7 +34,7 @@ _LAST_PAUSE_SECONDS: Final = 0.05
 
 
 @frozen(kw_only=True)
-class Stopped:
+class StoppedTree:
     """What a stop has found.
 
     Attributes:
@@ -58,7 +58,7 @@ class ProcessTree:
     group: int
     token: str
 
-    async def stop(self) -> Stopped:
+    async def stop(self) -> StoppedTree:
         """End all processes of the tree that are alive: `SIGTERM`, two seconds, `SIGKILL`, and look again.
 
         Returns:
@@ -75,7 +75,7 @@ class ProcessTree:
             while left:  # again and again, for what is forked meanwhile
                 self._send(left, signal.SIGKILL)
                 left = await self._wait_gone(left, within_seconds=KILL_SECONDS)
-        return Stopped(found=found, left=left)
+        return StoppedTree(found=found, left=left)
 
     async def count_below(self) -> int:
         """Count the processes that the first one has started, with all that those have started.

@@ -21,12 +21,12 @@ from agentrail.abc import (
     SnapshotSandbox,
 )
 
-MakeSandbox: TypeAlias = Callable[[], Sandbox]
+SandboxFactory: TypeAlias = Callable[[], Sandbox]
 
 _RULE_SECONDS: Final = 60.0
 
 
-async def check_sandbox(make: MakeSandbox) -> None:
+async def check_sandbox(make: SandboxFactory) -> None:
     """Hold a sandbox against the port.
 
     Args:
@@ -37,7 +37,7 @@ async def check_sandbox(make: MakeSandbox) -> None:
 
     Cancellation: Closes the sandbox of the rule that is being tried.
     """
-    for rule in RULES:
+    for rule in SANDBOX_RULES:
         sandbox = make()
         try:
             with trio.fail_after(_RULE_SECONDS):
@@ -395,7 +395,7 @@ async def _closes_twice(sandbox: Sandbox) -> None:
     await sandbox.aclose()
 
 
-RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
+SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
     _keeps_what_is_written,
     _reads_in_pages,
     _edits_what_is_meant,

@@ -19,6 +19,7 @@ from tests.mutants import (
     rows,
     sandbox,
     session,
+    shell,
     supervisors,
     tuning,
 )
@@ -36,6 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
+    *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
 )
