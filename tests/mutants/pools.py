@@ -95,8 +95,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="another worker is given what interrupted the process",
         breaks=_ENDING,
         file="actors/pool_core.py",
-        old="                self.cut_off(STOPPED)  # it leaves by way",
-        new="                pass  # it leaves by way",
+        old="meet it again.\n                self.cut_off(POOL_STOPPED)\n",
+        new="meet it again.\n                pass\n",
         killed_by=f"{_POOL}::test_an_interrupt_is_met_once",
     ),
     Mutant(
