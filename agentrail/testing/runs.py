@@ -65,7 +65,7 @@ def small_config(**options: Any) -> SessionConfig:
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
-        # With a price, so that what is asserted about costs is about a number, and not about nobody's knowledge.
+        # With a price, so that what is asserted about costs is about a number, and not about one that is unknown.
         model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
         **(small | options),
     )
@@ -147,7 +147,7 @@ class SessionView:
 
     @property
     def events(self) -> list[Event]:
-        """What was published in the last step; with `run` whoever wants to can look further back."""
+        """What was published in the last step; `run` leads further back."""
         return self.run[-1].events if self.run else []
 
     @property
