@@ -315,11 +315,11 @@ class Run:
             raise CounterExample(rule, why, script, self) from error
 
 
-Repeat: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
+Rerun: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
 """Repeats a run from its drawn signals, and gives what breaks in it."""
 
 
-def shortened(found: CounterExample, repeat: Repeat) -> CounterExample:
+def shortened(found: CounterExample, repeat: Rerun) -> CounterExample:
     """Leave out of a counter-example every signal, and every block of one, without which the same promise breaks."""
     position = len(found.drawn) - 1
     while position >= 0:
