@@ -70,7 +70,7 @@ class CassetteModel:
                 whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
 
         Raises:
-            OptionError: Your move: there is neither a file nor somebody to record.
+            OptionError: Your move: there is neither a file nor a provider to record.
         """
         self._path = Path(path)
         self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
