@@ -24,7 +24,7 @@ from agentrail.core.toolbox import read_call
 from agentrail.core.work import Work
 from agentrail.events import RequestStart
 from agentrail.messages import ApprovalId, PromptRef, Text
-from agentrail.testing.plugins import PuppetPlugin, Rule
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.promises.seen import comparable
 from property_tests.vandal import everything_in
 from tests.core import engine_oracle
@@ -70,7 +70,7 @@ def test_every_change_of_phase_in_the_table_happens():
         for before, cell in row.items()
         for after in cell.followed_by - {before}
     }
-    rule = Rule(
+    rule = PuppetRule(
         hook="BeforeTool", tool=None, action="approve", text="sure?"
     )  # without plugins nobody is asked
     stack, states = load_stack([PuppetPlugin((rule,), name="asks")])
