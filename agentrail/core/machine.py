@@ -149,7 +149,7 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     try:
         phase, postponed, ended = _advance(work, state.phase, state.postponed, signal)
         after = SessionState(phase, work.close(), postponed, ended)
-    except BaseException as error:
+    except BaseException as error:  # noqa: ASYNC103 - a bug of ours is an error of the step, whatever class it has
         if travels(error):
             raise
         crash = Crashed.from_exception(error)
