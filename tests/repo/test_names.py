@@ -51,7 +51,6 @@ TWO_MEANINGS: Final = frozenset(
         "Kept",
         "KillTools",
         "Label",
-        "Ledger",
         "Limits",
         "Link",
         "Look",
