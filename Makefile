@@ -8,8 +8,9 @@ PROMPT ?= List the Python files here and say what each is for
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps: `make run` needs what a user installs, everything else needs the tools as well.
+# Three stamps: `make run` needs what a user installs, `make test` what the tests import, everything else the linters as well.
 BASE := $(VENV)/.installed-base
+TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 
 # Images of containers set it, and then each command that a test starts compiles all of the package anew.
@@ -40,7 +41,7 @@ help:  ## say what there is
 run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 	$(BIN)/agentrail run "$(PROMPT)"
 
-test: $(DEV) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
+test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -m 'not check'
 
 property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightly
@@ -121,6 +122,10 @@ $(BASE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,repl]"
+$(TEST): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[http2,prices,repl,test]"
 	@touch $(BASE) $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(BASE) $(TEST) $@

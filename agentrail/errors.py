@@ -69,7 +69,7 @@ What is published or journaled holds no exception object: there an error is an `
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from agentrail.structs import Value
 
 if TYPE_CHECKING:  # a `match` on a reason can be total; when this runs, it knows nothing above it
     from agentrail.otp.exits import ExitReason
@@ -480,8 +480,7 @@ class BadRequest(ProviderError):
 # --- how a cycle ended
 
 
-@frozen(kw_only=True)
-class ErrorInfo:
+class ErrorInfo(Value, frozen=True, kw_only=True):
     """An error as data: what events, signals and journals hold in place of an exception.
 
     Attributes:

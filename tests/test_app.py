@@ -24,13 +24,13 @@ from agentrail.errors import Authentication, ModelNotFound, OptionError, Protoco
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
 from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.testing.serving import Reply, open_server, reply
+from agentrail.testing.serving import ServedReply, open_server, reply
 from agentrail.tools import builtin
 
 KEY = "sk-a-key-that-nobody-may-see"
 
 
-def listing(*names: str) -> Reply:
+def listing(*names: str) -> ServedReply:
     """What `GET /models` answers."""
     return reply(
         json.dumps({"object": "list", "data": [{"id": name} for name in names]}), kind="application/json"

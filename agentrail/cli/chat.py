@@ -18,8 +18,8 @@ from agentrail.app import choose_model, open_supervisor
 from agentrail.cli import people
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
-from agentrail.cli.lines import Key, Lines, PlainLines, open_edited_lines
-from agentrail.cli.options import Approve, Choices, decide_approvals, decide_session
+from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
+from agentrail.cli.options import ApproveOption, Choices, decide_approvals, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
@@ -48,19 +48,19 @@ from agentrail.tuning import many_sessions
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
-COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/help": "show this",
         "/status": "say what the session is doing",
         "/abort": "stop the running cycle; what waits goes on",
         "/tree": "show what runs: supervisor, sessions, and what is behind them",
-        **people.COMMANDS,
+        **people.DECISION_COMMANDS,
         "/quit": "stop everything and leave, as Ctrl-D does",
     }
 )
 
 
-def chat(*, choices: Choices = Choices(), approve: Approve = None) -> Exit:  # noqa: B008 - frozen
+def chat(*, choices: Choices = Choices(), approve: ApproveOption = None) -> Exit:  # noqa: B008 - frozen
     """Talk with a model; see `commands.py` for the help."""
     send_logs_to_stderr()
     with many_sessions(collect=False):  # so far there was nothing but imports
@@ -110,7 +110,7 @@ def decide_editor(*, is_terminal: bool, term: str, has_editor: bool) -> bool:
 # --- the conversation
 
 
-class Ledger:
+class ChatLedger:
     """Which prompts were accepted and have not come to their end."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Ledger:
 
     def decided(self) -> None:
         """Note that nothing waits for a person any more."""
-        if self._asked.is_set():  # else somebody may be waiting for this very event
+        if self._asked.is_set():  # else a task may be waiting for this very event
             self._asked = trio.Event()
 
     async def wait_for_line(self) -> None:
@@ -198,12 +198,12 @@ class Chat:
     transcript: Transcript
     nursery: trio.Nursery
     work: trio.CancelScope = field(factory=trio.CancelScope)
-    ledger: Ledger = field(factory=Ledger)
+    ledger: ChatLedger = field(factory=ChatLedger)
     code: Exit = Exit.DONE
     _is_stopping: bool = False
 
     async def talk(self) -> None:
-        """Talk until somebody leaves or the session ends, and stop what runs then.
+        """Talk until the user leaves or the session ends, and stop what runs then.
 
         Raises:
             ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
@@ -224,7 +224,7 @@ class Chat:
             self.nursery.start_soon(leave_at_once, self.work)
         elif self.ledger.is_idle:
             self.code = Exit.INTERRUPTED
-            self._is_stopping = True  # whoever presses it once more does not want to wait
+            self._is_stopping = True  # who presses it once more does not want to wait
             self.work.cancel(reason="interrupted")
         else:
             self.nursery.start_soon(self._abort, "interrupted")
@@ -244,7 +244,7 @@ class Chat:
         await self._invite()
         while True:
             typed = await self.desk.lines.next_line()
-            if typed is Key.CTRL_C:
+            if typed is KeyPress.CTRL_C:
                 self.interrupt()
             elif not isinstance(typed, str) or not await self._take(typed):
                 return
@@ -291,7 +291,7 @@ class Chat:
             await self._say(f"error: {describe_error(error)}")
 
     async def _look_who_waits(self) -> None:
-        """Note whether somebody decided what a cycle waited for; the event that says so may lie unread."""
+        """Note whether a person decided what a cycle waited for; the event that says so may lie unread."""
         if not (await self.session.status()).suspended:
             self.ledger.decided()  # else the next line of a pipe would not wait
 
@@ -299,7 +299,7 @@ class Chat:
         name, _, rest = text.partition(" ")
         match text:
             case "/help":
-                for name, what in COMMANDS.items():
+                for name, what in CHAT_COMMANDS.items():
                     await self._say(f"{name}: {what}")
             case "/status":
                 status = await self.session.status()
@@ -313,10 +313,10 @@ class Chat:
                     await self._say("nothing runs")
                 else:
                     self.nursery.start_soon(self._abort, "by the user")
-            case _ if name in people.COMMANDS:
+            case _ if name in people.DECISION_COMMANDS:
                 await self._decide(name, rest)
             case _:
-                near = difflib.get_close_matches(text, COMMANDS, n=1)
+                near = difflib.get_close_matches(text, CHAT_COMMANDS, n=1)
                 hint = f"did you mean {near[0]}?" if near else "/help lists all there are"
                 await self._say(f"there is no command {text}: {hint}")
 
@@ -359,8 +359,8 @@ def show_status(status: Status) -> str:
 # --- running it
 
 
-async def serve_chat(choices: Choices, approve: Approve) -> Exit:
-    """Chat until somebody leaves, and say how it ended."""
+async def serve_chat(choices: Choices, approve: ApproveOption) -> Exit:
+    """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -368,13 +368,13 @@ async def serve_chat(choices: Choices, approve: Approve) -> Exit:
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
-        code = Exit.FAILED  # nobody reads any more
+        code = Exit.FAILED  # the output is read no more
     except* AgentrailError as failed:
         write_error(f"{failed.exceptions[0]}.")
     return code
 
 
-async def _serve(choices: Choices, approve: Approve, signals: AsyncIterator[int]) -> Exit:
+async def _serve(choices: Choices, approve: ApproveOption, signals: AsyncIterator[int]) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
@@ -385,7 +385,9 @@ async def _serve(choices: Choices, approve: Approve, signals: AsyncIterator[int]
     return code
 
 
-async def _start(choices: Choices, approve: Approve, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
+async def _start(
+    choices: Choices, approve: ApproveOption, nursery: trio.Nursery, interrupts: Interrupts
+) -> Exit:
     transcript = Transcript(look_of_process())
     try:
         chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
 
 DEFAULT_SECONDS: Final = 30.0
-"""How long is looked, unless somebody says how many sessions: a stack of three lives a thousand in this time on a quiet machine."""
+"""How long is looked, unless the operator says how many sessions: a stack of three runs a thousand in this time on a quiet machine."""
 MAX_COMBINED: Final = 4
 """How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
 
@@ -132,7 +132,7 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
 def _check_for_a_while(
     machine: "type[StackMachine]", seed: int | None, tally: "Tally", *, until: float
 ) -> None:
-    """Live sessions, a portion at a time, until the time is over or something broke; at least one portion."""
+    """Run sessions, a portion at a time, until the time is over or something broke; at least one portion."""
     from agentrail.testing import stacks
 
     for portion in itertools.count():
@@ -144,7 +144,7 @@ def _check_for_a_while(
 
 def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
     """Say what came of it: the counter-example, or how much was tried without finding one."""
-    tried = f"{tally.lives} sessions, {tally.signals} signals"
+    tried = f"{tally.runs} sessions, {tally.signals} signals"
     if tally.found is None:
         return f"{'Nothing broke' if is_whole else 'Interrupted; nothing broke so far'}: {tried}.\n"
     begun = "Broken" if is_whole else "Interrupted, before this could be made shorter; broken"
@@ -152,8 +152,8 @@ def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
 
 
 def _show_progress(tally: "Tally", examples: int | None, seconds: float) -> None:
-    """Draw a bar, where somebody looks."""
-    if tally.lives % _EVERY == 0 and os.isatty(2):
+    """Draw a bar, where a person looks."""
+    if tally.runs % _EVERY == 0 and os.isatty(2):
         write_all(2, f"\r\x1b[K{describe_progress(tally, examples, seconds)}".encode())
 
 
@@ -162,11 +162,11 @@ def describe_progress(tally: "Tally", examples: int | None, seconds: float) -> s
     if examples is None:
         done, left, of = seconds / DEFAULT_SECONDS, DEFAULT_SECONDS - seconds, ""
     else:
-        done, of = tally.lives / examples, f"/{examples}"
-        left = seconds / max(tally.lives, 1) * (examples - tally.lives)
+        done, of = tally.runs / examples, f"/{examples}"
+        left = seconds / max(tally.runs, 1) * (examples - tally.runs)
     bar = "█" * round(min(done, 1.0) * _BAR_WIDTH)
     return (
-        f"{bar:·<{_BAR_WIDTH}} {tally.lives}{of} sessions, {tally.signals} signals, {max(left, 0):.0f} s left"
+        f"{bar:·<{_BAR_WIDTH}} {tally.runs}{of} sessions, {tally.signals} signals, {max(left, 0):.0f} s left"
     )
 
 

@@ -29,9 +29,9 @@ from agentrail.providers.http import HttpClients
 from agentrail.sandboxes.confinement import probe
 from agentrail.sandboxes.programs import find_program
 
-Verdict: TypeAlias = Literal["good", "absent", "bad"]
+CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
 
-_MARKS: Final[Mapping[Verdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
+_MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
 _ANTHROPIC_URL: Final = "https://api.anthropic.com"
 _NAME_WIDTH: Final = 20
 
@@ -48,7 +48,7 @@ class Finding:
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     remedy: str | None = None
 
@@ -203,7 +203,7 @@ async def _look_at_address(url: str, http: HttpClients) -> Finding:
     except ProviderError as error:
         if error.status is None:
             return _decide_refusal(url, error)
-        # Whatever it answers to a question that nobody asks it, it is there.
+        # Whatever it answers to a question that is not asked, it is there.
     return Finding(name="server", verdict="good", text=text)
 
 

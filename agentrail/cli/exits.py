@@ -10,7 +10,7 @@ from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
 
 class Exit(enum.IntEnum):
-    """What the command tells whoever called it."""
+    """What the command tells its caller."""
 
     DONE = 0
     FAILED = 1
@@ -38,7 +38,7 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 """What to do about each kind of failure, after its message has said what happened."""
 
 
-def decide_exit(event: Event) -> Exit | None:
+def exit_of(event: Event) -> Exit | None:
     """Say how a run ends with an event; None when it does not end with it.
 
     An aborted cycle ends with `AbortSettled`, when what was stopped is gone.
@@ -62,5 +62,5 @@ def describe_failure(error: ErrorInfo) -> str:
 
 
 def describe_error(error: AgentrailError) -> str:
-    """Say what was wrong with what somebody asked for; the messages say themselves what to do."""
+    """Say what was wrong with what the caller asked for; the messages say themselves what to do."""
     return str(error).rstrip(".") + "."

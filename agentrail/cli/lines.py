@@ -21,14 +21,14 @@ _REPAINT_SECONDS: Final = 0.05
 _EXIT_AGAIN_SECONDS: Final = 0.02
 
 
-class Key(enum.Enum):
+class KeyPress(enum.Enum):
     """What can come in place of a line."""
 
     CTRL_C = "interrupt"
     CTRL_D = "end"  # the end of a pipe too
 
 
-Typed: TypeAlias = str | Key
+Typed: TypeAlias = str | KeyPress
 
 
 class Lines(Protocol):
@@ -63,7 +63,7 @@ class PlainLines:
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         if not line and not self._buffer and self._ended:
-            return Key.CTRL_D
+            return KeyPress.CTRL_D
         return line.decode("utf-8", "replace").rstrip("\r")
 
 
@@ -114,9 +114,9 @@ class EditedLines:
         try:
             return self._session.prompt(self.message)
         except KeyboardInterrupt:
-            return Key.CTRL_C
+            return KeyPress.CTRL_C
         except EOFError:
-            return Key.CTRL_D
+            return KeyPress.CTRL_D
 
     async def _exit_when_cancelled(self, over: trio.Event) -> None:
         """Make the editor give the terminal back. It runs in a thread, which cannot be cancelled but can be asked."""
@@ -154,7 +154,7 @@ async def open_edited_lines() -> AsyncIterator[EditedLines]:
     session: PromptSession[str] = PromptSession(erase_when_done=True)
     # Raw mode for as long as there are lines: a Ctrl-D that comes between two of them, or while something is written above
     # the editor (for which it would go back to cooked mode), would be taken by the terminal, as the end of a line that
-    # nobody reads, and be lost. Writing needs no cooked mode: raw mode leaves the output's line breaks alone.
+    # is not read, and be lost. Writing needs no cooked mode: raw mode leaves the output's line breaks alone.
     setattr(session.app.input, "cooked_mode", contextlib.nullcontext)  # noqa: B010 - the library has no option for it
     with session.app.input.raw_mode(), StdoutProxy(sleep_between_writes=_REPAINT_SECONDS, raw=True) as above:
         lines = EditedLines(session, above)

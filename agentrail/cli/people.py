@@ -13,7 +13,7 @@ from agentrail.errors import InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.handle import Session
 
-COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+DECISION_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/steer": "say something to the running cycle, as in /steer rather in French",
         "/approve": "let the call run that waits; /approve always for all that are like it",
@@ -24,11 +24,11 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What they are called, and what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
 
-Waiting: TypeAlias = Approval | Question
+WaitsForPerson: TypeAlias = Approval | Question
 
 
 @frozen(kw_only=True)
-class Words:
+class DecisionWords:
     """What stands behind a command.
 
     Attributes:
@@ -40,9 +40,9 @@ class Words:
     text: str
 
 
-def waiting_of(status: Status) -> tuple[Waiting, ...]:
+def waiting_of(status: Status) -> tuple[WaitsForPerson, ...]:
     """Give what waits for a person, here and in the sessions that work for calls, the oldest first."""
-    both: tuple[Waiting, ...] = (*status.all_approvals, *status.all_questions)
+    both: tuple[WaitsForPerson, ...] = (*status.all_approvals, *status.all_questions)
     return tuple(sorted(both, key=lambda one: one.requested_at_ms))
 
 
@@ -56,7 +56,7 @@ async def decide(session: Session, command: str, rest: str) -> str:
 
     Args:
         session: Whose.
-        command: One of `COMMANDS`.
+        command: One of `DECISION_COMMANDS`.
         rest: What stands behind it.
 
     Returns:
@@ -112,15 +112,15 @@ def _answer_to(question: Question, text: str) -> str | int:
     return number - 1
 
 
-def read_words(rest: str) -> Words:
+def read_words(rest: str) -> DecisionWords:
     """Split a place from the rest; without one the first is meant."""
     head, _, tail = rest.strip().partition(" ")
     if head.startswith("#") and head[1:].isdecimal():
-        return Words(place=int(head[1:]), text=tail.strip())
-    return Words(place=1, text=rest.strip())
+        return DecisionWords(place=int(head[1:]), text=tail.strip())
+    return DecisionWords(place=1, text=rest.strip())
 
 
-def pick(waiting: tuple[Waiting, ...], place: int, *, questions: bool) -> Waiting:
+def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) -> WaitsForPerson:
     """Find what is meant.
 
     Args:
@@ -141,7 +141,7 @@ def pick(waiting: tuple[Waiting, ...], place: int, *, questions: bool) -> Waitin
     return found
 
 
-def _show(one: Waiting) -> str:
+def _show(one: WaitsForPerson) -> str:
     if isinstance(one, Question):
         options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
         return f"{one.question}{options}"

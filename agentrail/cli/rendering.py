@@ -24,7 +24,7 @@ from agentrail.events import (
 )
 from agentrail.messages import CallId, JsonObject
 
-Stream: TypeAlias = Literal["out", "err"]
+OutputStream: TypeAlias = Literal["out", "err"]
 
 MAX_ARGUMENTS: Final = 160
 MAX_OUTCOME: Final = 100
@@ -41,7 +41,7 @@ class Piece:
         text: What, with its line breaks.
     """
 
-    stream: Stream
+    stream: OutputStream
     text: str
 
 
@@ -49,12 +49,12 @@ Pieces: TypeAlias = tuple[Piece, ...]
 
 
 @frozen(kw_only=True)
-class Look:
+class ChatStyle:
     """What the streams are.
 
     Attributes:
         out_is_terminal: Whether the model's words go to a terminal; then what could steer it is taken out of them.
-        err_is_terminal: Whether somebody looks at the rest; only then thinking is shown.
+        err_is_terminal: Whether a person looks at the rest; only then thinking is shown.
         dims: Whether what is about the words may be dimmed.
     """
 
@@ -72,10 +72,10 @@ class _RunningCall:
 class Transcript:
     """Turns events into pieces; remembers which calls run, and whether a line is open on a stream."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: ChatStyle) -> None:
         """Begin at the start of a line."""
         self._look = look
-        self._open: Stream | None = None
+        self._open: OutputStream | None = None
         self._calls: dict[CallId, _RunningCall] = {}
         self._latest_call: CallId | None = None
 

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 
 from agentrail.app import choose_model, open_supervisor
-from agentrail.cli.exits import Exit, decide_exit, describe_error
+from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.options import Choices, decide_prompt, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
@@ -163,14 +163,14 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     except OutputFailed as error:
         write_error(f"{error}.")
     except OutputClosed:
-        pass  # whoever closed it knows
+        pass  # the reader that closed it knows
     return Exit.FAILED
 
 
 async def _show_cycle(events: Subscription, printer: _Printer) -> Exit:
     async for event in events:
         await printer.show(event)
-        code = decide_exit(event)
+        code = exit_of(event)
         if code is not None:
             return code
     return Exit.FAILED  # the session ended before the cycle did; what was published says why

@@ -1,4 +1,4 @@
-"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops nobody else."""
+"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Protocol
 import trio
 
 from agentrail.cli.output import DESCRIPTORS, write_all
-from agentrail.cli.rendering import Look, Piece
+from agentrail.cli.rendering import ChatStyle, Piece
 
 
 class Screen(Protocol):
@@ -18,7 +18,7 @@ class Screen(Protocol):
         """Write pieces, in order.
 
         Raises:
-            OutputClosed: Nobody reads stdout any more.
+            OutputClosed: Stdout is read no more.
             OutputFailed: It cannot be written; the message says why.
 
         Cancellation: What had not been written by then may be lost.
@@ -34,7 +34,7 @@ class DirectScreen:
         self._lock = trio.Lock()
 
     async def write(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces; see `Screen.write`. Those of one call stand together, whoever else writes meanwhile."""
+        """Write pieces; see `Screen.write`. Those of one call stand together, whatever else is written meanwhile."""
         async with self._lock:
             for piece in pieces:
                 # Surrogates that a model made up cannot be encoded.
@@ -46,7 +46,7 @@ class DirectScreen:
                 )
 
 
-def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> Look:
+def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> ChatStyle:
     """Decide how things look.
 
     Args:
@@ -54,14 +54,14 @@ def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool)
         err_is_terminal: Whether stderr is one.
         no_color: Whether the variable `NO_COLOR` is set.
     """
-    return Look(
+    return ChatStyle(
         out_is_terminal=out_is_terminal,
         err_is_terminal=err_is_terminal,
         dims=err_is_terminal and not no_color,
     )
 
 
-def look_of_process() -> Look:
+def look_of_process() -> ChatStyle:
     """Look at the streams of the process."""
     return decide_look(
         out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))

@@ -390,7 +390,9 @@ def _fill_slots(work: Work) -> None:
 def _run(work: Work, state: CallState) -> CallState:
     call = state.call
     config = work.data.config
-    arguments_hash = hash_arguments(state.arguments)
+    # What somebody has let run is looked at again each time it runs.
+    is_known = state.bound_to is None and state.arguments_hash
+    arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
         return calls.answer(work, state, CHANGED)[0]
     effect_id = work.mint("t")
@@ -422,6 +424,7 @@ def _run(work: Work, state: CallState) -> CallState:
         stage="running",
         effect_id=effect_id,
         operation_id=operation_id,
+        arguments_hash=arguments_hash,
         began_at_ms=work.at_ms,
     )
 

@@ -34,7 +34,7 @@ from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
 from agentrail.core.projection import model_of, request_of
 from agentrail.core.request import EffectId
-from agentrail.core.spending import book, count_tokens, reserve_request
+from agentrail.core.spending import book, count_handed, count_history, fixed_of, reserve_request
 from agentrail.core.state import Compaction
 from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
@@ -70,21 +70,22 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     data = work.data
     said = asked or _SAID.get(reason, reason)
     handed = data.cycle.handed if data.cycle is not None else None
-    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
-    estimate = count_tokens(work, request)
+    limits, fixed = limits_of(work), fixed_of(data)
+    sent = estimate = count_history(work, fixed)
     if (
         handed is not None
     ):  # what is sent says whether one is due; what it is a summary of, whether that can be read
-        sent = count_tokens(work, request, is_handed=True)
-        if reason == "due" and not is_due(sent, limits_of(work)):
-            return False
+        sent = count_handed(work, fixed, handed)
         estimate = max(estimate, sent)
-    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits_of(work))
+    if reason == "due" and not is_due(sent, limits):
+        return False
+    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits)
     if not isinstance(plan, CompactionPlan):
         if asked is not None:  # whoever asked waits for an outcome
             why: SkipReason = "too_soon" if plan.why == "too_soon" else "nothing_to_cut"
             work.publish(CompactSkipped(by=BY_SESSION, reason=why))
         return False
+    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     work.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
     outcome = _asked(work, plan)
     if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):

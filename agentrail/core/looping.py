@@ -45,7 +45,7 @@ def _seen(state: CallState) -> CallSeen:
         arguments = {"": state.call.malformed}
     return CallSeen(
         name=state.call.name,
-        arguments_hash=hash_arguments(arguments),
+        arguments_hash=state.arguments_hash or hash_arguments(arguments),
         text=result.text,
         is_error=result.is_error,
         is_pure=spec is not None and spec.effect_class == "pure",

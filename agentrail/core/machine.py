@@ -18,7 +18,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -94,6 +94,9 @@ from agentrail.otp.exits import Crashed, Shutdown, describe
 
 MAX_POSTPONED: Final = 1_000
 """How many signals may wait for another phase; one more is refused."""
+
+_TAKE: Final = Verdict.TAKE
+_IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
 Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
@@ -181,16 +184,14 @@ def _advance(
         before = phase
         if todo:
             judged = todo.pop()
-            match verdict(phase, work.data, judged):
-                case Verdict.TAKE:
-                    phase = settled(work, TAKERS[type(judged)](work, phase, judged))
-                case Verdict.DROP:
-                    work.data.dropped += 1
-                case Verdict.POSTPONE:
-                    postponed = _postponed(work, postponed, judged)
-                case unreachable:
-                    assert_never(unreachable)
-        elif phase is not Phase.IDLE:
+            judgement = verdict(phase, work.data, judged)
+            if judgement is _TAKE:
+                phase = settled(work, TAKERS[type(judged)](work, phase, judged))
+            elif judgement is Verdict.DROP:
+                work.data.dropped += 1
+            else:
+                postponed = _postponed(work, postponed, judged)
+        elif phase is not _IDLE:
             return phase, postponed, False
         elif teardown.is_over(work):
             teardown.say_goodbye(work)
@@ -212,7 +213,7 @@ def settled(work: Work, after: Phase) -> Phase:
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
-    if after is Phase.IDLE:
+    if after is _IDLE:
         settings.apply_updates(work)
     return after
 
@@ -427,7 +428,7 @@ _GIVEN: Final = dict(
         _by(StepCrashed, _put_aside),
         _by(PluginLagged, _plugin_lagged),
         _in_any(StreamStarted, response.started),
-        _in_any(ChunksArrived, response.arrived),
+        _by(ChunksArrived, response.arrived),
         _by(ResponseCompleted, _response_completed),
         _by(StreamFailed, _stream_failed),
         _staying(ToolProgressed, batch.tool_progressed),

@@ -264,7 +264,8 @@ def _waiting_prompts(data: Known) -> tuple[QueuedPrompt, ...]:
 
 def model_of(data: Known) -> ModelFacts:
     """Give the model that the running cycle asks at this moment; without one that of the next request."""
-    return models_of(data)[data.cycle.attempts.model if data.cycle is not None else 0]
+    place = data.cycle.attempts.model if data.cycle is not None else 0
+    return data.config.fallbacks[place - 1] if place else data.model
 
 
 _NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})

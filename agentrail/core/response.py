@@ -57,7 +57,7 @@ def started(work: Work, _: StreamStarted) -> Phase:
     return Phase.STREAMING
 
 
-def arrived(work: Work, signal: ChunksArrived) -> Phase:
+def arrived(work: Work, _: Phase, signal: ChunksArrived) -> Phase:
     """Pass deltas on.
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.

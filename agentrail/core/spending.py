@@ -3,8 +3,10 @@
 What may be spent, and how sums are kept, stands in `budget`. A session without a budget keeps no ledger and estimates nothing.
 """
 
+from collections.abc import Sequence
+
 import msgspec
-from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.actions import CallModel
 from agentrail.core.budget import (
@@ -19,13 +21,13 @@ from agentrail.core.budget import (
     take_back,
 )
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
-from agentrail.core.projection import model_of, models_of
+from agentrail.core.projection import model_of, models_of, system_prompt_of
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.state import Known, Phase
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.messages import Text, TokenUsage, UserMessage
+from agentrail.messages import Message, Text, TokenUsage, UserMessage
 
 
 def reserve_request(
@@ -189,18 +191,31 @@ def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed
 
     Not where plugins handed other messages on: those alone count, and the history is counted anew after them.
     """
-    history = work.data.history
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
+    if is_handed:
+        return count_handed(work, fixed, request.messages)
+    return count_history(work, fixed) + tokens_of(request.messages[len(request.messages) - notes :])
+
+
+def count_history(work: Work, fixed: int) -> int:
+    """Estimate the conversation with what stands before it; what was counted once is not counted again."""
     known = work.data.tokens
     if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
         known = TokenCount(fixed=fixed)
-    if is_handed:
-        tokens = fixed + tokens_of(request.messages)
-        work.data.tokens = TokenCount(fixed=fixed, tokens=tokens)
-        return tokens
-    known = known.grown(history.messages)
-    work.data.tokens = known
-    return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])
+    known = work.data.tokens = known.grown(work.data.history.messages)
+    return known.tokens
+
+
+def count_handed(work: Work, fixed: int, messages: Sequence[Message]) -> int:
+    """Estimate what plugins handed on with what stands before it; the history is counted anew after that."""
+    tokens = fixed + tokens_of(messages)
+    work.data.tokens = TokenCount(fixed=fixed, tokens=tokens)
+    return tokens
+
+
+def fixed_of(data: Known) -> int:
+    """Estimate what stands before the conversation in the next request."""
+    return data.tools.size_with(system_prompt_of(data), fixed_tokens_of)
 
 
 def lost_usage(work: Work) -> TokenUsage:
@@ -210,11 +225,11 @@ def lost_usage(work: Work) -> TokenUsage:
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
     known = work.stream.usage or TokenUsage(input=work.data.tokens.tokens)
-    usage = evolve(
+    usage = replace(
         known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )
     price = model_of(work.data).price
-    return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+    return usage if price is None else replace(usage, cost_usd=price.cost_usd(usage))
 
 
 def _count(work: Work, usage: TokenUsage) -> None:

@@ -51,6 +51,10 @@ from agentrail.messages import (
 class Phase(enum.Enum):
     """Where a session stands."""
 
+    __hash__ = (
+        object.__hash__
+    )  # members are one of a kind; that of `Enum` hashes the name, in Python, in every step
+
     IDLE = "idle"
     """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
     RUNNING = "running"
@@ -446,10 +450,10 @@ class Draft(_Fields, gc=False):
     One step makes it, and nobody else ever sees it. The values in it are frozen, so they may be kept and handed out.
     """
 
-    @classmethod
-    def of(cls, data: SessionData) -> "Draft":
+    @staticmethod
+    def of(data: SessionData) -> "Draft":
         """Begin with what is known."""
-        return cls(*astuple(data))
+        return Draft(*astuple(data))
 
     def frozen(self) -> SessionData:
         """Give what is known by now."""

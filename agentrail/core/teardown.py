@@ -7,7 +7,6 @@ never work at the same time.
 
 from typing import Final, TypeAlias
 
-import attrs
 import msgspec
 
 from agentrail.core import calls, compacting, holding, hooking, interactions
@@ -71,7 +70,7 @@ def abort(work: Work, signal: Abort) -> Phase:
     if work.data.teardown is None:
         work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, attrs.evolve(receipt, settled=False))
+        work.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
     elif work.data.teardown is None:
         work.reply(signal.signal_id, receipt)
     elif len(work.data.teardown.waiting) >= MAX_ASKERS:

@@ -5,6 +5,8 @@ What the rules of a session are stands in its siblings (`cycle`, `batch`, `teard
 what they decide.
 """
 
+from msgspec.structs import replace
+
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
@@ -56,10 +58,7 @@ class Work:
             data.seq += 1
         config = data.config
         meta = Envelope(config.session_id, data.seq, self.at_ms, config.path, ephemeral)
-        # The event was made for this call a moment ago, so nobody has seen it without its envelope yet. Making it a
-        # second time with `attrs.evolve` would cost more than the rest of publishing.
-        object.__setattr__(event, "meta", meta)
-        self.effects.append(Publish(event))
+        self.effects.append(Publish(replace(event, meta=meta)))
 
     def reply(self, to: SignalId, value: object) -> None:
         """Answer a caller."""

@@ -60,7 +60,7 @@ from agentrail.otp.statem_types import (
     UpdateTimer,
 )
 from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind, Timers
-from agentrail.otp.turns import Run
+from agentrail.otp.turns import EngineRun
 
 __all__ = [
     "EVENT_TIMER",
@@ -145,7 +145,7 @@ def start(  # noqa: PLR0913 - a pure function has no other place for what it nee
 
     Source: OTP, gen_statem:init/1 and "state enter calls".
     """
-    run = Run(machine, Engine(init.state, init.data, limits), now, redact, clock)
+    run = EngineRun(machine, Engine(init.state, init.data, limits), now, redact, clock)
     run.run(None, init.actions)
     return run.result()
 
@@ -183,7 +183,7 @@ def step(  # noqa: PLR0913 - as of `start`
         timer = engine.timers.get(event.key)
         if timer is None or timer.epoch != event.epoch or engine.stopped is not None:
             return engine, ()
-        run = Run(machine, engine, now, redact, clock)
+        run = EngineRun(machine, engine, now, redact, clock)
         run.timers = engine.timers.drop(event.key)
         run.run(TimedOut(event.key.kind, event.key.name, timer.content))
         return run.result()
@@ -194,7 +194,7 @@ def step(  # noqa: PLR0913 - as of `start`
             RefuseCall(event.to, "stopped") if isinstance(event, Call) else DeadLetter(event, "stopped")
         )
         return engine, (too_late,)
-    run = Run(machine, engine, now, redact, clock)
+    run = EngineRun(machine, engine, now, redact, clock)
     run.run(event)
     return run.result()
 

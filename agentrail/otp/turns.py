@@ -1,6 +1,6 @@
-"""What happens inside one step of the state machine engine. `Run._turn` and `Run._settle` are "the exact order".
+"""What happens inside one step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` are "the exact order".
 
-Mutable inside, pure from outside: a `Run` lives for one call of `start` or `step` and never gets out of it. Nothing
+Mutable inside, pure from outside: an `EngineRun` lives for one call of `start` or `step` and never gets out of it. Nothing
 is copied that does not change; one event that is answered with a new state and an effect takes two microseconds, and a
 session takes such a step per signal.
 """
@@ -73,7 +73,7 @@ class _BrokenRule(Exception):
         self.text = text
 
 
-class Run(Generic[S, D]):
+class EngineRun(Generic[S, D]):
     """One step at work, from an engine to the next one and the effects.
 
     Attributes:

@@ -9,9 +9,9 @@ import attrs
 
 from agentrail.events.values import PermissionOption
 
-Answer: TypeAlias = Literal["approve", "reject", "always"]
+ChatAnswer: TypeAlias = Literal["approve", "reject", "always"]
 
-_DECISIONS: Final[dict[str, Answer]] = {
+_DECISIONS: Final[dict[str, ChatAnswer]] = {
     "approve": "approve",
     "yes": "approve",
     "reject": "reject",
@@ -26,8 +26,8 @@ _FORMS: Final[dict[PermissionOption, str]] = {
 
 
 @attrs.frozen
-class Decision:
-    """What somebody decided.
+class ChatDecision:
+    """What a person decided.
 
     Attributes:
         wanted: The id of what waits, or the command that waits.
@@ -35,15 +35,15 @@ class Decision:
     """
 
     wanted: str
-    answer: Answer
+    answer: ChatAnswer
 
 
-def read_decision(said: str) -> Decision | None:
+def read_decision(said: str) -> ChatDecision | None:
     """Read what stands behind the prefix; None where nothing does."""
     word, _, rest = said.partition(" ")
     answer = _DECISIONS.get(word.lower()) if rest else None
     wanted, answer = (said, "approve") if answer is None else (rest.strip(), answer)
-    return Decision(wanted, answer) if wanted else None
+    return ChatDecision(wanted, answer) if wanted else None
 
 
 def forms_of(options: Sequence[PermissionOption]) -> list[str]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agentrail.plugins.shell_lines import Command
-from agentrail.plugins.shell_values import MARKS, UNKNOWN, UNQUOTED
+from agentrail.plugins.shell_lines import ShellCommand
+from agentrail.plugins.shell_values import MARKS, UNKNOWN_TEXT, UNQUOTED
 
 _POWER: Final = frozenset({"poweroff", "reboot", "halt", "kexec", "rescue", "emergency"})
 _RAW_DEVICE: Final = re.compile(
@@ -112,7 +112,7 @@ _DESTROYERS: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = 
 }
 
 
-def destroys(command: Command) -> str | None:
+def destroys(command: ShellCommand) -> str | None:
     """Say what a command destroys; None for one that destroys nothing by its name."""
     if any(_RAW_DEVICE.match(name) for name in command.files):
         return "writes to a raw device"
@@ -130,5 +130,7 @@ def destroys(command: Command) -> str | None:
 def _may_be_options(word: str) -> bool:
     """Say whether a word that is not wholly known may become options."""
     return (
-        UNQUOTED in word or word.startswith(UNKNOWN) or (word[:1] == "-" and MARKS.search(word) is not None)
+        UNQUOTED in word
+        or word.startswith(UNKNOWN_TEXT)
+        or (word[:1] == "-" and MARKS.search(word) is not None)
     )

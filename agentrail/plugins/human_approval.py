@@ -13,7 +13,7 @@ from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
-from agentrail.plugins.shell_lines import Command, simple_commands
+from agentrail.plugins.shell_lines import ShellCommand, simple_commands
 
 
 def _as_tuple(options: Iterable[PermissionOption]) -> tuple[PermissionOption, ...]:
@@ -127,10 +127,10 @@ def _is_safe_line(line: str, safe: Sequence[str]) -> bool:
     return bool(commands) and all(_is_safe(command, safe) for command in commands)
 
 
-def _is_safe(command: Command, safe: Sequence[str]) -> bool:
+def _is_safe(command: ShellCommand, safe: Sequence[str]) -> bool:
     if not command.is_known or command.files or command.sets:
         return False
-    # By the words as they were written: `/tmp/git` is not the `git` that somebody trusts.
+    # By the words as they were written: `/tmp/git` is not the `git` that the operator trusts.
     text = " ".join(command.words)
     return any(
         fnmatchcase(text, entry)

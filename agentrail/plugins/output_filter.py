@@ -1,4 +1,4 @@
-"""`OutputFilter`: takes out of what the model said what nobody may read, before it enters the history."""
+"""`OutputFilter`: takes out of what the model said what must not be read, before it enters the history."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from agentrail.core.plugin import Context
 from agentrail.events import ContentPolicyViolated
 from agentrail.plugins.base import Plugin, on
 
-Remedy = Literal["replace", "abort"]
+FilterRemedy = Literal["replace", "abort"]
 
 
 @attrs.frozen
@@ -29,7 +29,7 @@ class Filter:
     patterns: tuple[str, ...]
     keywords: tuple[str, ...]
     replacement: str
-    action: Remedy
+    action: FilterRemedy
 
     def rules(self) -> Iterator[tuple[str, re.Pattern[str]]]:
         """Give each rule with its name, in the order in which they are applied."""
@@ -40,7 +40,7 @@ class Filter:
 
 
 class OutputFilter(Plugin[Filter]):
-    """Takes out of responses what nobody may read."""
+    """Takes out of responses what must not be read."""
 
     priority = 110
 
@@ -50,7 +50,7 @@ class OutputFilter(Plugin[Filter]):
         patterns: Sequence[str] = (),
         keywords: Sequence[str] = (),
         replacement: str = "[filtered]",
-        action: Remedy = "replace",
+        action: FilterRemedy = "replace",
     ) -> Filter:
         """Take the rules.
 
@@ -58,8 +58,8 @@ class OutputFilter(Plugin[Filter]):
             ValueError: Your move: a pattern that is no regular expression or matches nothing at all, an empty keyword,
                 an empty replacement, an unknown action.
         """
-        if action not in get_args(Remedy):
-            message = f"action is one of {', '.join(get_args(Remedy))}; got {action!r}"
+        if action not in get_args(FilterRemedy):
+            message = f"action is one of {', '.join(get_args(FilterRemedy))}; got {action!r}"
             raise ValueError(message)
         if not replacement.strip():
             message = (

@@ -16,7 +16,7 @@ from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
 from agentrail.plugins.protected_paths import DEFAULT_PATHS, Looks, first_that_protects
-from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, Command, simple_commands
+from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, ShellCommand, simple_commands
 from agentrail.plugins.shell_programs import speaks
 from agentrail.plugins.shell_values import MARKS
 
@@ -111,7 +111,9 @@ def _objections_to_lines(
             yield from _objections_to_command(command, rules, looks.working_dir, looks)
 
 
-def _objections_to_command(command: Command, rules: Rules, working_dir: str, looks: Looks) -> Iterator[str]:
+def _objections_to_command(
+    command: ShellCommand, rules: Rules, working_dir: str, looks: Looks
+) -> Iterator[str]:
     if not command.is_known and (rules.defaults or rules.commands or command.why):
         why = command.why or f"it cannot be known which program {command.shown!r} runs; name it"
         yield f"{command.shown!r}: {command.why}" if command.why else why
@@ -120,7 +122,7 @@ def _objections_to_command(command: Command, rules: Rules, working_dir: str, loo
     spoken = (command.program, *command.words[1:])
     if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
         yield f"{command.shown!r} is a command that may not run here"
-    # What is only said to somebody is no file; a redirection is.
+    # What is only said is no file; a redirection is.
     words = () if command.is_said else command.words
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
     for directory in ("", *command.directories):

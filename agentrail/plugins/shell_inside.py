@@ -19,7 +19,7 @@ from agentrail.plugins.shell_programs import (
     WRAPPERS,
     Wrapper,
     command_starts,
-    lines_of,
+    inner_lines,
 )
 from agentrail.plugins.shell_values import FOUND, MARKS, UNQUOTED, Variables, unescaped
 
@@ -37,7 +37,7 @@ _GIT_RUNS: Final = re.compile(
 )
 
 
-class Reader(abc.ABC):
+class LineReader(abc.ABC):
     """What reads lines; `shell_lines` has it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Reader(abc.ABC):
         """Remember what a file holds."""
 
 
-def look_inside(reader: Reader, words: tuple[str, ...], stdin: str | None) -> None:
+def look_inside(reader: LineReader, words: tuple[str, ...], stdin: str | None) -> None:
     """Read what a command runs.
 
     Args:
@@ -128,7 +128,7 @@ def directories_of(words: tuple[str, ...]) -> list[str]:
 # --- shells and scripts
 
 
-def _shell(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _shell(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     """Find the script of a shell: behind `-c`, wherever that stands among the options, in a file, or on its input."""
     left = list(operands)
     is_line = reads = False
@@ -155,7 +155,7 @@ def _shell(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None
         _standard_input(reader, stdin)
 
 
-def _with_arguments(reader: Reader, line: str, arguments: list[str], stdin: str | None) -> None:
+def _with_arguments(reader: LineReader, line: str, arguments: list[str], stdin: str | None) -> None:
     """Read a line that has positional parameters of its own."""
     kept, zero = reader.variables.arguments, reader.variables.values.pop("0", None)
     reader.variables.arguments = tuple(arguments[1:])
@@ -168,7 +168,7 @@ def _with_arguments(reader: Reader, line: str, arguments: list[str], stdin: str 
         reader.variables.values["0"] = zero
 
 
-def _script(reader: Reader, name: str, stdin: str | None) -> None:
+def _script(reader: LineReader, name: str, stdin: str | None) -> None:
     """Read a script that the line itself has written; others are not looked at."""
     if name in _STDIN:
         _standard_input(reader, stdin)
@@ -182,7 +182,7 @@ def _script(reader: Reader, name: str, stdin: str | None) -> None:
             reader.unknown(name, "it cannot be known which script runs; name it")
 
 
-def _standard_input(reader: Reader, stdin: str | None) -> None:
+def _standard_input(reader: LineReader, stdin: str | None) -> None:
     """Read what a shell reads on its input; a terminal or a file, unless the line feeds it from elsewhere."""
     if stdin is None and reader.is_fed:
         stdin = UNQUOTED
@@ -190,7 +190,7 @@ def _standard_input(reader: Reader, stdin: str | None) -> None:
         _text(reader, stdin)
 
 
-def _text(reader: Reader, text: str) -> None:
+def _text(reader: LineReader, text: str) -> None:
     if MARKS.search(text):
         reader.unknown("sh", "a shell reads what is not known before it runs; name the commands")
     else:
@@ -200,20 +200,20 @@ def _text(reader: Reader, text: str) -> None:
 # --- builtins
 
 
-def _eval(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _eval(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     line = " ".join(operands[1:] if operands[:1] == ("--",) else operands)
     if MARKS.search(line.partition(" ")[0]) or UNQUOTED in line:
         reader.unknown(line, "`eval` of what is not known before it runs cannot be judged")
     reader.read(line, stdin)
 
 
-def _trap(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _trap(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     words = operands[1:] if operands[:1] == ("--",) else operands
     if len(words) > 1 and words[0] not in {"-", "-l", "-p", ""}:
         reader.read(words[0])
 
 
-def _alias(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _alias(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     for operand in operands:
         name, equals, line = operand.partition("=")
         if equals:
@@ -221,7 +221,7 @@ def _alias(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
             reader.read(line)
 
 
-def _declare(reader: Reader, operands: tuple[str, ...]) -> None:
+def _declare(reader: LineReader, operands: tuple[str, ...]) -> None:
     for operand in operands:
         if (found := _ASSIGNED.match(operand)) is not None:
             reader.assign(found[1], (found[2],))
@@ -230,25 +230,25 @@ def _declare(reader: Reader, operands: tuple[str, ...]) -> None:
                 reader.variables.add(name.partition("=")[0], (UNQUOTED,))
 
 
-def _set(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _set(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     if "--" in operands:
         reader.variables.arguments = operands[operands.index("--") + 1 :]
     elif operands and operands[0][:1] not in {"-", "+"}:
         reader.variables.arguments = operands
 
 
-def _shift(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _shift(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     count = int(operands[0]) if operands and operands[0].isdecimal() and len(operands[0]) < 5 else 1  # noqa: PLR2004
     if reader.variables.arguments is not None:
         reader.variables.arguments = reader.variables.arguments[count:]
 
 
-def _rename(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _rename(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     if {"-p", "-f"} & set(operands):
         reader.unknown(" ".join(operands), "it makes a name stand for another program")
 
 
-def _find(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _find(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     for place, word in enumerate(operands):
         if word in _EXECUTE:
             rest = operands[place + 1 :]
@@ -256,7 +256,7 @@ def _find(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
             reader.run(tuple(FOUND if one == "{}" else one for one in rest[:end]), stdin)
 
 
-def _xargs(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _xargs(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     """Run its command with words that it reads; those that replace a mark stand in the place of the mark."""
     wrapper = WRAPPERS["xargs"]
     read = stdin if stdin is not None else FOUND
@@ -284,7 +284,7 @@ def _splits(text: str) -> bool:
     return True
 
 
-def _curl(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _curl(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     """Remember which files hold what came from the network."""
     for place, word in enumerate(operands):
         name = re.match(r"(?:-[A-Za-z]*[oO]|--output(?:-document)?)(?:=(.*))?\Z", word, re.DOTALL)
@@ -294,19 +294,19 @@ def _curl(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
             reader.write(word, UNQUOTED)
 
 
-def _tee(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _tee(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     for operand in operands:
         if operand[:1] != "-":
             reader.write(operand, stdin if stdin is not None else UNQUOTED)
 
 
-def _copy(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _copy(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     known = [one.rpartition("/")[2] for one in operands[:-1]]
     if operands and any(name in reader.written for name in known):
         reader.write(operands[-1], UNQUOTED)
 
 
-def _git(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _git(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     """Read what git is told to run: aliases and helpers in its options, and the commands that run others."""
     for place, word in enumerate(operands):
         name, equals, line = word.partition("=")
@@ -329,7 +329,7 @@ def _git(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
             reader.run(operands[place + 1 :], stdin)
 
 
-def _remote(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> None:
+def _remote(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> None:
     """Read the command that a container runs: behind the first operand of `exec` and `run`, or behind `--`."""
     for word in ("exec", "run"):
         if word in operands:
@@ -342,14 +342,14 @@ def _remote(reader: Reader, operands: tuple[str, ...], stdin: str | None) -> Non
                     _quietly(reader, rest[place:], stdin)
 
 
-def _quietly(reader: Reader, words: tuple[str, ...], stdin: str | None) -> None:
-    """Run what may be a command, where nobody knows: only programs that are known to do something count."""
+def _quietly(reader: LineReader, words: tuple[str, ...], stdin: str | None) -> None:
+    """Run what may be a command, where that is not known: only programs that are known to do something count."""
     program = words[0].rpartition("/")[2]
     if not MARKS.search(program):
         reader.run(words, stdin)
 
 
-def _tmux(reader: Reader, operands: tuple[str, ...], _: str | None) -> None:
+def _tmux(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
     for operand in operands:
         if " " in operand:
             reader.read(operand)
@@ -365,7 +365,9 @@ _BUILTINS: Final = {
 # --- code and wrappers
 
 
-def _interpreter(reader: Reader, words: tuple[str, ...], options: frozenset[str], stdin: str | None) -> None:
+def _interpreter(
+    reader: LineReader, words: tuple[str, ...], options: frozenset[str], stdin: str | None
+) -> None:
     """Read the code that stands behind options, or on the standard input where no script is named."""
     operands = words[1:]
     letters = {option[1] for option in options if len(option) == len("-c")}
@@ -385,7 +387,7 @@ def _interpreter(reader: Reader, words: tuple[str, ...], options: frozenset[str]
         _code(reader, words, code)
 
 
-def _code(reader: Reader, words: tuple[str, ...], code: str) -> None:
+def _code(reader: LineReader, words: tuple[str, ...], code: str) -> None:
     if MARKS.match(code):
         reader.unknown(" ".join(words), "it runs code that is not known before it runs")
     elif RUNS_CODE.search(code):
@@ -395,7 +397,7 @@ def _code(reader: Reader, words: tuple[str, ...], code: str) -> None:
         )
 
 
-def _filter(reader: Reader, words: tuple[str, ...]) -> None:
+def _filter(reader: LineReader, words: tuple[str, ...]) -> None:
     """Read the code of `awk` and `sed`: the first operand, or what stands behind `-e`."""
     operands = words[1:]
     codes = [
@@ -408,9 +410,9 @@ def _filter(reader: Reader, words: tuple[str, ...]) -> None:
             reader.unknown(" ".join(words), "its script runs programs; give the command as a line of its own")
 
 
-def _wrapper(reader: Reader, words: tuple[str, ...], wrapper: Wrapper, stdin: str | None) -> None:
+def _wrapper(reader: LineReader, words: tuple[str, ...], wrapper: Wrapper, stdin: str | None) -> None:
     program, operands = words[0].rpartition("/")[2], words[1:]
-    for line in lines_of(wrapper, operands):
+    for line in inner_lines(wrapper, operands):
         reader.read(line, stdin)
     first = operands[:1]
     if first and first[0] in wrapper.shows:
@@ -429,7 +431,7 @@ def _wrapper(reader: Reader, words: tuple[str, ...], wrapper: Wrapper, stdin: st
         elif (
             program in {"sudo", "su", "runuser", "doas", "chroot", "unshare", "nsenter"} and stdin is not None
         ):
-            _text(reader, stdin)  # a shell of somebody else's, which reads
+            _text(reader, stdin)  # a foreign shell, which reads
 
 
 # --- what is printed

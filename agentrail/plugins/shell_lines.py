@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from agentrail.plugins.shell_inside import Reader, directories_of, look_inside, printed_by
+from agentrail.plugins.shell_inside import LineReader, directories_of, look_inside, printed_by
 from agentrail.plugins.shell_programs import ENVIRONMENT_PROGRAMS, RUN_BY_OTHERS
 from agentrail.plugins.shell_values import (
     FOUND,
@@ -32,7 +32,14 @@ from agentrail.plugins.shell_values import (
     with_environment,
     without_environment,
 )
-from agentrail.plugins.shell_words import Operator, Redirection, Token, Unreadable, Word, tokens_of
+from agentrail.plugins.shell_words import (
+    Operator,
+    Redirection,
+    ShellToken,
+    ShellWord,
+    Unreadable,
+    shell_tokens,
+)
 
 MAX_DEPTH: Final = 8
 MAX_LINE_CHARACTERS: Final = 20_000
@@ -50,7 +57,7 @@ _DESCRIPTOR: Final = re.compile(r"\d+-?|-")
 
 
 @frozen(kw_only=True)
-class Command:
+class ShellCommand:
     """A simple command.
 
     Attributes:
@@ -61,7 +68,7 @@ class Command:
         is_known: Whether its program is; what a substitution prints, say, is not known before it runs.
         why: Why it is not; empty where the words say it.
         directories: Where it may run besides the directory in which the line begins, as far as the line has said.
-        is_said: Whether its words are only shown to somebody, on no way to a program or a file that runs.
+        is_said: Whether its words are only shown, on no way to a program or a file that runs.
     """
 
     words: tuple[str, ...]
@@ -83,7 +90,7 @@ class Command:
         return MARKS.sub("…", " ".join(self.words))
 
 
-def simple_commands(line: str) -> Iterator[Command]:
+def simple_commands(line: str) -> Iterator[ShellCommand]:
     """Find the simple commands of a line, those inside others behind them.
 
     Args:
@@ -94,17 +101,17 @@ def simple_commands(line: str) -> Iterator[Command]:
     """
     if len(line) > MAX_LINE_CHARACTERS:
         why = f"a line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
-        return iter((Command(words=(line[:20] + "…",), is_known=False, why=why),))
+        return iter((ShellCommand(words=(line[:20] + "…",), is_known=False, why=why),))
     walk = _Walk()
     walk.read(MARKS.sub("\ufffd", line))
     return iter(walk.found)
 
 
 @define
-class _Walk(Reader):
+class _Walk(LineReader):
     """What is known of a line while it is read, from its beginning to its end, through all lines inside it."""
 
-    found: list[Command] = field(factory=list)
+    found: list[ShellCommand] = field(factory=list)
     variables: Variables = field(factory=Variables)
     aliases: dict[str, str] = field(factory=dict)
     written: dict[str, str] = field(factory=dict)
@@ -135,7 +142,7 @@ class _Walk(Reader):
 
     def unknown(self, text: str, why: str) -> str:
         """Say that something runs that cannot be judged."""
-        self.found.append(Command(words=(text[:200],), is_known=False, why=why))
+        self.found.append(ShellCommand(words=(text[:200],), is_known=False, why=why))
         return UNQUOTED
 
     def run(
@@ -172,11 +179,11 @@ class _Walk(Reader):
     # --- a line
 
     def _read(self, line: str, stdin: str | None) -> str:
-        pieces: list[tuple[list[Token], str]] = []
-        piece: list[Token] = []
+        pieces: list[tuple[list[ShellToken], str]] = []
+        piece: list[ShellToken] = []
         error: Unreadable | None = None
         try:
-            for token in tokens_of(line):
+            for token in shell_tokens(line):
                 if isinstance(token, Operator):
                     pieces.append((piece, token.text))
                     piece = []
@@ -190,7 +197,7 @@ class _Walk(Reader):
         for place, (piece, operator) in enumerate(pieces):
             is_pipe = operator in {"|", "|&"}
             if operator == ")" and not piece and pieces[place - 1][1] == "(":
-                self.variables.arguments = None  # a function begins: nobody knows what it will be given
+                self.variables.arguments = None  # a function begins: it is not known what it will be given
             self.is_fed = self.is_fed or is_pipe
             text = UNQUOTED
             if place not in patterns:
@@ -225,8 +232,8 @@ class _Walk(Reader):
 
     # --- a simple command
 
-    def _piece(self, piece: list[Token], stdin: str | None) -> str:
-        words = [token.raw for token in piece if isinstance(token, Word)]
+    def _piece(self, piece: list[ShellToken], stdin: str | None) -> str:
+        words = [token.raw for token in piece if isinstance(token, ShellWord)]
         while words and words[0] in _RESERVED:
             self.in_loop = words.pop(0) in _LOOPS or self.in_loop
         if words and words[0] == "function":
@@ -249,7 +256,7 @@ class _Walk(Reader):
             words.pop(0)
         if not words:
             if files or sets:
-                self._keep(Command(words=(), files=tuple(files), sets=tuple(sets)))
+                self._keep(ShellCommand(words=(), files=tuple(files), sets=tuple(sets)))
             return UNQUOTED
         texts = {
             self._command(
@@ -273,7 +280,7 @@ class _Walk(Reader):
             return
         self.depth += 1
         try:
-            self._piece([Word(raw) for raw in raws], stdin)
+            self._piece([ShellWord(raw) for raw in raws], stdin)
         finally:
             self.depth -= 1
 
@@ -300,7 +307,7 @@ class _Walk(Reader):
         name, subscript, adds, raw = found.groups()
         self.expander.text(subscript or "")
         if raw.startswith("("):
-            inner = [token for token in tokens_of(raw[1:-1]) if isinstance(token, Word)]
+            inner = [token for token in shell_tokens(raw[1:-1]) if isinstance(token, ShellWord)]
             items = [
                 " ".join(one.alternatives[0]) for token in inner for one in self.expander.words(token.raw)
             ]
@@ -361,7 +368,9 @@ class _Walk(Reader):
         if names and next(in_environment(base), None) is not None:
             is_custom = all(name in ENVIRONMENT_PROGRAMS for name in names)
             self._keep(
-                Command(words=(with_environment(words[0]), *rest), files=files, sets=sets, is_known=is_custom)
+                ShellCommand(
+                    words=(with_environment(words[0]), *rest), files=files, sets=sets, is_known=is_custom
+                )
             )
         spoken = (without_environment(words[0]), *rest)
         if not spoken[0] and names:  # its variable may be empty: then the next word is the program
@@ -374,7 +383,7 @@ class _Walk(Reader):
             self.enter(directory)
         places = tuple(self.directories)
         self._keep(
-            Command(
+            ShellCommand(
                 words=spoken, files=files, sets=sets, is_known=is_known, directories=places, is_said=is_said
             )
         )
@@ -385,7 +394,7 @@ class _Walk(Reader):
         look_inside(self, (spoken[0], *inside), stdin)
         return printed_by(spoken, words, stdin)
 
-    def _keep(self, command: Command) -> None:
+    def _keep(self, command: ShellCommand) -> None:
         if len(self.found) >= MAX_COMMANDS:
             raise TooMuch
         self.found.append(command)
@@ -396,7 +405,7 @@ class _Walk(Reader):
         self.written[name] = f"{self.written[name]}\n{text}" if name in self.written else text
 
 
-def _patterns(pieces: list[tuple[list[Token], str]]) -> set[int]:
+def _patterns(pieces: list[tuple[list[ShellToken], str]]) -> set[int]:
     """Find the patterns of `case`: a word, or several with `|` between them, in front of a parenthesis that nothing opened."""
     found: set[int] = set()
     opened = 0
@@ -407,7 +416,7 @@ def _patterns(pieces: list[tuple[list[Token], str]]) -> set[int]:
         if opened:
             opened -= 1
             continue
-        while place >= 0 and len(piece) == 1 and isinstance(piece[0], Word) and place not in found:
+        while place >= 0 and len(piece) == 1 and isinstance(piece[0], ShellWord) and place not in found:
             found.add(place)
             place -= 1  # noqa: PLW2901 - walks back over `a | b`
             if pieces[place][1] != "|":

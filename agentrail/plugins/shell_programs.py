@@ -20,7 +20,7 @@ SETS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
 RUN_BY_OTHERS: Final = re.compile(
     r"(?:PROMPT_COMMAND|PS[0-4]|LESSOPEN|LESSCLOSE|VISUAL|BROWSER|GIT_\w+|\w*(?:EDITOR|PAGER|_RSH|_SSH|_COMMAND|ASKPASS))\Z"
 )
-"""Variables whose values somebody runs as commands."""
+"""Variables whose values programs run as commands."""
 ENVIRONMENT_PROGRAMS: Final = frozenset(
     {"EDITOR", "VISUAL", "PAGER", "BROWSER", "PYTHON", "PYTHON3", "NODE", "CC", "CXX", "LD", "AR", "MAKE", "CMAKE", "SUDO"}
 )
@@ -30,7 +30,7 @@ FINDERS: Final = frozenset({
     "id", "jobs", "kubectl", "ls", "lsof", "mktemp", "nproc", "pgrep", "pidof", "ps", "pwd", "readlink", "realpath", "rg", "seq",
     "sort", "ss", "tail", "type", "uname", "uniq", "wc", "which", "whoami",
 })
-"""Programs that print names and numbers of what is there: no options that somebody made up."""
+"""Programs that print names and numbers of what is there: no options that were made up."""
 # fmt: on
 
 
@@ -175,7 +175,7 @@ def command_starts(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[int]:
             left.append(at + 1)
         else:
             start = at + wrapper.skips
-            # Options may stand between the skipped operands and the command: `flock FILE -c LINE` is read by `lines_of`.
+            # Options may stand between the skipped operands and the command: `flock FILE -c LINE` is read by `inner_lines`.
             yield start + (start < len(operands) and operands[start] == "--" and wrapper.skips > 0)
 
 
@@ -195,7 +195,7 @@ def _widths(wrapper: Wrapper, word: str) -> tuple[int, ...]:
     return (1,) if word[1:].isdecimal() else (1, 2)
 
 
-def lines_of(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
+def inner_lines(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
     """Give the command lines that stand behind a wrapper's options."""
     short = "".join(one[1] for one in wrapper.lines if len(one) == len("-c"))
     for place, word in enumerate(operands):

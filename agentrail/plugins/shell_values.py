@@ -16,10 +16,10 @@ from agentrail.plugins.shell_words import Unreadable, closing, escaped_end, has_
 
 UNQUOTED: Final = "\ufdd0"
 """Unknown, and perhaps several words."""
-UNKNOWN: Final = "\ufdd1"
+UNKNOWN_TEXT: Final = "\ufdd1"
 """Unknown, in one piece."""
 FOUND: Final = "\ufdd2"
-"""Not known, but found in the world, a name or a number: no option that somebody made up."""
+"""Not known, but found in the world, a name or a number: no option that was made up."""
 SPLIT: Final = "\ufdd3"
 """Between two words of a list."""
 _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
@@ -61,7 +61,7 @@ _GIVEN: Final = {
 
 
 class TooMuch(Unreadable):
-    """A line makes more of itself than anybody reads."""
+    """A line makes more of itself than a person reads."""
 
     def __init__(self) -> None:
         """Say it."""
@@ -206,7 +206,7 @@ class _Reading:
         if quoted:
             self.is_quoted = True
             if not is_list:  # in quotes a list stays several words, and anything else one
-                values = tuple(value.replace(UNQUOTED, UNKNOWN).replace(SPLIT, " ") for value in values)
+                values = tuple(value.replace(UNQUOTED, UNKNOWN_TEXT).replace(SPLIT, " ") for value in values)
         else:
             between = "".join((" \t\n", *variables.values.get("IFS", ())))
             blanks = re.compile(f"[{re.escape(between)}]+")
@@ -333,7 +333,7 @@ class _Reading:
         elif rest:
             self.expander.text(rest)
             is_made_up = rest[0] == "@" or any(
-                set(value) & {"-", UNQUOTED, UNKNOWN} for value in (*values, rest)
+                set(value) & {"-", UNQUOTED, UNKNOWN_TEXT} for value in (*values, rest)
             )
             values = (UNQUOTED if is_made_up else FOUND,)
         self.add(values, quoted=quoted, is_list=name == "@" or subscript == "[@]")
@@ -356,7 +356,7 @@ def without_environment(text: str) -> str:
 
 
 def with_environment(text: str) -> str:
-    """Give a word as it was written, where its variables stand for what nobody knows."""
+    """Give a word as it was written, where its variables stand for what is not known."""
     return _ENVIRONMENT.sub(r"$\1", text)
 
 
@@ -367,7 +367,7 @@ def braces(raw: str) -> list[str]:
     """Carry out `{a,b}` and `{1..3}`, which comes first and knows no values.
 
     Raises:
-        TooMuch: More words come of it than anybody writes.
+        TooMuch: More words come of it than a person writes.
     """
     done: list[str] = []
     left = [raw]

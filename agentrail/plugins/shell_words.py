@@ -28,7 +28,7 @@ class Unreadable(Exception):
 
 
 @frozen
-class Word:
+class ShellWord:
     """A word as it was written, with its quotes."""
 
     raw: str
@@ -56,14 +56,14 @@ class Redirection:
     expands: bool = True
 
 
-Token: TypeAlias = Word | Operator | Redirection
+ShellToken: TypeAlias = ShellWord | Operator | Redirection
 
 
-def tokens_of(line: str) -> Iterator[Token]:
+def shell_tokens(line: str) -> Iterator[ShellToken]:
     """Cut a line into tokens, in order; a here-document comes in the place of its `<<`.
 
     Raises:
-        Unreadable: A here-document has no end, so nobody knows where commands go on.
+        Unreadable: A here-document has no end, so it is not known where commands go on.
     """
     at = doubled = 0
     bodies = _Bodies(line)
@@ -81,14 +81,14 @@ def tokens_of(line: str) -> Iterator[Token]:
             token, at = _redirection(line, found, bodies)
             yield token
         elif line.startswith("((", at) and (end := _arithmetic_end(line, at)) is not None:
-            yield from (Word("let"), Word(f"$(({line[at + 2 : end - 2]}))"))
+            yield from (ShellWord("let"), ShellWord(f"$(({line[at + 2 : end - 2]}))"))
             at = end
         elif (operator := _OPERATOR.match(line, at)) is not None:
             yield Operator(operator[0])
             at = bodies.behind(operator.end()) if operator[0] == "\n" else operator.end()
         else:
             word_end = _word_end(line, at)
-            yield Word(line[at:word_end])
+            yield ShellWord(line[at:word_end])
             at = word_end
 
 

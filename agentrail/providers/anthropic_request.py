@@ -29,6 +29,7 @@ from agentrail.providers.wire import (
     joined_object,
     memo_name,
     output_bound,
+    sampling,
     sayable,
     spoken,
     wire_arguments,
@@ -56,7 +57,6 @@ class MessagesFormat:
     def __init__(self, options: ProviderOptions) -> None:
         """Take the options."""
         self.options = options
-        self.max_output_tokens: int | None = options.max_output_tokens or _DEFAULT_MAX_TOKENS
         base_url = options.base_url or _VENDOR_URL
         # The address of this vendor ends before the version, that of all others behind it, so people write both.
         url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
@@ -68,11 +68,11 @@ class MessagesFormat:
             key_prefix="",
             key_missing=f"anthropic needs a key: {_KEY_HELP}",
             headers={"anthropic-version": _VERSION},
+            max_output_tokens=_DEFAULT_MAX_TOKENS,
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)
         self.encodings = 0
-        """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""
@@ -109,9 +109,7 @@ class MessagesFormat:
             output_config["format"] = {"type": "json_schema", "schema": request.response_format}
         if output_config:
             members["output_config"] = encode_json(output_config)
-        for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
-            if value is not None:
-                members[name] = encode_json(value)
+        members |= sampling(options)
         if options.stop:
             members["stop_sequences"] = encode_json(options.stop)
         return joined_object(members, options.extra_body)

@@ -57,7 +57,6 @@ class GeminiFormat:
     def __init__(self, options: ProviderOptions) -> None:
         """Take the options."""
         self.options = options
-        self.max_output_tokens = options.max_output_tokens
         base_url = options.base_url or _VENDOR_URL
         self.endpoint = Endpoint(
             base_url=base_url,
@@ -70,7 +69,6 @@ class GeminiFormat:
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)
         self.encodings = 0
-        """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request, in which its model stands."""

@@ -45,7 +45,8 @@ class HttpProvider:
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model; of one behind an address of one's own nothing is certain."""
-        return self._prices.capabilities(model, max_output_tokens=self._wire.max_output_tokens)
+        bound = self._wire.options.max_output_tokens or self._wire.endpoint.max_output_tokens
+        return self._prices.capabilities(model, max_output_tokens=bound)
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""

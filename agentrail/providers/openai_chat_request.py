@@ -30,6 +30,7 @@ from agentrail.providers.wire import (
     chosen_tool,
     joined_object,
     output_bound,
+    sampling,
     sayable,
     spoken,
     wire_arguments,
@@ -60,7 +61,6 @@ class ChatFormat:
             message = "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
             raise OptionError([message])
         self.options = options
-        self.max_output_tokens = options.max_output_tokens
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
         # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
@@ -74,7 +74,6 @@ class ChatFormat:
         )
         self._grouping = Grouping(_role_of)
         self.encodings = 0
-        """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""
@@ -99,9 +98,7 @@ class ChatFormat:
             members["reasoning_effort"] = encode_json(
                 "none" if options.reasoning == "off" else options.reasoning
             )
-        for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
-            if value is not None:
-                members[name] = encode_json(value)
+        members |= sampling(options)
         if options.stop:
             members["stop"] = encode_json(options.stop)
         if request.response_format is not None:

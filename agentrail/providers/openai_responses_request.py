@@ -34,6 +34,7 @@ from agentrail.providers.wire import (
     joined_object,
     memo_name,
     output_bound,
+    sampling,
     sayable,
     spoken,
     wire_arguments,
@@ -71,7 +72,6 @@ class ResponsesFormat:
         if faults:
             raise OptionError(faults)
         self.options = options
-        self.max_output_tokens = options.max_output_tokens
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
         # The vendor takes no reasoning back that it cannot decrypt; servers of one's own write it in the open, and
@@ -85,7 +85,6 @@ class ResponsesFormat:
         )
         self._grouping = Grouping(_role_of)
         self.encodings = 0
-        """How many messages were encoded so far: in a session one per new message, whatever its length."""
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""
@@ -112,9 +111,7 @@ class ResponsesFormat:
         if options.reasoning is not None:
             effort = "none" if options.reasoning == "off" else options.reasoning
             members["reasoning"] = encode_json({"effort": effort})
-        for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
-            if value is not None:
-                members[name] = encode_json(value)
+        members |= sampling(options)
         if request.response_format is not None:
             schema = {"type": "json_schema", "name": "answer", "schema": request.response_format}
             members["text"] = encode_json({"format": schema})

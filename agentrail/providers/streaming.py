@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 import trio
-from attrs import evolve
 
 from agentrail.core.request import Chunk, Completed, UsageUpdate
 from agentrail.errors import ProviderError
@@ -146,4 +145,6 @@ def _has_terminal(chunks: list[Chunk]) -> bool:
 def _priced(chunk: Chunk, cost: Callable[[TokenUsage], float | None]) -> Chunk:
     if not isinstance(chunk, UsageUpdate | Completed):
         return chunk
-    return msgspec.structs.replace(chunk, usage=evolve(chunk.usage, cost_usd=cost(chunk.usage)))
+    return msgspec.structs.replace(
+        chunk, usage=msgspec.structs.replace(chunk.usage, cost_usd=cost(chunk.usage))
+    )

@@ -79,6 +79,12 @@ def output_bound(request: ModelRequest, options: ProviderOptions) -> int | None:
     return min(bounds, default=None)
 
 
+def sampling(options: ProviderOptions) -> dict[str, bytes]:
+    """Encode how to choose words, where the options say it; three of four formats have the same names for it."""
+    values = {"temperature": options.temperature, "top_p": options.top_p}
+    return {name: encode_json(value) for name, value in values.items() if value is not None}
+
+
 def chosen_tool(request: ModelRequest, options: ProviderOptions) -> str:
     """Return `auto`, `none`, `required` or a tool's name: what the request withholds stays withheld."""
     return options.tool_choice if request.tool_choice == "auto" else request.tool_choice

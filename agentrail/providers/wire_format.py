@@ -64,6 +64,7 @@ class Endpoint:
         key_prefix: What stands in front of it there.
         key_missing: What to say when there is no key; None where none is needed.
         headers: Besides.
+        max_output_tokens: The bound of an answer for which nobody sets one; None where the format does without.
     """
 
     base_url: str
@@ -73,6 +74,7 @@ class Endpoint:
     key_prefix: str = "Bearer "
     key_missing: str | None
     headers: Mapping[str, str] = MappingProxyType({})
+    max_output_tokens: int | None = None
 
 
 class WireFormat(Protocol):
@@ -82,7 +84,6 @@ class WireFormat(Protocol):
         name: Of the provider, as it stands in a model string.
         options: What it was told.
         endpoint: Where its requests go.
-        max_output_tokens: The bound of an answer for which no request sets one; None where there is none.
         make_reader: Makes what understands a response.
         encodings: How many messages were encoded so far: in a session one per new message, whatever its length.
     """
@@ -90,7 +91,6 @@ class WireFormat(Protocol):
     name: str
     options: ProviderOptions
     endpoint: Endpoint
-    max_output_tokens: int | None
     make_reader: MakeReader
     encodings: int
 

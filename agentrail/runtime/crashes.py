@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Literal
 
-import attrs
+import msgspec
 import trio
 
 from agentrail.errors import ErrorInfo, ProviderError
@@ -103,7 +103,7 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
     """Make data of a crash, and tell the log of it."""
     made = decide(error)
-    told = attrs.evolve(made, message=scrub(made.message)[:MAX_MESSAGE])
+    told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_MESSAGE])
     log_crash(told.message, error, scrub)
     return told
 

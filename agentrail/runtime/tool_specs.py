@@ -7,7 +7,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
-import attrs
 import msgspec
 
 from agentrail.abc import Tool, ToolListing
@@ -92,7 +91,7 @@ _Content: TypeAlias = tuple[object, ...]
 
 _EXACT: Final = frozenset({str, int, float, bool, type(None)})
 _members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
-    *(member.name for member in attrs.fields(ToolSpec) if member.eq and member.name != "parameters")
+    *(name for name in ToolSpec.__struct_fields__ if name != "parameters")
 )
 
 
@@ -118,7 +117,7 @@ def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
     described: Any = spec.description
     if not callable(described):
         return spec
-    return attrs.evolve(
+    return msgspec.structs.replace(
         spec, description=contain(partial(_refuse_description, spec.name), described, listing)
     )
 

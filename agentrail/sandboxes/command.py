@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from agentrail.abc import ExecuteResult, ToolProcess
 from agentrail.processes import note_started, note_stopped
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
-from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree, Stopped
+from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree, StoppedTree
 from agentrail.sandboxes.spool import Spool
 from agentrail.sandboxes.view import CALL_FILTER, Confining
 
@@ -47,7 +47,7 @@ class Program:
 
 
 @frozen(kw_only=True)
-class Command:
+class CommandRun:
     """What to run to its end.
 
     Attributes:
@@ -80,9 +80,9 @@ class _Running:
     process: _Process
     tree: ProcessTree
 
-    async def stop(self) -> Stopped:
+    async def stop(self) -> StoppedTree:
         """End all of it; bounded, because a process in an uninterruptible system call outlives even SIGKILL."""
-        stopped = Stopped()
+        stopped = StoppedTree()
         with trio.move_on_after(_STOP_SECONDS, shield=True):
             # Reaped meanwhile: where there is no /proc, a shell that is not reaped looks alive.
             async with trio.open_nursery() as reaping:
@@ -103,7 +103,7 @@ class _Ends:
     errors: int
 
 
-async def run_command(command: Command) -> ExecuteResult:
+async def run_command(command: CommandRun) -> ExecuteResult:
     """Run a command to its end, or to the end of its time, and stop whatever it leaves behind.
 
     Raises:
@@ -353,7 +353,7 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
         )
         info.close_writing()
         try:
-            # Shielded: until this is known there is nobody to kill. `--die-with-parent` holds from the end of bubblewrap's
+            # Shielded: until this is known there is no process to kill. `--die-with-parent` holds from the end of bubblewrap's
             # preparations on; its first process, killed parent or not, would finish them and begin the command.
             first = None
             with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:
@@ -489,12 +489,12 @@ class _Outlets:
     spool: Spool
 
 
-async def _follow(running: _Running, command: Command, outlets: _Outlets) -> ExecuteResult:
+async def _follow(running: _Running, command: CommandRun, outlets: _Outlets) -> ExecuteResult:
     started_at = trio.current_time()
     window, spool = OutputWindow(), outlets.spool
     code: int | None = None
     left = 0
-    stopped = Stopped()
+    stopped = StoppedTree()
     async with trio.open_nursery() as nursery:
         try:
             with trio.move_on_after(command.timeout_seconds) as scope:
@@ -546,7 +546,7 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
 
 
 async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.CancelScope) -> None:
-    """Read until the end of the pipe, or until more came than may; then whoever waits for the command stops it."""
+    """Read until the end of the pipe, or until more came than may; then the task that waits for the command stops it."""
     while not window.is_over:
         piece = await _read_piece(reading)
         if not piece:

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
 from agentrail.errors import ProcessRefused
-from agentrail.sandboxes.command import Command, Program, open_process, run_command
+from agentrail.sandboxes.command import CommandRun, Program, open_process, run_command
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
 from agentrail.sandboxes.files import Files
 from agentrail.sandboxes.guarded import Guarded, Mount
@@ -128,7 +128,7 @@ class Commands:
         )
         async with self._preparing(wrapped, directory, options.workdir, before, confinement) as program:
             result = await run_command(
-                Command(
+                CommandRun(
                     program=program,
                     timeout_seconds=options.timeout_seconds,
                     output_path=f"{STATE_DIRECTORY}/{OUTPUT_DIRECTORY}/{name}",

@@ -1,6 +1,6 @@
 """The files below one directory, as blocking work: everything goes through descriptors, and is checked where it is used.
 
-What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names nobody writes in `protected.py`.
+What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names are never written in `protected.py`.
 All of this runs in worker threads; nothing is awaited here.
 """
 
@@ -26,12 +26,12 @@ from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, Pro
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
     Names,
-    Refused,
+    PathRefused,
     check_read_size,
     check_written_size,
-    decide_refusal,
     describe_neighbours,
     encode_text,
+    refusal_of,
     refuse_directory,
     refuse_hard_link,
     refuse_missing,
@@ -77,12 +77,12 @@ class Files:
         """
         try:
             return work()
-        except Refused as refused:
+        except PathRefused as refused:
             return refused.refusal
         except OSError as error:
             if error.errno == errno.ENOENT:
                 return refuse_missing(what, names, self._neighbours(names)).refusal
-            return decide_refusal(error, show_names(names))
+            return refusal_of(error, show_names(names))
 
     # --- reading
 
@@ -109,10 +109,10 @@ class Files:
         """Tell whether there is a file or a directory that may be read."""
         try:
             os.close(self.open_directory(names))
-        except (OSError, Refused):
+        except (OSError, PathRefused):
             try:
                 os.close(self._open_file(names)[0])
-            except (OSError, Refused):
+            except (OSError, PathRefused):
                 return False
         return True
 
@@ -120,7 +120,7 @@ class Files:
         """Tell a file from a directory; what is neither is refused."""
         try:
             os.close(self._open_file(names)[0])
-        except Refused as refused:
+        except PathRefused as refused:
             if refused.refusal.code == "is_directory":
                 return False
             raise
@@ -150,7 +150,7 @@ class Files:
         if not self._is_confined:
             return here.parts
         if not here.is_relative_to(root):
-            raise Refused(
+            raise PathRefused(
                 code="invalid_path", message=f"{show_names(names)} was moved out of the working directory."
             )
         return here.relative_to(root).parts
@@ -199,7 +199,7 @@ class Files:
     def edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
     ) -> EditResult:
-        """Replace a text in a file, unless somebody changes the file meanwhile; `check` raises when nobody wants it."""
+        """Replace a text in a file, unless the file changes meanwhile; `check` raises when no caller wants it."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -212,7 +212,7 @@ class Files:
             check()
             if identify(os.stat(names[-1], dir_fd=parent, follow_symlinks=False)) != identify(before):
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
-                raise Refused(code="changed", message=message)
+                raise PathRefused(code="changed", message=message)
             data, replacements, diff = edited
             _put(parent, names[-1], data, before)
         finally:
@@ -234,7 +234,7 @@ class Files:
     def _hash(self, parent: int, names: Names) -> str | None:
         try:
             return hash_bytes(self._read_beside(parent, names))
-        except (OSError, Refused):  # too large, or not ours to read: to be replaced all the same
+        except (OSError, PathRefused):  # too large, or not ours to read: to be replaced all the same
             return None
 
     def create_output(self, name: str) -> int:
@@ -301,7 +301,7 @@ class Files:
             return None
         shown = show_names(names)
         if stat.S_ISLNK(status.st_mode):
-            raise Refused(
+            raise PathRefused(
                 code="invalid_path", message=f"{shown} is a link, and links are not written through."
             )
         _refuse_irregular(status, shown)
@@ -321,7 +321,7 @@ class Files:
         for depth in range(len(names) - 1, -1, -1):
             try:
                 descriptor = self.open_directory(names[:depth])
-            except (OSError, Refused):
+            except (OSError, PathRefused):
                 continue
             try:
                 every = os.listdir(descriptor)  # noqa: PTH208 - pathlib lists no descriptor
@@ -359,7 +359,7 @@ def _refuse_irregular(status: os.stat_result, shown: str) -> None:
         raise refuse_directory(shown)
     if not stat.S_ISREG(status.st_mode):
         message = f"{shown} is no regular file: pipes, sockets and devices are neither read nor written."
-        raise Refused(code="permission_denied", message=message)
+        raise PathRefused(code="permission_denied", message=message)
 
 
 def _pieces(descriptor: int, status: os.stat_result, names: Names) -> Iterator[bytes]:
@@ -388,7 +388,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
         new: What to put there.
         replace_all: Whether it may occur more than once.
         shown: The path, for messages and the diff.
-        check: Called now and then; raises when nobody wants the result any more.
+        check: Called now and then; raises when no caller wants the result any more.
 
     Returns:
         The new bytes, how often something was replaced, and the difference.
@@ -399,13 +399,13 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     """
     decoded = decode_text(data, shown)
     if isinstance(decoded, Refusal):
-        raise Refused(code=decoded.code, message=decoded.message)
+        raise PathRefused(code=decoded.code, message=decoded.message)
     max_bytes = max(MAX_WRITTEN_BYTES, len(data))
     edited = decide_edit(
         decoded.text, old, new, replace_all=replace_all, path=shown, max_bytes=max_bytes, check=check
     )
     if isinstance(edited, Refusal):
-        raise Refused(code=edited.code, message=edited.message)
+        raise PathRefused(code=edited.code, message=edited.message)
     written = decoded.encode(edited.text)
     if len(written) > max_bytes:  # as in UTF-16, where a character has twice the bytes
         check_written_size(len(written), shown)
@@ -413,7 +413,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
 
 
 def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
-    """Write beside the file, then rename: a crash leaves the old one or the new one, and nobody sees half of it."""
+    """Write beside the file, then rename: a crash leaves the old one or the new one, and no reader sees half of it."""
     temporary = f".agentrail-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(
         temporary,

@@ -45,11 +45,11 @@ class IgnoreFile:
 
 def read_ignore_file(text: str, directory: tuple[str, ...]) -> IgnoreFile:
     """Read the text of a `.gitignore`; lines that are no pattern are left out, as git does."""
-    rules = (rule for line in lines_of(text) if (rule := _read_line(line)) is not None)
+    rules = (rule for line in pattern_lines(text) if (rule := _read_line(line)) is not None)
     return IgnoreFile(directory=directory, rules=tuple(itertools.islice(rules, MAX_RULES)))
 
 
-def lines_of(text: str) -> list[str]:
+def pattern_lines(text: str) -> list[str]:
     """Give the lines of a file that are read: the first few thousand, and none that is longer than a path."""
     lines = text[: MAX_RULES * _MAX_LINE_CHARACTERS].splitlines()[
         : 2 * MAX_RULES

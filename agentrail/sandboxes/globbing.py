@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from agentrail.sandboxes.paths import fault_of_text
+from agentrail.sandboxes.paths import fault_of_path
 
 MAX_ALTERNATIVES: Final = 256
 """What `{a,b}` may stand for, all of them together."""
@@ -55,7 +55,7 @@ def compile_pattern(pattern: str) -> PathPattern:
         PatternFault: It is empty, climbs, begins with `/`, is too long, has characters that no path has, or stands for
             too many.
     """
-    fault = fault_of_text(pattern, MAX_PATTERN_CHARACTERS)
+    fault = fault_of_path(pattern, MAX_PATTERN_CHARACTERS)
     if fault is not None:
         raise PatternFault(fault)
     if not pattern.strip("/"):

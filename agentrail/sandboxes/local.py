@@ -46,13 +46,13 @@ from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import find_programs
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
-from agentrail.sandboxes.ripgrep import Search, decide_rules, grep_with_ripgrep
+from agentrail.sandboxes.ripgrep import RipgrepSearch, decide_rules, grep_with_ripgrep
 from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_searched
 from agentrail.sandboxes.view import Network
 from agentrail.sandboxes.walking import (
     MAX_SEARCHED_BYTES,
-    Tree,
+    DirectoryTree,
     compile_include,
     glob_tree,
     list_searched,
@@ -196,7 +196,7 @@ class LocalSandbox:
 
         Returns:
             What was replaced; or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and
-            `changed` when somebody else wrote the file meanwhile.
+            `changed` when another program wrote the file meanwhile.
 
         Cancellation: Takes effect when the file is the old one or the new one.
         """
@@ -313,7 +313,7 @@ class LocalSandbox:
         async def read(paths: Sequence[str]) -> Sequence[Document | None]:
             return await self._run_abandonable(read_all, paths)
 
-        search = Search(
+        search = RipgrepSearch(
             program=program,
             root=f"/proc/self/fd/{self._root}",
             start=start,
@@ -327,8 +327,10 @@ class LocalSandbox:
     async def _run_abandonable(self, work: Callable[..., T], *args: object) -> T:
         return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._threads)
 
-    def _tree(self) -> Tree:
-        return Tree(list_dir=self._entries, read_text=self._text_of, check=trio.from_thread.check_cancelled)
+    def _tree(self) -> DirectoryTree:
+        return DirectoryTree(
+            list_dir=self._entries, read_text=self._text_of, check=trio.from_thread.check_cancelled
+        )
 
     def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
         return (document for names in every if (document := self._document(names)) is not None)

@@ -27,7 +27,7 @@ from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
-    Refused,
+    PathRefused,
     check_read_size,
     check_written_size,
     describe_neighbours,
@@ -39,7 +39,13 @@ from agentrail.sandboxes.refusals import (
 )
 from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import count_lines, decode_searched, read_page
-from agentrail.sandboxes.walking import MAX_SEARCHED_BYTES, Tree, compile_include, glob_tree, list_searched
+from agentrail.sandboxes.walking import (
+    MAX_SEARCHED_BYTES,
+    DirectoryTree,
+    compile_include,
+    glob_tree,
+    list_searched,
+)
 
 T = TypeVar("T")
 Names = tuple[str, ...]
@@ -76,7 +82,7 @@ class MemorySandbox:
             data = content.encode() if isinstance(content, str) else content
             try:
                 self._put(_decide(path), data)
-            except Refused as refused:
+            except PathRefused as refused:
                 raise ValueError(refused.refusal.message) from None
 
     def __repr__(self) -> str:
@@ -305,7 +311,7 @@ class MemorySandbox:
 
     def _refuse_way_through_file(self, names: Names) -> None:
         if any(names[:depth] in self._files for depth in range(1, len(names))):
-            raise Refused(
+            raise PathRefused(
                 code="invalid_path",
                 message=f"{show_names(names)}: it leads through something that is no directory.",
             )
@@ -316,7 +322,7 @@ class MemorySandbox:
     def _list_dir(self, names: Names) -> tuple[DirectoryEntry, ...]:
         self._refuse_unreadable(names)
         if names in self._files:
-            raise Refused(code="invalid_path", message=f"{show_names(names)}: it is no directory.")
+            raise PathRefused(code="invalid_path", message=f"{show_names(names)}: it is no directory.")
         if not self._is_directory(names):
             raise self._missing(names, what="directory")
         depth = len(names)
@@ -329,20 +335,20 @@ class MemorySandbox:
             entries[name] = DirectoryEntry(name=name, kind=kind, size_bytes=size_bytes)
         return tuple(sorted(entries.values(), key=lambda entry: (entry.kind != "dir", entry.name)))
 
-    def _missing(self, names: Names, *, what: str) -> Refused:
+    def _missing(self, names: Names, *, what: str) -> PathRefused:
         self._refuse_way_through_file(names)
         depth = next(depth for depth in range(len(names) - 1, -1, -1) if self._is_directory(names[:depth]))
         every = [entry.name for entry in self._list_dir(names[:depth])]
         return refuse_missing(what, names, describe_neighbours(every, names, depth))
 
     def _as_it_is(self) -> "MemorySandbox":
-        """Give a copy that nobody writes to, for a thread; contents are shared."""
+        """Give a copy that is not written to, for a thread; contents are shared."""
         seen = MemorySandbox()
         seen._protected, seen._files = self._protected, dict(self._files)
         return seen
 
-    def _tree(self, check: Callable[[], None]) -> Tree:
-        return Tree(list_dir=self._entries, read_text=self._text_of, check=check)
+    def _tree(self, check: Callable[[], None]) -> DirectoryTree:
+        return DirectoryTree(list_dir=self._entries, read_text=self._text_of, check=check)
 
     def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
         entries = _result(lambda: self._list_dir(names))
@@ -367,14 +373,14 @@ def _decide(path: str) -> Names:
 
 def _accept(found: T | Refusal) -> T:
     if isinstance(found, Refusal):
-        raise Refused(code=found.code, message=found.message)
+        raise PathRefused(code=found.code, message=found.message)
     return found
 
 
 def _result(work: Callable[[], T]) -> T | Refusal:
     try:
         return work()
-    except Refused as refused:
+    except PathRefused as refused:
         return refused.refusal
 
 

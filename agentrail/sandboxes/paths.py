@@ -74,7 +74,7 @@ def escape(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def fault_of_text(text: str, max_characters: int) -> str | None:
+def fault_of_path(text: str, max_characters: int) -> str | None:
     """Say why a text is nothing that a file is called by, or that is looked for in one; or None.
 
     The length comes first: nothing goes through a text that is too long.

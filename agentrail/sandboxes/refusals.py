@@ -23,7 +23,7 @@ _MAX_NAMES_COMPARED: Final = 1_000
 _MAX_NAME_COMPARED: Final = 32
 
 
-class Refused(Exception):
+class PathRefused(Exception):
     """Ends an operation with a refusal."""
 
     def __init__(self, *, code: str, message: str) -> None:
@@ -51,7 +51,7 @@ def _likeness(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, one[:_MAX_NAME_COMPARED], other[:_MAX_NAME_COMPARED]).ratio()
 
 
-def decide_refusal(error: OSError, shown: str) -> Refusal:
+def refusal_of(error: OSError, shown: str) -> Refusal:
     """Tell what the system said as a refusal."""
     code, reason = _REASONS.get(error.errno or 0, ("io_error", error.strerror))
     return Refusal(code=code, message=f"{shown}: {reason}.")
@@ -78,7 +78,7 @@ def encode_text(content: str, shown: str) -> bytes:
     """Encode what is to be written.
 
     Raises:
-        Refused: It has a lone surrogate.
+        PathRefused: It has a lone surrogate.
     """
     try:
         return content.encode()
@@ -86,67 +86,67 @@ def encode_text(content: str, shown: str) -> bytes:
         message = (
             f"The text for {shown} is not valid Unicode at character {error.start}. Leave that character out."
         )
-        raise Refused(code="not_text", message=message) from None
+        raise PathRefused(code="not_text", message=message) from None
 
 
 def check_read_size(size_bytes: int, shown: str) -> None:
     """Refuse a file that is too large to be read.
 
     Raises:
-        Refused: It is.
+        PathRefused: It is.
     """
     if size_bytes > MAX_READ_BYTES:
         message = f"{shown} has {size_bytes:,} bytes, at most {MAX_READ_BYTES:,} are read. Look at a part with a command."
-        raise Refused(code="too_large", message=message)
+        raise PathRefused(code="too_large", message=message)
 
 
 def check_written_size(size_bytes: int, shown: str) -> None:
     """Refuse to write too much at once.
 
     Raises:
-        Refused: It is too much.
+        PathRefused: It is too much.
     """
     if size_bytes > MAX_WRITTEN_BYTES:
         message = f"{size_bytes:,} bytes are too many for {shown}, at most {MAX_WRITTEN_BYTES:,} are written. Write several files."
-        raise Refused(code="too_large", message=message)
+        raise PathRefused(code="too_large", message=message)
 
 
-def refuse_missing(what: str, names: Names, neighbours: str) -> Refused:
+def refuse_missing(what: str, names: Names, neighbours: str) -> PathRefused:
     """Say that nothing is there, and what is."""
-    return Refused(code="file_not_found", message=f"No such {what}: {show_names(names)}.{neighbours}")
+    return PathRefused(code="file_not_found", message=f"No such {what}: {show_names(names)}.{neighbours}")
 
 
-def refuse_directory(shown: str) -> Refused:
+def refuse_directory(shown: str) -> PathRefused:
     """Say that a directory is where a file is needed."""
-    return Refused(code="is_directory", message=f'{shown} is a directory. Use list_dir("{shown}").')
+    return PathRefused(code="is_directory", message=f'{shown} is a directory. Use list_dir("{shown}").')
 
 
-def refuse_protected(found: str) -> Refused:
+def refuse_protected(found: str) -> PathRefused:
     """Say that a name is written by no tool."""
     message = f"{escape(found)} is protected: programs trust what is in it, so no tool writes it."
-    return Refused(code="permission_denied", message=message)
+    return PathRefused(code="permission_denied", message=message)
 
 
-def refuse_repository(shown: str) -> Refused:
+def refuse_repository(shown: str) -> PathRefused:
     """Say that a directory would become a repository of git."""
     message = (
         f"{escape(shown)} would make its directory a git repository, whose settings name programs to run. "
         "Use another name, or git init."
     )
-    return Refused(code="permission_denied", message=message)
+    return PathRefused(code="permission_denied", message=message)
 
 
-def refuse_unreadable(found: str) -> Refused:
+def refuse_unreadable(found: str) -> PathRefused:
     """Say that agentrail's own state is read by no tool."""
-    return Refused(
+    return PathRefused(
         code="permission_denied", message=f"{escape(found)} is agentrail's own state, which no tool reads."
     )
 
 
-def refuse_hard_link(shown: str) -> Refused:
+def refuse_hard_link(shown: str) -> PathRefused:
     """Say that a file has names elsewhere, which may be outside."""
     message = f"{shown} has other names too (hard links), maybe outside of the working directory."
-    return Refused(code="permission_denied", message=message)
+    return PathRefused(code="permission_denied", message=message)
 
 
 def refuse_commands(why: str) -> Refusal:

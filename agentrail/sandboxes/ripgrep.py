@@ -2,7 +2,7 @@
 
 Two calls: the first counts matches in all files, in any order and on all cores; the second asks for the line numbers in
 the few files that will be shown. Both have small answers, however much matches. What ripgrep opens it opens by name,
-so that somebody who moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
+so that a program that moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
 """
 
 import os
@@ -16,10 +16,10 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import GrepOptions, GrepResult
-from agentrail.sandboxes.gitignore import decide_anchored, lines_of
+from agentrail.sandboxes.gitignore import decide_anchored, pattern_lines
 from agentrail.sandboxes.globbing import PathPattern, expand_braces
 from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, refuse_pattern, refuse_slow
-from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED, is_included
+from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED_DIRECTORIES, is_included
 
 _FILES_AT_A_TIME: Final = 100
 _READ_AT_A_TIME: Final = 8  # files for one way to a thread; each may have ten megabytes
@@ -42,13 +42,13 @@ _IGNORING: Final = (
         "--no-ignore-dot",
         "--no-require-git",
     ),
-    *(f"--glob=!{name}/" for name in SKIPPED),
+    *(f"--glob=!{name}/" for name in SKIPPED_DIRECTORIES),
     *(f"--max-depth={MAX_DEPTH}", f"--max-filesize={MAX_SEARCHED_BYTES}"),
 )
 
 
 @frozen(kw_only=True)
-class Search:
+class RipgrepSearch:
     """What to search.
 
     Attributes:
@@ -78,7 +78,7 @@ ReadDocuments = Callable[[Sequence[str]], Awaitable[Sequence[Document | None]]]
 """Reads files by their paths from the root; None for what is no text."""
 
 
-async def grep_with_ripgrep(search: Search, read: ReadDocuments) -> GrepResult:
+async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
     """Search text files below a directory.
 
     Returns:
@@ -106,12 +106,12 @@ def decide_rules(
         wanted = (decide_anchored(one, start) for one in expand_braces(include))
         rules += ["*", "!*/", *(f"!{one}" for one in wanted if one is not None)]
     for directory, text in above:
-        anchored = (decide_anchored(line, directory) for line in lines_of(text or ""))
+        anchored = (decide_anchored(line, directory) for line in pattern_lines(text or ""))
         rules += [line for line in anchored if line is not None]
     return rules
 
 
-async def _grep(search: Search, read: ReadDocuments) -> GrepResult:
+async def _grep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
     options = search.options
     case = ("--ignore-case",) if options.ignore_case else ("--case-sensitive",)
     wanted = (*_COMMON, *case, f"--regexp={search.pattern}")
@@ -168,7 +168,7 @@ async def _collect(
     return False
 
 
-async def _run(search: Search, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+async def _run(search: RipgrepSearch, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     return await trio.run_process(
         argv,
         stdin=subprocess.DEVNULL,

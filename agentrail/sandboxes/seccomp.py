@@ -37,7 +37,7 @@ _SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
 
 
 @frozen(kw_only=True)
-class Machine:
+class MachineCode:
     """A kind of processor.
 
     Attributes:
@@ -105,11 +105,11 @@ def _read_numbers(column: int) -> Mapping[str, int]:
     return MappingProxyType({row[0]: int(row[column]) for row in rows if row[column] != "-"})
 
 
-MACHINES: Final[Mapping[str, Machine]] = MappingProxyType(
+MACHINES: Final[Mapping[str, MachineCode]] = MappingProxyType(
     {
         # The other way is x32, whose numbers begin there.
-        "x86_64": Machine(architecture=0xC000003E, first_foreign=0x40000000, numbers=_read_numbers(1)),
-        "aarch64": Machine(architecture=0xC00000B7, first_foreign=None, numbers=_read_numbers(2)),
+        "x86_64": MachineCode(architecture=0xC000003E, first_foreign=0x40000000, numbers=_read_numbers(1)),
+        "aarch64": MachineCode(architecture=0xC00000B7, first_foreign=None, numbers=_read_numbers(2)),
     }
 )
 _JUDGED_BY_ARGUMENTS: Final = frozenset({"ioctl", "socket", "socketpair", "clone", "unshare", "clone3"})

@@ -16,11 +16,11 @@ from agentrail.sandboxes.paths import escape, join_names
 
 Names = tuple[str, ...]
 
-SKIPPED: Final = (
+SKIPPED_DIRECTORIES: Final = (
     *(".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".idea", ".vscode"),
     *("vendor", "dist", "build", "target"),
 )
-"""Directories that hold what nobody wrote by hand."""
+"""Directories that hold generated files."""
 
 MAX_DEPTH: Final = 25
 MAX_SEARCHED_BYTES: Final = 10_000_000
@@ -28,13 +28,13 @@ MAX_GLOB_PATHS: Final = 500
 
 
 @frozen(kw_only=True)
-class Tree:
+class DirectoryTree:
     """What is walked.
 
     Attributes:
         list_dir: Gives what is in a directory; nothing when it cannot be read.
         read_text: Gives the text of a file; None when there is none.
-        check: Called at each directory; raises when nobody wants the rest any more.
+        check: Called at each directory; raises when no caller wants the rest any more.
     """
 
     list_dir: Callable[[Names], Sequence[DirectoryEntry]]
@@ -43,7 +43,7 @@ class Tree:
 
 
 @frozen(kw_only=True)
-class Found:
+class FoundEntry:
     """What a walk comes by.
 
     Attributes:
@@ -55,11 +55,11 @@ class Found:
     entry: DirectoryEntry
 
 
-def list_searched(tree: Tree, start: Names, include: PathPattern | None) -> list[Names]:
+def list_searched(tree: DirectoryTree, start: Names, include: PathPattern | None) -> list[Names]:
     """List the files that `grep` looks through below a directory, in the order of their paths."""
     found = (
         one.names
-        for one in _walk(tree, start, skipped=frozenset(SKIPPED), honour_ignore_files=True)
+        for one in _walk(tree, start, skipped=frozenset(SKIPPED_DIRECTORIES), honour_ignore_files=True)
         if one.entry.kind == "file"
         and one.entry.size_bytes <= MAX_SEARCHED_BYTES
         and is_included(include, one.names, start)
@@ -79,16 +79,16 @@ def compile_include(include: str | None) -> PathPattern | Refusal | None:
     return _compile(include if "/" in include else f"**/{include}", include)
 
 
-def glob_tree(tree: Tree, pattern: str, start: Names) -> GlobResult:
+def glob_tree(tree: DirectoryTree, pattern: str, start: Names) -> GlobResult:
     """Find what fits a pattern below a directory.
 
-    Directories that hold what nobody wrote by hand are passed over, unless the pattern names them. `.gitignore` is not
+    Directories that hold generated files are passed over, unless the pattern names them. `.gitignore` is not
     asked: what was just built is often ignored, and looked for all the same.
     """
     compiled = _compile(pattern, pattern)
     if isinstance(compiled, Refusal):
         return GlobResult(error=compiled)
-    skipped = frozenset(name for name in SKIPPED if name not in pattern)
+    skipped = frozenset(name for name in SKIPPED_DIRECTORIES if name not in pattern)
     paths = (
         join_names(one.names) + ("/" if one.entry.kind == "dir" else "")
         for one in _walk(tree, start, skipped=skipped, honour_ignore_files=False)
@@ -98,7 +98,7 @@ def glob_tree(tree: Tree, pattern: str, start: Names) -> GlobResult:
     return GlobResult(paths=tuple(found[:MAX_GLOB_PATHS]), truncated=len(found) > MAX_GLOB_PATHS)
 
 
-def read_ignore_files(tree: Tree, start: Names) -> tuple[IgnoreFile, ...]:
+def read_ignore_files(tree: DirectoryTree, start: Names) -> tuple[IgnoreFile, ...]:
     """Read the `.gitignore` files above a directory, the nearest first."""
     above = (_read_ignore_file(tree, start[:depth]) for depth in range(len(start) - 1, -1, -1))
     return tuple(file for file in above if file is not None)
@@ -112,7 +112,9 @@ def _compile(pattern: str, shown: str) -> PathPattern | Refusal:
         return Refusal(code="invalid_pattern", message=message)
 
 
-def _walk(tree: Tree, start: Names, *, skipped: frozenset[str], honour_ignore_files: bool) -> Iterator[Found]:
+def _walk(
+    tree: DirectoryTree, start: Names, *, skipped: frozenset[str], honour_ignore_files: bool
+) -> Iterator[FoundEntry]:
     """Go through a tree in no particular order; links are told and not followed."""
     waiting = [(start, read_ignore_files(tree, start) if honour_ignore_files else ())]
     while waiting:
@@ -129,11 +131,11 @@ def _walk(tree: Tree, start: Names, *, skipped: frozenset[str], honour_ignore_fi
                 continue
             if is_ignored(ignore_files, below, is_directory=is_directory):
                 continue
-            yield Found(names=below, entry=entry)
+            yield FoundEntry(names=below, entry=entry)
             if is_directory and len(below) - len(start) < MAX_DEPTH:
                 waiting.append((below, ignore_files))
 
 
-def _read_ignore_file(tree: Tree, directory: Names) -> IgnoreFile | None:
+def _read_ignore_file(tree: DirectoryTree, directory: Names) -> IgnoreFile | None:
     text = tree.read_text((*directory, FILE_NAME))
     return None if text is None else read_ignore_file(text, directory)

@@ -1,6 +1,6 @@
 """`cancel_everywhere`: a scenario is played again and again, struck at its first step, its second, until it gets through.
 
-async def scenario(stage: Stage) -> None:
+async def scenario(stage: CancelledStage) -> None:
     session = await stage.start_session(model=ScriptedModel([calls(("hang", {})), says("done")]), tools=[HangingTool()])
     await session.ask("Go", timeout_seconds=1)
 
@@ -45,7 +45,7 @@ class _Watched:
     history: tuple[Message, ...] | None = None
 
 
-class Stage:
+class CancelledStage:
     """Where a scenario plays: it starts sessions whose every event is kept, and checked when the round is over.
 
     Attributes:
@@ -84,11 +84,11 @@ class Stage:
             check_nothing_lost(events, watched.history)
 
 
-Scenario: TypeAlias = Callable[[Stage], Awaitable[None]]
+CancelledScenario: TypeAlias = Callable[[CancelledStage], Awaitable[None]]
 
 
 async def cancel_everywhere(
-    scenario: Scenario,
+    scenario: CancelledScenario,
     *,
     mode: Mode = "cancel",
     round_seconds: float = 10.0,
@@ -99,7 +99,7 @@ async def cancel_everywhere(
 
     A round is over when the supervisor is closed. Each time nothing is left behind (`no_orphans`), every call has one
     result, every cycle one terminal event, the numbers have no gap, every message that was accepted was heard or thrown
-    away aloud, and nobody hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
+    away aloud, and no caller hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
 
     Args:
         scenario: Plays on the stage it is given, with fresh models and tools each time.
@@ -172,7 +172,11 @@ class _Blow(trio.abc.Instrument):
 
 
 async def _play(
-    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None, within_seconds: float
+    scenario: CancelledScenario,
+    mode: Mode,
+    blow: _Blow,
+    make_sandbox: MakeSandbox | None,
+    within_seconds: float,
 ) -> None:
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
@@ -185,12 +189,12 @@ async def _play(
 
 
 async def _play_on_stage(
-    scenario: Scenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None
-) -> Stage | None:
-    stage: Stage | None = None
+    scenario: CancelledScenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None
+) -> CancelledStage | None:
+    stage: CancelledStage | None = None
     with trio.CancelScope() as everything:
         async with open_nameless(make_sandbox) as supervisor:
-            stage = Stage(supervisor)
+            stage = CancelledStage(supervisor)
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)
                 await _play_until_it_ends(scenario, stage, mode)
@@ -201,7 +205,7 @@ async def _play_on_stage(
     return stage
 
 
-async def _play_until_it_ends(scenario: Scenario, stage: Stage, mode: Mode) -> None:
+async def _play_until_it_ends(scenario: CancelledScenario, stage: CancelledStage, mode: Mode) -> None:
     try:
         await scenario(stage)
     except CycleEnded:

@@ -15,7 +15,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 import trio
 from attrs import frozen
@@ -71,7 +70,7 @@ class CassetteModel:
                 whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
 
         Raises:
-            OptionError: Your move: there is neither a file nor somebody to record.
+            OptionError: Your move: there is neither a file nor a provider to record.
         """
         self._path = Path(path)
         self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
@@ -134,8 +133,8 @@ class CassetteModel:
         line = {
             "request": _plain(request),
             "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
-            "error": attrs.asdict(error) if error is not None else None,
-            "capabilities": attrs.asdict(provider.capabilities(request.model_name)),
+            "error": msgspec.structs.asdict(error) if error is not None else None,
+            "capabilities": msgspec.to_builtins(provider.capabilities(request.model_name)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
@@ -201,7 +200,7 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
     """Write a request as JSON values, all that a model gets to see of it."""
     # As messages stand in an event, the form that is kept stable; without the names that this very session gave them.
     messages = tuple(
-        attrs.evolve(message, ref=None) if isinstance(message, UserMessage) else message
+        msgspec.structs.replace(message, ref=None) if isinstance(message, UserMessage) else message
         for message in request.messages
     )
     said = AgentEnd(messages=messages, usage=TokenUsage(), stop_reason="end")

@@ -5,7 +5,7 @@
 
 or one demand at a time, for a report with a line for each:
 
-    @pytest.mark.parametrize("demand", demands_of(CASE), ids=name_of)
+    @pytest.mark.parametrize("demand", demands_of(CASE), ids=demand_name)
     async def test_my_provider(demand):
         await demand(CASE)
 
@@ -46,7 +46,7 @@ from agentrail.testing.chunks import (
     origin_of,
 )
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.serving import Reply, Served, open_server, reply, stream
+from agentrail.testing.serving import Served, ServedReply, open_server, reply, stream
 
 _PATIENCE_SECONDS: Final = 10.0
 """After this long without anything a provider hangs; it is no bound on how fast it is."""
@@ -60,10 +60,10 @@ class ProviderCase:
 
     Attributes:
         open_provider: Makes a fresh provider that sends its requests to the address it is given, and closes what it
-            holds when the block is left. A provider that talks to nobody ignores the address.
-        request: What it is asked each time; `ask` makes one.
+            holds when the block is left. A provider without a server ignores the address.
+        request: What it is asked each time; `request_for` makes one.
         answer: The body of a complete answer of the vendor, as server-sent events; the more kinds of deltas, the more
-            is checked. None for a provider that talks to nobody: then only what needs no server is checked.
+            is checked. None for a provider without a server: then only what needs no server is checked.
         unheard_of: An event that the vendor may invent one day.
         closes_within_seconds: How soon after a cancellation the vendor's side must see the end. The demand is 100 ms; on a
             machine with more work than processors, ask for less.
@@ -85,7 +85,7 @@ class ProviderCase:
 Demand: TypeAlias = Callable[[ProviderCase], Awaitable[None]]
 
 
-def ask(model: str, prompt: str = "What is the weather in Lisbon?") -> ModelRequest:
+def request_for(model: str, prompt: str = "What is the weather in Lisbon?") -> ModelRequest:
     """Make a request with a prompt and one tool.
 
     Args:
@@ -121,7 +121,7 @@ def demands_of(case: ProviderCase) -> tuple[Demand, ...]:
     return _EVERYWHERE if case.answer is None else (*_EVERYWHERE, *_ON_A_WIRE)
 
 
-def name_of(demand: Demand) -> str:
+def demand_name(demand: Demand) -> str:
     """Return a demand's name, for a report."""
     return getattr(demand, "__name__", repr(demand)).replace("_", " ")
 
@@ -168,7 +168,7 @@ async def usage_is_a_total(case: ProviderCase) -> None:
 
 
 async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
-    """The iterator holds no nursery and no cancel scope across a `yield`: whoever iterates may have scopes of its own."""
+    """The iterator holds no nursery and no cancel scope across a `yield`: the caller that iterates may have scopes of its own."""
     rule = "no scope is held between chunks"
     async with _open(case, _whole(case)) as (provider, _):
         try:
@@ -250,7 +250,7 @@ async def the_size_of_the_pieces_does_not_matter(case: ProviderCase) -> None:
 
 
 async def unknown_events_are_tolerated(case: ProviderCase) -> None:
-    """An event of a kind that nobody knows yet, and comment lines, change nothing, wherever they stand."""
+    """An event of a kind that is not known yet, and comment lines, change nothing, wherever they stand."""
     whole = await _hear_whole(case)
     foreign = [piece for event in case.events for piece in (b": a comment\n\n", case.unheard_of, event)]
     heard = await _hear_from(case, stream(*foreign, ends=True, stays=True))
@@ -275,7 +275,7 @@ async def cancelled_in_every_silence_nothing_stays(case: ProviderCase) -> None:
 async def nothing_is_retried_inside(case: ProviderCase) -> None:
     """A refusal, a broken connection and a cut answer each are one request and one error: the session decides what next."""
     refused = reply('{"error": {"message": "busy"}}', status="503 Busy", kind="application/json")
-    hung_up = Reply(pieces=())
+    hung_up = ServedReply(pieces=())
     for rule, answer in (("a refusal", refused), ("a connection lost", hung_up), ("a cut", stream())):
         async with _open(case, answer) as (provider, server):
             with _patience(f"nothing is retried inside ({rule})"):
@@ -334,7 +334,7 @@ class _Heard:
 
 
 @asynccontextmanager
-async def _open(case: ProviderCase, answer: Reply) -> AsyncIterator[tuple[Provider, Served]]:
+async def _open(case: ProviderCase, answer: ServedReply) -> AsyncIterator[tuple[Provider, Served]]:
     async with open_server(answer) as server, case.open_provider(server.url) as provider:
         yield provider, server
 
@@ -343,7 +343,7 @@ async def _hear_whole(case: ProviderCase) -> _Heard:
     return await _hear_from(case, _whole(case))
 
 
-async def _hear_from(case: ProviderCase, answer: Reply) -> _Heard:
+async def _hear_from(case: ProviderCase, answer: ServedReply) -> _Heard:
     async with _open(case, answer) as (provider, _):
         with _patience("a stream ends"):
             return await _hear(provider, case.request)
@@ -360,11 +360,11 @@ async def _hear(provider: Provider, request: ModelRequest) -> _Heard:
     return _Heard(chunks=tuple(chunks), error=None)
 
 
-def _whole(case: ProviderCase) -> Reply:
+def _whole(case: ProviderCase) -> ServedReply:
     return stream(*case.events, ends=True, stays=True)
 
 
-def _cuts(case: ProviderCase) -> Iterator[tuple[str, Reply]]:
+def _cuts(case: ProviderCase) -> Iterator[tuple[str, ServedReply]]:
     """Give the answer cut at each border and in the middle of each event, with the two ways a connection has to end."""
     for count, event in enumerate(case.events):
         before = case.events[:count]

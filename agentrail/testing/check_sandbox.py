@@ -21,12 +21,12 @@ from agentrail.abc import (
     SnapshotSandbox,
 )
 
-MakeSandbox: TypeAlias = Callable[[], Sandbox]
+SandboxFactory: TypeAlias = Callable[[], Sandbox]
 
 _RULE_SECONDS: Final = 60.0
 
 
-async def check_sandbox(make: MakeSandbox) -> None:
+async def check_sandbox(make: SandboxFactory) -> None:
     """Hold a sandbox against the port.
 
     Args:
@@ -37,7 +37,7 @@ async def check_sandbox(make: MakeSandbox) -> None:
 
     Cancellation: Closes the sandbox of the rule that is being tried.
     """
-    for rule in RULES:
+    for rule in SANDBOX_RULES:
         sandbox = make()
         try:
             with trio.fail_after(_RULE_SECONDS):
@@ -186,7 +186,7 @@ async def _refuses_bad_paths(sandbox: Sandbox) -> None:
 
 
 async def _refuses_protected_names(sandbox: Sandbox) -> None:
-    """Names that programs trust are written by nobody, existing or not, in whatever case and however deep."""
+    """Names that programs trust are never written, existing or not, in whatever case and however deep."""
     for path in _PROTECTED_PATHS:
         _expect_code((await sandbox.write(path, "x")).error, "permission_denied", f"write {path}")
         (upload,) = await sandbox.upload([FileBytes(path=path, content=b"x")])
@@ -295,7 +295,7 @@ async def _finds_text(sandbox: Sandbox) -> None:
 
 
 async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
-    """`grep` honours `.gitignore`, and passes over binary files and directories that nobody wrote by hand."""
+    """`grep` honours `.gitignore`, and passes over binary files and directories of generated files."""
     await sandbox.write(".gitignore", "*.log\n!keep.log\n/only\nsub/out\n")
     await sandbox.write("sub/.gitignore", "!back.log\n")
     for path in (
@@ -395,7 +395,7 @@ async def _closes_twice(sandbox: Sandbox) -> None:
     await sandbox.aclose()
 
 
-RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
+SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
     _keeps_what_is_written,
     _reads_in_pages,
     _edits_what_is_meant,

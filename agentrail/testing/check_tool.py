@@ -45,7 +45,7 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
 
     Cancellation: Stops the call that is being tried.
     """
-    for rule in RULES:
+    for rule in TOOL_RULES:
         try:
             with trio.fail_after(_RULE_SECONDS):
                 await rule(tool, arguments, ctx)
@@ -186,7 +186,7 @@ async def _leaves_no_process(tool: Tool, arguments: JsonObject, ctx: ToolContext
     assert not left, f"left: {'; '.join(left)}"
 
 
-RULES: Final = (
+TOOL_RULES: Final = (
     _can_be_offered,
     _says_the_same_each_time,
     _has_legal_traits,

@@ -37,7 +37,7 @@ _USAGE: Final = TokenUsage(input=10, output=5)
 
 
 @frozen(kw_only=True)
-class Call:
+class ScriptedCall:
     """A tool call that a script makes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Turn:
 
     text: tuple[str, ...] = ()
     thinking: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     usage: TokenUsage = _USAGE
     stop_reason: StopReason | None = None
     error: ProviderError | None = None
@@ -82,7 +82,7 @@ def says(*pieces: str, pause_seconds: float = 0.0) -> Turn:
 def calls(*wanted: tuple[str, Mapping[str, JsonValue] | str], text: str = "") -> Turn:
     """Make a turn that calls tools: pairs of a name and arguments, which may be text that is no JSON."""
     made = tuple(
-        Call(
+        ScriptedCall(
             name=name,
             arguments=arguments
             if isinstance(arguments, str)
@@ -101,7 +101,7 @@ def fails(error: ProviderError, *, after: str = "") -> Turn:
 
 _EXPECTED: Final = "expected turns, such as says('Hello.') or calls(('read_file', {'path': 'a'}))"
 
-Answer: TypeAlias = Callable[[ModelRequest], Turn | Awaitable[Turn]]
+ScriptedAnswer: TypeAlias = Callable[[ModelRequest], Turn | Awaitable[Turn]]
 
 
 class FunctionModel:
@@ -113,7 +113,7 @@ class FunctionModel:
 
     name = "scripted"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ScriptedAnswer) -> None:
         """Take the function: from a request to a `Turn`, sync or async."""
         given: object = answer
         if not callable(given):

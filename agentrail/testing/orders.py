@@ -1,19 +1,19 @@
 """Two orders of one stack, side by side: the same signals go into both, and after each of them nothing may differ."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentrail.core import machine
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.stack import PluginStates, Stack, ask, compile_stack, load_stack
 from agentrail.core.state import SessionData, SessionState
 from agentrail.events import SessionStart
-from agentrail.testing.lives import CounterExample, Life, Scene
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES, Seen, comparable
+from agentrail.testing.runs import CounterExample, Run, Setup
 
 EVERYTHING: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
 """All promises: who compares two orders holds none of them, so that no other fault hides the difference."""
@@ -29,14 +29,14 @@ class Commutation:
 
     Attributes:
         found: Where it matters; None when no such place was found.
-        lives: How many conversations were had to the end with both orders.
+        runs: How many conversations were had to the end with both orders.
     """
 
     found: CounterExample | None
-    lives: int
+    runs: int
 
     def __bool__(self) -> bool:
-        """Say whether they commute, as far as anybody saw."""
+        """Say whether they commute, as far as was seen."""
         return self.found is None
 
     @property
@@ -50,13 +50,13 @@ class Commutation:
         return "" if self.found is None else self.found.why
 
 
-class Twins(Life):
+class Twins(Run):
     """A session with two plugins, and one in which they have changed places."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, setup: Setup) -> None:
         """Load both."""
-        self._other = machine.new_session(scene.config, scene.tools, *_swapped(scene))
-        super().__init__(scene)
+        self._other = machine.new_session(setup.config, setup.tools, *_swapped(setup))
+        super().__init__(setup)
 
     def compared(self, seen: Seen) -> None:
         """Let the other one hear the same signal, and compare.
@@ -70,8 +70,8 @@ class Twins(Life):
         assert difference is None, difference
 
 
-def _swapped(scene: Scene) -> tuple[Stack, PluginStates]:
-    stack, states = load_stack(scene.entries, ask=ask)
+def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
+    stack, states = load_stack(setup.entries, ask=ask)
     first, second = stack.members
     replace = msgspec.structs.replace
     members = [replace(second, priority=first.priority), replace(first, priority=second.priority)]
@@ -107,8 +107,7 @@ def _counts(effect: Effect) -> bool:
 
 def _plain(effect: Effect) -> object:
     if isinstance(effect, Publish):
-        event: Any = effect.event
-        return evolve(event, meta=None)
+        return msgspec.structs.replace(effect.event, meta=None)
     if isinstance(effect, Refuse):  # its words may name the plugins in their order
         return (effect.to, type(effect.error))
     return comparable(effect)

@@ -1,7 +1,7 @@
-"""What is promised of plugins in a session, each promise once, as a function of one `Moment`.
+"""What is promised of plugins in a session, each promise once, as a function of one `PluginMoment`.
 
 The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about the
-plugins, one by one and as a stack, so a broken one is news for whoever wrote them, or put them in this order.
+plugins, one by one and as a stack, so a broken one is news for the plugin author, or for the operator who chose the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,13 +30,13 @@ from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
 from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import CallId, JsonObject
 from agentrail.testing.promises import Seen
-from agentrail.testing.watching import Asking, ask_again
+from agentrail.testing.watching import AskedPlugin, ask_again
 
 E = TypeVar("E")
 
 
 @frozen(kw_only=True)
-class Moment:
+class PluginMoment:
     """One step, and what the plugins had to do with it.
 
     Attributes:
@@ -47,24 +47,24 @@ class Moment:
     """
 
     seen: Seen
-    askings: tuple[Asking, ...] = ()
-    earlier: tuple[Asking, ...] = ()
+    askings: tuple[AskedPlugin, ...] = ()
+    earlier: tuple[AskedPlugin, ...] = ()
     faults: tuple[str, ...] = ()
 
 
-def plugins_are_pure(moment: Moment) -> None:
+def plugins_are_pure(moment: PluginMoment) -> None:
     """The same question has the same answer, and no answer looks at or changes anything outside."""
     assert not moment.faults, "; ".join(dict.fromkeys(moment.faults))
 
 
-def plugins_do_not_fail(moment: Moment) -> None:
+def plugins_do_not_fail(moment: PluginMoment) -> None:
     """No handler raises, answers with what is no action, or with a state that is not its own."""
     for event in _of(moment, PluginFailed):
         message = f"plugin {event.plugin!r} failed on {event.hook}: {event.error.message}"
         raise AssertionError(message)
 
 
-def actions_are_taken(moment: Moment) -> None:
+def actions_are_taken(moment: PluginMoment) -> None:
     """No plugin answers with an action that the hook ignores: it would be believed to have done something."""
     for event in _of(moment, ActionIgnored):
         message = (
@@ -73,8 +73,8 @@ def actions_are_taken(moment: Moment) -> None:
         raise AssertionError(message)
 
 
-def only_declared_hooks_are_heard(moment: Moment) -> None:
-    """No plugin sees a hook that it did not declare; the answer to a request comes to whoever asked."""
+def only_declared_hooks_are_heard(moment: PluginMoment) -> None:
+    """No plugin sees a hook that it did not declare; the answer to a request comes to the plugin that asked."""
     for asking in moment.askings:
         hook = type(asking.event)
         assert hook is RequestDone or hook in asking.member.hooks, (
@@ -82,7 +82,7 @@ def only_declared_hooks_are_heard(moment: Moment) -> None:
         )
 
 
-def states_survive_the_codec(moment: Moment) -> None:
+def states_survive_the_codec(moment: PluginMoment) -> None:
     """What a plugin remembers comes back from a journal as it was."""
     data, was = moment.seen.after.data, moment.seen.before.data
     for member in data.stack.members:
@@ -92,7 +92,7 @@ def states_survive_the_codec(moment: Moment) -> None:
             assert lost is None, f"plugin {member.name!r}: {lost}"
 
 
-def what_is_journaled_survives_the_codec(moment: Moment) -> None:
+def what_is_journaled_survives_the_codec(moment: PluginMoment) -> None:
     """The signal and the events of a step come back as they were."""
     signal = moment.seen.signal
     assert decode_signal(encode_signal(signal)) == signal
@@ -100,7 +100,7 @@ def what_is_journaled_survives_the_codec(moment: Moment) -> None:
         assert decode_event(encode_event(event)) == event
 
 
-def what_is_blocked_does_not_run(moment: Moment) -> None:
+def what_is_blocked_does_not_run(moment: PluginMoment) -> None:
     """A call that a plugin blocked is answered in that step, and never runs."""
     blocked = {event.call_id for event in _of(moment, ToolBlocked)}
     assert blocked.isdisjoint(run.call_id for run in moment.seen.of(RunTool))
@@ -108,11 +108,11 @@ def what_is_blocked_does_not_run(moment: Moment) -> None:
         assert call.call.call_id not in blocked or call.stage == "done"
 
 
-def no_call_gets_past_a_judge(moment: Moment) -> None:
-    """What runs is what every plugin that judges calls would let run, whoever rewrote the arguments, and when.
+def no_call_gets_past_a_judge(moment: PluginMoment) -> None:
+    """What runs is what every plugin that judges calls would let run, whichever plugin rewrote the arguments, and when.
 
     A plugin that was asked is asked again about what the model wanted, and about what will run. A safety plugin is asked
-    even if somebody in front of it said that nobody else need be.
+    even if a plugin in front of it said that no other need be.
     """
     for state in _let_through(moment):
         call_id = state.call.call_id
@@ -124,11 +124,11 @@ def no_call_gets_past_a_judge(moment: Moment) -> None:
             elif member.guards and known:
                 fresh = msgspec.structs.replace(_question(known[-1]), arguments=frozen_json(state.arguments))
                 own = moment.seen.before.data.plugin_states[member.name]
-                asking = Asking(member=member, event=fresh, state=own, ctx=known[-1].ctx, answer=None)
+                asking = AskedPlugin(member=member, event=fresh, state=own, ctx=known[-1].ctx, answer=None)
                 _let_pass(moment, asking, state.arguments, "was never asked")
 
 
-def no_answer_is_lost_in_a_tie(moment: Moment) -> None:
+def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
     """Of two plugins of one priority neither replaces what the other has just made, without having looked at it.
 
     Which of them is asked last is chance: the order of registration. Who builds on what the other made loses nothing.
@@ -149,7 +149,7 @@ def no_answer_is_lost_in_a_tie(moment: Moment) -> None:
             )
 
 
-def nobody_approves_in_the_users_place(moment: Moment) -> None:
+def nobody_approves_in_the_users_place(moment: PluginMoment) -> None:
     """A plugin that takes a prompt for an approval found in it what is approved: the id, or the command."""
     for asking in moment.askings:
         answer = asking.answer
@@ -162,12 +162,12 @@ def nobody_approves_in_the_users_place(moment: Moment) -> None:
             )
 
 
-def _subject(asking: Asking) -> object:
+def _subject(asking: AskedPlugin) -> object:
     """Say what a question is about: a call, or the hook."""
     return type(asking.event), getattr(asking.event, "call_id", None)
 
 
-def _made(asking: Asking) -> str | None:
+def _made(asking: AskedPlugin) -> str | None:
     """Give what a plugin put in the place of something, to compare; None where it replaced nothing."""
     match asking.answer:
         case ReplaceToolResult(result=made) | ReplaceToolArgs(arguments=made) | SwitchModel(model=made):
@@ -176,8 +176,10 @@ def _made(asking: Asking) -> str | None:
             return None
 
 
-def _heeded(moment: Moment, call: CallState, mine: Sequence[Asking], known: Sequence[Asking]) -> None:
-    """Ask somebody who judges again: about what will run, and about what the model wanted."""
+def _heeded(
+    moment: PluginMoment, call: CallState, mine: Sequence[AskedPlugin], known: Sequence[AskedPlugin]
+) -> None:
+    """Ask a plugin that judges again: about what will run, and about what the model wanted."""
     wanted = _question(known[0]).arguments
     for arguments, why in ((call.arguments, "saw other arguments"), (wanted, "saw them rewritten")):
         judged = any(same_json(_question(asking).arguments, arguments) for asking in mine)
@@ -185,7 +187,7 @@ def _heeded(moment: Moment, call: CallState, mine: Sequence[Asking], known: Sequ
             _let_pass(moment, mine[-1], arguments, why)
 
 
-def _let_pass(moment: Moment, asking: Asking, arguments: JsonObject, why: str) -> None:
+def _let_pass(moment: PluginMoment, asking: AskedPlugin, arguments: JsonObject, why: str) -> None:
     question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
     answer = ask_again(asking.member, question, asking.state, asking.ctx)
     is_approved = isinstance(moment.seen.signal, Approve | Prompt) or is_allowed(
@@ -200,11 +202,11 @@ def _let_pass(moment: Moment, asking: Asking, arguments: JsonObject, why: str) -
     )
 
 
-def _of(moment: Moment, kind: type[E]) -> list[E]:
+def _of(moment: PluginMoment, kind: type[E]) -> list[E]:
     return [event for event in moment.seen.events if isinstance(event, kind)]
 
 
-def _let_through(moment: Moment) -> Iterator[CallState]:
+def _let_through(moment: PluginMoment) -> Iterator[CallState]:
     """Give the calls that this step allowed to run."""
     was = {call.call.call_id: call for call in moment.seen.before.data.batch}
     for call in moment.seen.after.data.batch:
@@ -214,17 +216,17 @@ def _let_through(moment: Moment) -> Iterator[CallState]:
             yield call
 
 
-def _is_about(asking: Asking, call_id: CallId) -> bool:
+def _is_about(asking: AskedPlugin, call_id: CallId) -> bool:
     return isinstance(asking.event, BeforeTool) and asking.event.call_id == call_id
 
 
-def _question(asking: Asking) -> BeforeTool:
+def _question(asking: AskedPlugin) -> BeforeTool:
     event: HookEvent = asking.event
     assert isinstance(event, BeforeTool)
     return event
 
 
-def about_open_calls(askings: Sequence[Asking], batch: Sequence[CallState]) -> tuple[Asking, ...]:
+def about_open_calls(askings: Sequence[AskedPlugin], batch: Sequence[CallState]) -> tuple[AskedPlugin, ...]:
     """Keep what was asked about calls that are still open."""
     ids = {call.call.call_id for call in batch if call.result is None}
     return tuple(
@@ -232,7 +234,7 @@ def about_open_calls(askings: Sequence[Asking], batch: Sequence[CallState]) -> t
     )
 
 
-PLUGIN_PROMISES: Final[tuple[Callable[[Moment], None], ...]] = (
+PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = (
     plugins_are_pure,
     plugins_do_not_fail,
     actions_are_taken,

@@ -16,14 +16,14 @@ from attrs import frozen
 from agentrail import plugins as p
 from agentrail.messages import Message
 
-Answer: TypeAlias = p.Action[int]
+PuppetAnswer: TypeAlias = p.Action[int]
 
 _ONCE: Final = frozenset({"intervene"})
 """Actions that would never end if they were taken whenever the hook comes."""
 
 
 @frozen(kw_only=True)
-class Rule:
+class PuppetRule:
     """What to answer.
 
     Attributes:
@@ -46,7 +46,7 @@ class PuppetPlugin(p.Plugin[int]):
         rules: What it answers.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], *, name: str, priority: int = 500) -> None:
+    def __init__(self, rules: tuple[PuppetRule, ...], *, name: str, priority: int = 500) -> None:
         """Take the rules; of two that fit the first counts."""
         self.rules = rules
         self.name = name
@@ -57,7 +57,7 @@ class PuppetPlugin(p.Plugin[int]):
         """Begin with nothing said."""
         return 0
 
-    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> Answer:
+    def handle(self, event: p.HookEvent, state: int, ctx: p.Context) -> PuppetAnswer:
         """Answer by the first rule that fits."""
         del ctx
         for rule in self.rules:
@@ -71,17 +71,17 @@ class PuppetPlugin(p.Plugin[int]):
         return p.Continue(state)
 
 
-def _switch(text: str, state: int) -> Answer:
+def _switch(text: str, state: int) -> PuppetAnswer:
     model, _, opts = text.partition("?")
     return p.SwitchModel(model, state, provider_opts=json.loads(opts) if opts else None)
 
 
-def _fail(text: str, state: int) -> Answer:
+def _fail(text: str, state: int) -> PuppetAnswer:
     del state
     raise RuntimeError(text or "on purpose")
 
 
-_ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
+_ANSWERS: Final[Mapping[str, Callable[[str, int], PuppetAnswer]]] = MappingProxyType(
     {
         "approve": p.RequireApproval,
         "block": p.BlockTool,
@@ -101,11 +101,11 @@ _ANSWERS: Final[Mapping[str, Callable[[str, int], Answer]]] = MappingProxyType(
     }
 )
 
-ACTIONS: Final = frozenset({*_ANSWERS, "messages"})
+PUPPET_ACTIONS: Final = frozenset({*_ANSWERS, "messages"})
 """The words that a rule may have."""
 
 
-def read_rule(key: str, value: Any) -> Rule:
+def read_rule(key: str, value: Any) -> PuppetRule:
     """Read one rule.
 
     Args:
@@ -118,7 +118,7 @@ def read_rule(key: str, value: Any) -> Rule:
     hook, _, tool = key.partition(".")
     action, _, text = str(value).partition(":")
     known = {known.__name__ for known in p.HOOKS}
-    if hook not in known or action not in ACTIONS:
-        message = f"{key}={value!r} is no rule: expected one of {sorted(known)}, and one of {sorted(ACTIONS)}"
+    if hook not in known or action not in PUPPET_ACTIONS:
+        message = f"{key}={value!r} is no rule: expected one of {sorted(known)}, and one of {sorted(PUPPET_ACTIONS)}"
         raise ValueError(message)
-    return Rule(hook=hook, tool=tool or None, action=action, text=text)
+    return PuppetRule(hook=hook, tool=tool or None, action=action, text=text)

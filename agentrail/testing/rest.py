@@ -1,7 +1,7 @@
-"""The world answers all that is open, until a session rests; and what is promised of a whole life, counted from outside.
+"""The world answers all that is open, until a session rests; and what is promised of a whole run, counted from outside.
 
 Promises about one step stand in `promises`. Those here need the end of the story: that every caller was answered, that every
-prompt was said or dropped, and that a session to which nobody speaks any more comes to rest at all.
+prompt was said or dropped, and that a session that hears nothing any more comes to rest at all.
 """
 
 from collections import Counter
@@ -43,14 +43,14 @@ LATER_MS: Final = 1_000_000
 """Behind all that a script does."""
 
 MANY: Final = 200
-"""More answers than a session can need that asks for something new only when somebody speaks."""
+"""More answers than a session can need that asks for something new only when a caller speaks."""
 
 _NOTHING_THERE: Final = RequestFailed(
     error=ErrorInfo(code="not_there", message="there is nothing behind this")
 )
 
 
-def answer(state: SessionState) -> Signal | None:
+def answer_what_is_open(state: SessionState) -> Signal | None:
     """Give the outcome of one effect that is open, a good one; None when nothing is."""
     data = state.data
     running = [
@@ -80,12 +80,12 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
         AssertionError: It does not end.
     """
     for _ in range(MANY):
-        signal = answer(state)
+        signal = answer_what_is_open(state)
         if signal is None:
             return
         before, (state, effects) = state, machine.step(state, signal)
         yield Seen(before, signal, state, effects)
-    message = f"after {MANY} answers the session still has something open: {answer(state)}"
+    message = f"after {MANY} answers the session still has something open: {answer_what_is_open(state)}"
     raise AssertionError(message)
 
 
@@ -95,24 +95,24 @@ def teardowns_of(state: SessionState) -> list[EffectId]:
     return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
 
 
-def life_is_complete(life: Sequence[Seen]) -> None:
-    """Hold what is promised of a life that has come to rest: counted from outside, without a look into the state."""
-    if not life:
+def run_is_complete(run: Sequence[Seen]) -> None:
+    """Hold what is promised of a run that has come to rest: counted from outside, without a look into the state."""
+    if not run:
         return
-    end = life[-1].after
+    end = run[-1].after
     assert end.ended or end.phase is Phase.IDLE
-    alive = [seen for seen in life if not seen.before.ended]
+    alive = [seen for seen in run if not seen.before.ended]
     asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
     asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
-    answered = [effect.to for seen in life for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+    answered = [effect.to for seen in run for effect in seen.effects if isinstance(effect, Reply | Refuse)]
     assert Counter(answered) == Counter(asked)
-    events = [effect.event for seen in life for effect in seen.effects if isinstance(effect, Publish)]
+    events = [effect.event for seen in run for effect in seen.effects if isinstance(effect, Publish)]
     accepted = [event.ref for event in events if isinstance(event, PromptReceived | PromptQueued)]
     dropped = [
         event.ref for event in events if isinstance(event, PromptDropped | PromptRejected | PromptTaken)
     ]
     said = Counter[PromptRef | None]()
-    for history in {id(seen.after.data.history): seen.after.data.history for seen in life}.values():
+    for history in {id(seen.after.data.history): seen.after.data.history for seen in run}.values():
         # Not at the end only: a summary may stand for what was said early.
         said |= Counter(
             m.ref for m in history.messages if isinstance(m, UserMessage) and m.origin == "prompt"

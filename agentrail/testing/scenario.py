@@ -40,8 +40,8 @@ from agentrail.errors import InternalError
 from agentrail.messages import Message
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
 from agentrail.testing.scenario_out import Group, encode_effect, encode_message
-from agentrail.testing.scenario_plugins import Origin, print_plugin, read_plugin
-from agentrail.testing.scenario_signals import decode_message, decode_signal, encode_signal
+from agentrail.testing.scenario_plugins import StackOrigin, print_plugin, read_plugin
+from agentrail.testing.scenario_signals import print_signal, read_message, read_signal
 from agentrail.testing.scenario_words import ScenarioError
 
 MAX_COLUMNS: Final = 120
@@ -142,7 +142,7 @@ def read_scenario(text: str) -> Scenario:
                     _,
                     words,
                 ):  # message user "Look." · message assistant c1:read · message results c1:read="a"
-                    messages.append(decode_message(words))
+                    messages.append(read_message(words))
                 case ("tool", _, _):  # tool read_file path=string lines=integer? unkillable class=pure
                     specs.append(read_tool(line))
                 case (
@@ -152,7 +152,7 @@ def read_scenario(text: str) -> Scenario:
                 ):  # plugin SecurityGuard · plugin my.guards:STACK[0] · plugin guard BeforeTool=block:"no"
                     plugins.append(read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
-                    signal = decode_signal(command.strip(), int(time[1:]))
+                    signal = read_signal(command.strip(), int(time[1:]))
                     lines[-1] = Input(text=line, number=number, signal=signal)
                 case _:
                     expected = (
@@ -205,7 +205,7 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
     tools: Toolbox,
     remark: str,
     plugins: Sequence[Entry] = (),
-    origin: Origin | None = None,
+    origin: StackOrigin | None = None,
     show: Sequence[str] = ("cycle", "tools", "history"),
 ) -> str:
     """Write signals down as a scenario, with what comes out of them: a counter-example that one can keep.
@@ -221,7 +221,7 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
     """
     head = [f"# {remark}", print_session(config, show), *map(print_tool, tools)]
     head += [print_plugin(entry, origin) for entry in plugins]
-    body = [f"@{signal.at_ms:<5} {encode_signal(signal)}" for signal in signals]
+    body = [f"@{signal.at_ms:<5} {print_signal(signal)}" for signal in signals]
     scenario = read_scenario("\n".join([*head, *body]))
     # Those that cannot be read back played a part all the same.
     return play(evolve(scenario, plugins=tuple(plugins)))

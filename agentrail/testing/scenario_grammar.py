@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from attrs import evolve, field, frozen
 
-from agentrail.testing.scenario_words import Words, quote
+from agentrail.testing.scenario_words import LineWords, quote
 
 _BARE: Final = re.compile(r"[^\s\"{\[][^\s\"]*")
 _TOKEN: Final = re.compile(
@@ -27,7 +27,7 @@ _MISSING: Final = inspect.Parameter.empty
 
 
 @frozen
-class Form:
+class WordForm:
     """How one value stands in a word.
 
     Attributes:
@@ -47,24 +47,24 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-TEXT: Final = Form("a text", str, lambda text: text if _BARE.fullmatch(text) else quote(text), "")
-JSON: Final = Form("JSON", lambda value: value, _json, {})
-LIST: Final = Form("a JSON list", tuple, _json, ())
-_COUNT: Final = Form("a whole number", int, str, 0)
-_COUNT_OR_NONE: Final = Form(
+TEXT: Final = WordForm("a text", str, lambda text: text if _BARE.fullmatch(text) else quote(text), "")
+JSON: Final = WordForm("JSON", lambda value: value, _json, {})
+LIST: Final = WordForm("a JSON list", tuple, _json, ())
+_COUNT: Final = WordForm("a whole number", int, str, 0)
+_COUNT_OR_NONE: Final = WordForm(
     "a whole number or none",
     lambda text: None if text == "none" else int(text),
     lambda value: "none" if value is None else str(value),
 )
 
 
-def _choice(words: Mapping[str, Any]) -> Form:
+def _choice(words: Mapping[str, Any]) -> WordForm:
     values = {value: word for word, value in words.items()}
-    return Form("|".join(words), words.__getitem__, values.__getitem__)
+    return WordForm("|".join(words), words.__getitem__, values.__getitem__)
 
 
-def _listed(form: Form, kind: type) -> Form:
-    return Form(
+def _listed(form: WordForm, kind: type) -> WordForm:
+    return WordForm(
         f"{form.expected},…",
         lambda text: kind(map(form.decode, filter(None, text.split(",")))),
         lambda values: ",".join(map(form.encode, sorted(values) if kind is frozenset else values)),
@@ -72,15 +72,15 @@ def _listed(form: Form, kind: type) -> Form:
     )
 
 
-_PLAIN: Final[Mapping[Any, Form]] = {
+_PLAIN: Final[Mapping[Any, WordForm]] = {
     str: TEXT,
     int: _COUNT,
-    float: Form("a number", float, str),
+    float: WordForm("a number", float, str),
     bool: _choice({"yes": True, "no": False}),
 }
 
 
-def _form_of(hint: Any, forms: Mapping[Any, Form]) -> Form:
+def _form_of(hint: Any, forms: Mapping[Any, WordForm]) -> WordForm:
     hint = getattr(hint, "__supertype__", hint)  # of a NewType
     if hint in forms or hint in _PLAIN:
         return forms.get(hint) or _PLAIN[hint]
@@ -108,7 +108,7 @@ class Part:
         usage: What stands there, for messages.
     """
 
-    read: Callable[[Words, dict[str, Any]], None]
+    read: Callable[[LineWords, dict[str, Any]], None]
     write: Callable[[Any], Iterator[str]]
     usage: str
 
@@ -128,7 +128,7 @@ class Line:
     kind: type[Any]
     grammar: str = ""
     special: Mapping[str, "Part | Line | Mapping[str, Line]"] = field(factory=dict)
-    forms: Mapping[Any, Form] = field(factory=dict)
+    forms: Mapping[Any, WordForm] = field(factory=dict)
     fixed: Mapping[str, Any] = field(factory=dict)
     parts: tuple[Part, ...] = field(init=False)
 
@@ -137,7 +137,7 @@ class Line:
         tokens = (token.groupdict("") for token in _TOKEN.finditer(self.grammar))
         object.__setattr__(self, "parts", tuple(map(self._part, tokens)))
 
-    def read(self, words: Words, **fields: Any) -> Any:
+    def read(self, words: LineWords, **fields: Any) -> Any:
         """Make a value of the words that the parts take.
 
         Raises:
@@ -171,14 +171,14 @@ class Line:
             case _:
                 return _name(token["name"], self._kind_of(token["name"])[0], token["also"])
 
-    def _kind_of(self, name: str) -> tuple[Form, Any]:
+    def _kind_of(self, name: str) -> tuple[WordForm, Any]:
         """Give the form and the default of a field."""
         parameter = inspect.signature(self.kind).parameters[name]
         return _form_of(parameter.annotation, self.forms), parameter.default
 
 
 def free(
-    usage: str, read: Callable[[Words], Mapping[str, Any]], write: Callable[[Any], Iterator[str]]
+    usage: str, read: Callable[[LineWords], Mapping[str, Any]], write: Callable[[Any], Iterator[str]]
 ) -> Part:
     """Make a part of what only one kind of line has: words that depend on their order, or on each other."""
     return Part(lambda words, fields: fields.update(read(words)), write, usage)
@@ -187,7 +187,7 @@ def free(
 def within(name: str, line: Line | Mapping[str, Line]) -> Part:
     """Make a part of a line for the value of one field, or of one for each of its kinds, with the name of the kind before it."""
 
-    def read(words: Words, fields: dict[str, Any]) -> None:
+    def read(words: LineWords, fields: dict[str, Any]) -> None:
         fields[name] = line.read(words) if isinstance(line, Line) else _named(words, line).read(words)
 
     def write(value: Any) -> Iterator[str]:
@@ -200,7 +200,9 @@ def within(name: str, line: Line | Mapping[str, Line]) -> Part:
     return Part(read, write, line.usage if isinstance(line, Line) else f"{'|'.join(line)} …")
 
 
-def option(key: str, form: Form, default: Any = _MISSING, *, name: str = "", unless_said: str = "") -> Part:
+def option(
+    key: str, form: WordForm, default: Any = _MISSING, *, name: str = "", unless_said: str = ""
+) -> Part:
     """Make a part of `key=value`.
 
     Args:
@@ -213,7 +215,7 @@ def option(key: str, form: Form, default: Any = _MISSING, *, name: str = "", unl
     name, other = name or key, unless_said.removeprefix("@")
     decoder = evolve(form, decode=json.loads) if form.expected == JSON.expected else form  # of a bare word
 
-    def read(words: Words, fields: dict[str, Any]) -> None:
+    def read(words: LineWords, fields: dict[str, Any]) -> None:
         pair = words.take_option(key)
         if pair is not None:
             is_bare = isinstance(pair.value, str) and not pair.quoted
@@ -233,8 +235,8 @@ def option(key: str, form: Form, default: Any = _MISSING, *, name: str = "", unl
     return Part(read, write, f"{key}={form.expected if '|' in form.expected else '…'}")
 
 
-def _name(name: str, form: Form, also: str) -> Part:
-    def read(words: Words, fields: dict[str, Any]) -> None:
+def _name(name: str, form: WordForm, also: str) -> Part:
+    def read(words: LineWords, fields: dict[str, Any]) -> None:
         word = words.take_name()
         if word is None:
             expected = f"expected {form.expected} for {name}, got nothing"
@@ -245,8 +247,8 @@ def _name(name: str, form: Form, also: str) -> Part:
     return Part(read, lambda value: iter((form.encode(getattr(value, name)),)), name)
 
 
-def _text(name: str, form: Form, default: Any) -> Part:
-    def read(words: Words, fields: dict[str, Any]) -> None:
+def _text(name: str, form: WordForm, default: Any) -> Part:
+    def read(words: LineWords, fields: dict[str, Any]) -> None:
         text = words.take_text()
         if text is not None or default is _MISSING:
             fields[name] = form.empty if text is None else text
@@ -266,7 +268,7 @@ def _flag(name: str, word: str, meaning: Any) -> Part:
     )
 
 
-def _named(words: Words, lines: Mapping[str, Line]) -> Line:
+def _named(words: LineWords, lines: Mapping[str, Line]) -> Line:
     name = words.take_name()
     if name is None or name not in lines:
         *others, last = lines
@@ -275,7 +277,7 @@ def _named(words: Words, lines: Mapping[str, Line]) -> Line:
     return lines[name]
 
 
-def _decoded(words: Words, what: str, form: Form, written: Any) -> Any:
+def _decoded(words: LineWords, what: str, form: WordForm, written: Any) -> Any:
     try:
         return form.decode(written)
     except (ValueError, LookupError, TypeError):

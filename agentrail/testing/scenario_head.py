@@ -15,10 +15,10 @@ from agentrail.core.state import SessionConfig
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import ToolSpec
 from agentrail.messages import SessionId
-from agentrail.testing.scenario_grammar import JSON, Form, Line, free, option
+from agentrail.testing.scenario_grammar import JSON, Line, WordForm, free, option
 from agentrail.testing.scenario_out import GROUPS, Group
 from agentrail.testing.scenario_signals import FORMS, SCRIPTED_MODEL
-from agentrail.testing.scenario_words import Pair, Words
+from agentrail.testing.scenario_words import LineWords, Pair
 
 _GRAMMAR: Final = """
     max_turns= compact_at_tokens= max_output_tokens= max_prompt_queue= max_steering_queue= max_parallel_tools= max_retries=
@@ -45,30 +45,30 @@ def _groups_of(text: str) -> frozenset[Group]:
 
 
 _POLICIES: Final[Mapping[str, StallPolicy]] = {"report": "report", "retry": "retry", "abort": "abort"}
-_FORMS: Final[Mapping[Any, Form]] = {
+_FORMS: Final[Mapping[Any, WordForm]] = {
     **FORMS,
-    Price: Form(
+    Price: WordForm(
         "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
     ),
-    Budget: Form(
+    Budget: WordForm(
         "a number of tokens",
         lambda text: Budget(max_total_tokens=int(text)),
         lambda one: str(one.max_total_tokens),
     ),
-    StallOptions: Form(
+    StallOptions: WordForm(
         "|".join(_POLICIES),
         lambda policy: StallOptions(stall_policy=_POLICIES[policy]),
         attrgetter("stall_policy"),
     ),
-    ResponseFormat: Form("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
+    ResponseFormat: WordForm("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
 }
 _MODEL: Final = Line(ModelFacts, "stall_policy=stalls price=", forms=_FORMS, fixed={"model": SCRIPTED_MODEL})
 _IDS: Final = {"session_id": SessionId("scenario"), "path": (SessionId("scenario"),)}
 _SESSION: Final = Line(SessionConfig, _GRAMMAR, {"model": _MODEL}, _FORMS, _IDS)
-_GROUPS: Final = Form(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".join, frozenset())
+_GROUPS: Final = WordForm(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".join, frozenset())
 
 
-def _read_parameters(words: Words) -> Mapping[str, Any]:
+def _read_parameters(words: LineWords) -> Mapping[str, Any]:
     pairs: list[Pair] = list(words.take_all(_is_parameter))
     schema = {
         "type": "object",
@@ -105,7 +105,7 @@ def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
     """
     fields: dict[str, Any] = {}
     show = option("show", _GROUPS)
-    words = Words.of(text, f"session {_SESSION.usage} {show.usage}")
+    words = LineWords.of(text, f"session {_SESSION.usage} {show.usage}")
     words.take_name()
     show.read(words, fields)
     config: SessionConfig = _SESSION.read(words)
@@ -124,7 +124,7 @@ def read_tool(text: str) -> ToolSpec:
     Raises:
         ScenarioError: Your move: an option that there is not, or a value that it does not take.
     """
-    words = Words.of(text, f"tool {_TOOL.usage}")
+    words = LineWords.of(text, f"tool {_TOOL.usage}")
     words.take_name()
     spec: ToolSpec = _TOOL.read(words)
     words.check_that_all_was_read("a tool")

@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from agentrail.core.stack import Entry
-from agentrail.testing.plugins import PuppetPlugin, Rule, read_rule
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule, read_rule
 from agentrail.testing.scenario_words import Pair, ScenarioError, quote, split_words
 
-Origin: TypeAlias = tuple[str, Sequence[Entry]]
+StackOrigin: TypeAlias = tuple[str, Sequence[Entry]]
 """Where a list of plugins stands, `package.module:NAME`, and the list itself."""
 
 _STEP: Final = re.compile(r"(?P<name>\w+)|\[(?P<index>\d+)\]|\.")
@@ -69,7 +69,7 @@ def import_path(path: str) -> Any:
     return found
 
 
-def print_plugin(entry: Entry, origin: Origin | None = None) -> str:
+def print_plugin(entry: Entry, origin: StackOrigin | None = None) -> str:
     """Write the line that `read_plugin` reads; a remark for a plugin that nothing leads to from an import."""
     if origin is not None:
         path, stack = origin
@@ -114,7 +114,7 @@ def _name_of(plugin: Any) -> str:
     return str(getattr(plugin, "name", plugin))
 
 
-def _print_rule(rule: Rule) -> str:
+def _print_rule(rule: PuppetRule) -> str:
     where = f"{rule.hook}.{rule.tool}" if rule.tool else rule.hook
     return f"{where}={rule.action}:{quote(rule.text)}" if rule.text else f"{where}={rule.action}"
 

@@ -32,8 +32,8 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.scenario_changes import decode_changes, encode_changes
-from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Form, Line, Part, free, option, within
-from agentrail.testing.scenario_words import Pair, Said, ScenarioError, Word, Words, quote
+from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Line, Part, WordForm, free, option, within
+from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, ScenarioWord, quote
 
 SCRIPTED_MODEL: Final = "scripted:model"
 
@@ -76,8 +76,8 @@ _GRAMMAR: Final = """
 """
 
 
-def decode_signal(text: str, at_ms: int) -> Signal:
-    """Read the signal that a line stands for; `encode_signal` writes it.
+def read_signal(text: str, at_ms: int) -> Signal:
+    """Read the signal that a line stands for; `print_signal` writes it.
 
     Args:
         text: The line behind its time.
@@ -91,26 +91,26 @@ def decode_signal(text: str, at_ms: int) -> Signal:
     if line is None:
         message = f"{text!r} is no command: expected one of {', '.join(_LINES)}"
         raise ScenarioError(message)
-    words = Words.of(text, f"{kind} {line.usage}")
+    words = LineWords.of(text, f"{kind} {line.usage}")
     words.take_name()
     signal: Signal = line.read(words, at_ms=at_ms)
     words.check_that_all_was_read(kind)
     return signal
 
 
-def encode_signal(signal: Signal) -> str:
-    """Write the line that stands for a signal; `decode_signal` reads it."""
+def print_signal(signal: Signal) -> str:
+    """Write the line that stands for a signal; `read_signal` reads it."""
     kind = type(signal).__name__
     return " ".join((kind, *_LINES[kind].write(signal)))
 
 
-def decode_message(text: str) -> Message:
+def read_message(text: str) -> Message:
     """Read the line of a message that a session begins with: whose it is, and words, calls and results as in signals.
 
     Raises:
         ScenarioError: Your move: it is a message of none of the three kinds.
     """
-    words = Words.of(text)
+    words = LineWords.of(text)
     fields: dict[str, Message] = {}
     within("message", _MESSAGES).read(words, fields)
     words.check_that_all_was_read("a message")
@@ -135,7 +135,7 @@ def block_word(block: AssistantBlock) -> str:
             return type(block).__name__.lower()
 
 
-def _block_of(word: Word) -> AssistantBlock | None:
+def _block_of(word: ScenarioWord) -> AssistantBlock | None:
     match word:
         case Said(text):
             return Text(text=text)
@@ -151,11 +151,11 @@ def _block_of(word: Word) -> AssistantBlock | None:
             return None
 
 
-def _blocks_in(words: Words) -> tuple[AssistantBlock, ...]:
+def _blocks_in(words: LineWords) -> tuple[AssistantBlock, ...]:
     return tuple(filter(None, map(_block_of, words.take_all(lambda word: _block_of(word) is not None))))
 
 
-def _texts_in(words: Words) -> tuple[str, ...]:
+def _texts_in(words: LineWords) -> tuple[str, ...]:
     return tuple(word.text for word in words.take_all(lambda word: isinstance(word, Said)))
 
 
@@ -184,24 +184,24 @@ def _left_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
-_USAGE: Final = Form("read/written or read/written/usd", _usage_of, _usage_word, TokenUsage())
+_USAGE: Final = WordForm("read/written or read/written/usd", _usage_of, _usage_word, TokenUsage())
 _ENTRIES: Final = option("entries", LIST, ())
 _USED: Final = option("usage", _USAGE, TokenUsage())
-FORMS: Final[Mapping[Any, Form]] = MappingProxyType(
+FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
     {
         TokenUsage: _USAGE,
         # What a child has used, all of it reported.
-        Spent: Form(
+        Spent: WordForm(
             _USAGE.expected, lambda s: spent_of(_usage_of(s), None), lambda one: _usage_word(one.usage)
         ),
-        ModelFacts: Form("a model", lambda name: ModelFacts(model=name), attrgetter("model")),
-        ToolSpec: Form("a tool", plain_tool, attrgetter("name")),
-        LeftBehind: Form("name@milliseconds@pid", _left_behind, _left_word),
-        tuple[Change, ...]: Form(
+        ModelFacts: WordForm("a model", lambda name: ModelFacts(model=name), attrgetter("model")),
+        ToolSpec: WordForm("a tool", plain_tool, attrgetter("name")),
+        LeftBehind: WordForm("name@milliseconds@pid", _left_behind, _left_word),
+        tuple[Change, ...]: WordForm(
             "changes", decode_changes, lambda changes: JSON.encode(encode_changes(changes))
         ),
         # A plugin that is attached is an object, and has no word.
-        Literal["attach", "detach", "reload"]: Form("detach", {"detach": "detach"}.__getitem__, str),
+        Literal["attach", "detach", "reload"]: WordForm("detach", {"detach": "detach"}.__getitem__, str),
     }
 )
 """How values of these types stand in a word."""
@@ -210,7 +210,7 @@ FORMS: Final[Mapping[Any, Form]] = MappingProxyType(
 # --- parts that only one line has
 
 
-def _read_response(words: Words) -> Mapping[str, Any]:
+def _read_response(words: LineWords) -> Mapping[str, Any]:
     blocks = _blocks_in(words)
     called = any(isinstance(block, ToolCall) for block in blocks)
     fields: dict[str, Any] = {}
@@ -223,7 +223,7 @@ def _write_response(signal: ResponseCompleted) -> Iterator[str]:
     yield f"stop={signal.stop_reason}"
 
 
-def _read_chunks(words: Words) -> Mapping[str, Any]:
+def _read_chunks(words: LineWords) -> Mapping[str, Any]:
     fields: dict[str, Any] = {}
     _USED.read(words, fields)
     chunks: list[Chunk] = [
@@ -243,7 +243,7 @@ def _write_chunks(signal: ChunksArrived) -> Iterator[str]:
     yield from (f"usage={_usage_word(usage)}" for usage in totals[-1:] if usage != TokenUsage())
 
 
-def _read_answer(words: Words) -> Mapping[str, Any]:
+def _read_answer(words: LineWords) -> Mapping[str, Any]:
     chosen = words.take_option("option")
     return {"response": int(chosen.value) if chosen else words.take_text() or ""}
 
@@ -252,7 +252,7 @@ def _write_answer(signal: Respond) -> Iterator[str]:
     yield quote(signal.response) if isinstance(signal.response, str) else f"option={signal.response}"
 
 
-def _read_published(words: Words) -> Mapping[str, Any]:
+def _read_published(words: LineWords) -> Mapping[str, Any]:
     text = words.take_text() or ""
     return {"event": MessageDelta(delta=text) if words.take_flag("delta") else StatusUpdate(text=text)}
 
@@ -267,7 +267,7 @@ def _write_published(signal: ChildPublished) -> Iterator[str]:
             yield quote(type(event).__name__)
 
 
-def _read_lost(words: Words) -> Mapping[str, Any]:
+def _read_lost(words: LineWords) -> Mapping[str, Any]:
     fields: dict[str, Any] = {"usage": None}
     if not words.take_flag("lost"):
         del fields["usage"]
@@ -279,7 +279,7 @@ def _write_lost(failed: RequestFailed) -> Iterator[str]:
     return iter(("lost",)) if failed.usage is None else _USED.write(failed)
 
 
-def _read_found(words: Words) -> Mapping[str, Any]:
+def _read_found(words: LineWords) -> Mapping[str, Any]:
     fields: dict[str, Any] = {"entries": _texts_in(words)}
     _ENTRIES.read(words, fields)
     return fields
@@ -290,7 +290,7 @@ def _write_found(found: Found) -> Iterator[str]:
     return map(quote, texts) if len(texts) == len(found.entries) else _ENTRIES.write(found)
 
 
-def _read_results(words: Words) -> Mapping[str, Any]:
+def _read_results(words: LineWords) -> Mapping[str, Any]:
     calls = words.take_all(lambda word: isinstance(word, Pair) and ":" in word.key)
     parts = ((pair.key.partition(":"), str(pair.value)) for pair in calls)
     return {"results": tuple(ToolResult(call_id=key, name=name, text=text) for (key, _, name), text in parts)}

@@ -33,20 +33,20 @@ class Pair:
     quoted: bool = False
 
 
-Word: TypeAlias = str | Said | Pair
+ScenarioWord: TypeAlias = str | Said | Pair
 
 _BARE: Final = re.compile(r"[^\s\"=]+")
 _VALUE: Final = re.compile(r"[^\s\"]*")
 _JSON: Final = json.JSONDecoder()
 
 
-def split_words(text: str) -> tuple[Word, ...]:
+def split_words(text: str) -> tuple[ScenarioWord, ...]:
     """Split one line into its words.
 
     Raises:
         ScenarioError: Your move: quotes or braces that are not closed, or an option without a name.
     """
-    words: list[Word] = []
+    words: list[ScenarioWord] = []
     position = 0
     while position < len(text):
         if text[position].isspace():
@@ -90,15 +90,15 @@ def _json_at(text: str, position: int) -> tuple[Any, int]:
 
 
 @frozen
-class Words:
+class LineWords:
     """The words of one line that no part of it has taken yet. What is left at the end is an error."""
 
     text: str
-    left: list[Word]
+    left: list[ScenarioWord]
     grammar: str = ""
 
     @classmethod
-    def of(cls, text: str, grammar: str = "") -> "Words":
+    def of(cls, text: str, grammar: str = "") -> "LineWords":
         """Split a line.
 
         Args:
@@ -126,7 +126,7 @@ class Words:
         """Take a bare word, wherever it stands, and say whether it was there."""
         return any(self.take_all(lambda word: word == flag, 1))
 
-    def take_all(self, wanted: Callable[[Word], bool], limit: int | None = None) -> Iterator[Any]:
+    def take_all(self, wanted: Callable[[ScenarioWord], bool], limit: int | None = None) -> Iterator[Any]:
         """Take what one wants, in order."""
         taken = list(islice(filter(wanted, self.left), limit))
         for word in taken:
@@ -146,7 +146,7 @@ class Words:
             raise self.fault(message)
 
 
-def _as_written(word: Word) -> str:
+def _as_written(word: ScenarioWord) -> str:
     match word:
         case Said(text):
             return quote(text)

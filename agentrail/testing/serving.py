@@ -20,7 +20,7 @@ from agentrail.otp.exits import leaves
 
 
 @frozen(kw_only=True)
-class Reply:
+class ServedReply:
     """What one request gets.
 
     Attributes:
@@ -82,26 +82,26 @@ class Served:
 
 def reply(
     body: str | bytes, *, status: str = "200 OK", kind: str = "text/event-stream", **headers: str
-) -> Reply:
+) -> ServedReply:
     """Make a whole reply with a length, after which the connection can be used again."""
     content = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}"]
     lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
-    return Reply(pieces=("\r\n".join(lines).encode() + b"\r\n\r\n" + content,), stays=True)
+    return ServedReply(pieces=("\r\n".join(lines).encode() + b"\r\n\r\n" + content,), stays=True)
 
 
-def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool = False) -> Reply:
+def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool = False) -> ServedReply:
     """Make a stream of events, in chunks or until the connection closes; `ends` says so properly."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
     if not chunked:
-        return Reply(pieces=(head + b"connection: close\r\n\r\n", *pieces), stays=stays)
+        return ServedReply(pieces=(head + b"connection: close\r\n\r\n", *pieces), stays=stays)
     chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece]
     tail = [b"0\r\n\r\n"] if ends else []
-    return Reply(pieces=(head + b"transfer-encoding: chunked\r\n\r\n", *chunks, *tail), stays=stays)
+    return ServedReply(pieces=(head + b"transfer-encoding: chunked\r\n\r\n", *chunks, *tail), stays=stays)
 
 
 @asynccontextmanager
-async def open_server(*replies: Reply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
     """Serve on a free port; the n-th request gets the n-th reply, later ones the last.
 
     Args:
@@ -134,7 +134,7 @@ async def open_server(*replies: Reply, tls: ssl.SSLContext | None = None) -> Asy
 
 
 async def _serve(
-    served: Served, replies: tuple[Reply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
+    served: Served, replies: tuple[ServedReply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
 ) -> None:
     served._enter()  # noqa: SLF001 - what it has seen is read by everybody and written here alone
     connection: trio.abc.Stream = trio.SSLStream(plain, tls, server_side=True) if tls else plain
@@ -148,7 +148,7 @@ async def _serve(
         served._leave()  # noqa: SLF001 - as above
 
 
-async def _answer(served: Served, replies: tuple[Reply, ...], connection: trio.abc.Stream) -> bool:
+async def _answer(served: Served, replies: tuple[ServedReply, ...], connection: trio.abc.Stream) -> bool:
     """Answer one request; tell whether there may be another on this connection."""
     data = head = body = b""
     missing = 1

@@ -1,7 +1,7 @@
 """A session as a Hypothesis state machine over the pure core: any order of signals, and every promise after each.
 
-People, the world and a supervisor send whatever they like. What each of them says is drawn from `speech`, by the names of
-the rules below; so whoever has other tools, or other words, says so there and writes no rule of their own.
+People, the world and a supervisor send whatever they like. What each of them says is drawn from `strategies`, by the names of
+the rules below; so a caller with other tools, or other words, says so there and writes no rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.core.signals import Signal, Started
 from agentrail.core.state import Phase
 from agentrail.testing import strategies
-from agentrail.testing.lives import CounterExample, Invariant, Life, Scene
+from agentrail.testing.runs import CounterExample, Invariant, Run, Setup
 
-Speech: TypeAlias = Mapping[str, SearchStrategy[Signal]]
+Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
 
 _QUIET_FOR: Final = 3
 _LONG: Final = 40
-"""How many signals a life has before it may be ended: long lives are what this is for."""
+"""How many signals a run has before it may be ended: long runs are what this is for."""
 
 
-PLAIN_SPEECH: Final[Speech] = MappingProxyType(
+PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
     {
         "prompt": strategies.prompts(),
         "steer": strategies.steers(),
@@ -53,11 +53,11 @@ PLAIN_SPEECH: Final[Speech] = MappingProxyType(
         ),
     }
 )
-"""What is said where nobody says otherwise."""
+"""What is said unless the caller says otherwise."""
 
 
 def _said(by: str) -> SearchStrategy[Signal]:
-    said: SearchStrategy[Signal] = st.runner().flatmap(lambda machine: machine.speech[by])
+    said: SearchStrategy[Signal] = st.runner().flatmap(lambda machine: machine.strategies[by])
     return said
 
 
@@ -65,123 +65,133 @@ class SessionMachine(RuleBasedStateMachine):
     """Any order of signals, against the promises.
 
     Attributes:
-        scenes: What lives begin with.
-        speech: Who says what.
-        life: The one that is lived.
+        setups: What runs begin with.
+        strategies: Who says what.
+        session_run: The one that is made.
     """
 
-    scenes: ClassVar[SearchStrategy[Scene]]
-    speech: ClassVar[Speech] = PLAIN_SPEECH
-    life: Life
+    setups: ClassVar[SearchStrategy[Setup]]
+    strategies: ClassVar[Strategies] = PLAIN_STRATEGIES
+    session_run: Run
     is_good: bool = False
 
     def bound_invariants(self) -> tuple[Invariant, ...]:
         """Give what else is held after each step."""
         return ()
 
-    @initialize(scene=st.runner().flatmap(lambda machine: machine.scenes))
-    def begin(self, scene: Scene) -> None:
+    @initialize(setup=st.runner().flatmap(lambda machine: machine.setups))
+    def begin(self, setup: Setup) -> None:
         """The session comes up."""
-        self.life = self.begin_life(scene)
+        self.session_run = self.begin_run(setup)
         self.say(Started(at_ms=0))
 
-    @precondition(lambda self: not self.life.state.ended)
+    @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("prompt"))
     def prompt(self, signal: Signal) -> None:
-        """Somebody says something."""
+        """A caller says something."""
         self.say(signal)
 
-    @precondition(lambda self: not self.life.state.ended)
+    @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("steer"))
     def steer(self, signal: Signal) -> None:
-        """Somebody says something into the cycle, or into the silence."""
+        """A caller says something into the cycle, or into the silence."""
         self.say(signal)
 
-    @precondition(lambda self: bool(self.life.state.data.interactions))
+    @precondition(lambda self: bool(self.session_run.state.data.interactions))
     @rule(signal=_said("decide"))
     def decide(self, signal: Signal) -> None:
-        """Somebody answers a question."""
+        """A caller answers a question."""
         self.say(signal)
 
-    @precondition(lambda self: bool(strategies.timers_of(self.life.state)))
+    @precondition(lambda self: bool(strategies.timers_of(self.session_run.state)))
     @rule(signal=_said("wake"))
     def wake(self, signal: Signal) -> None:
-        """Nobody has answered in time, or a pause is over."""
+        """No answer came in time, or a pause is over."""
         self.say(signal)
 
-    @precondition(lambda self: bool(self.life.state.data.batch or self.life.state.data.survivors))
+    @precondition(
+        lambda self: bool(self.session_run.state.data.batch or self.session_run.state.data.survivors)
+    )
     @rule(signal=_said("abort_tool"))
     def abort_tool(self, signal: Signal) -> None:
-        """Somebody stops one call."""
+        """A caller stops one call."""
         self.say(signal)
 
-    @precondition(lambda self: self.life.state.data.stream is not None)
+    @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("stream"))
     def stream(self, signal: Signal) -> None:
         """The model says something."""
         self.say(signal)
 
-    @precondition(lambda self: self.life.state.data.stream is not None)
+    @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("call"))
     def call_tools(self, signal: Signal) -> None:
         """The model wants something done, most of which can be done."""
         self.say(signal)
 
-    @precondition(lambda self: self.life.state.data.stream is not None)
+    @precondition(lambda self: self.session_run.state.data.stream is not None)
     @rule(signal=_said("respond"))
     def respond(self, signal: Signal) -> None:
         """The model is done."""
         self.say(signal)
 
-    @precondition(lambda self: bool(self.life.state.data.batch or self.life.state.data.survivors))
+    @precondition(
+        lambda self: bool(self.session_run.state.data.batch or self.session_run.state.data.survivors)
+    )
     @rule(signal=_said("tool"))
     def tool(self, signal: Signal) -> None:
         """A tool says something."""
         self.say(signal)
 
-    @precondition(lambda self: bool(self.life.state.data.errands))
+    @precondition(lambda self: bool(self.session_run.state.data.errands))
     @rule(signal=_said("errand"))
     def errand(self, signal: Signal) -> None:
         """What a plugin asked for is there, or cannot be had."""
         self.say(signal)
 
-    @precondition(lambda self: self.life.state.phase is not Phase.IDLE)
+    @precondition(lambda self: self.session_run.state.phase is not Phase.IDLE)
     @rule(signal=_said("abort"))
     def abort(self, signal: Signal) -> None:
-        """Somebody has had enough."""
+        """A caller breaks it off."""
         self.say(signal)
 
-    @precondition(lambda self: self.life.state.data.teardown is not None or bool(self.life.state.data.drains))
+    @precondition(
+        lambda self: (
+            self.session_run.state.data.teardown is not None or bool(self.session_run.state.data.drains)
+        )
+    )
     @rule(signal=_said("settle"))
     def settle(self, signal: Signal) -> None:
         """What was stopped is gone."""
         self.say(signal)
 
-    # Not at any time: lives in which nobody says anything else would be lost, and there are many of those.
-    @precondition(lambda self: not self.life.state.ended and len(self.life.script) % _QUIET_FOR == 0)
+    # Not at any time: runs in which nothing else is said would be lost, and there are many of those.
+    @precondition(
+        lambda self: not self.session_run.state.ended and len(self.session_run.script) % _QUIET_FOR == 0
+    )
     @rule(signal=_said("noise"))
     def noise(self, signal: Signal) -> None:
-        """Questions, aborts of nothing, crashes, and outcomes that perhaps nobody waits for."""
+        """Questions, aborts of nothing, crashes, and outcomes that perhaps nothing waits for."""
         self.say(signal)
 
-    # One rule and late, because it ends the life: rules are chosen evenly.
-    @precondition(lambda self: self.life.state.ended or len(self.life.script) > _LONG)
+    # One rule and late, because it ends the run: rules are chosen evenly.
+    @precondition(lambda self: self.session_run.state.ended or len(self.session_run.script) > _LONG)
     @rule(signal=_said("end"))
     def end(self, signal: Signal) -> None:
-        """Somebody, or a supervisor, ends it."""
+        """A caller, or a supervisor, ends it."""
         self.say(signal)
 
-    def begin_life(self, scene: Scene) -> Life:
-        """Begin a life, under all invariants."""
-        return Life(scene, self.bound_invariants())
+    def begin_run(self, setup: Setup) -> Run:
+        """Begin a run, under all invariants."""
+        return Run(setup, self.bound_invariants())
 
-    def live(self, scene: Scene, drawn: Sequence[Signal]) -> CounterExample | None:
-        """Live a life again, and give what breaks in it. Hypothesis has no part in that."""
-        self.life = self.begin_life(scene)
+    def repeat(self, setup: Setup, drawn: Sequence[Signal]) -> CounterExample | None:
+        """Repeat a run, and give what breaks in it. Hypothesis has no part in that."""
+        self.session_run = self.begin_run(setup)
         try:
             for signal in drawn:
-                self.life.say(signal)
-            self.life.rest()
+                self.session_run.say(signal)
+            self.session_run.rest()
         except CounterExample as found:
             return found
         return None
@@ -190,7 +200,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Send a drawn signal."""
         self.is_good = False
         try:
-            self.life.say(signal)
+            self.session_run.say(signal)
         except CounterExample as found:
             self.broken(found)
             raise
@@ -202,14 +212,14 @@ class SessionMachine(RuleBasedStateMachine):
         if not self.is_good:
             return
         try:
-            self.life.rest()
+            self.session_run.rest()
         except CounterExample as found:
             self.broken(found)
             raise
-        self.lived()
+        self.rested()
 
     def broken(self, found: CounterExample) -> None:
-        """Hear of a promise that broke; for whoever counts."""
+        """Hear of a promise that broke; for a subclass that counts."""
 
-    def lived(self) -> None:
-        """Hear of a life that came to rest; for whoever counts."""
+    def rested(self) -> None:
+        """Hear of a run that came to rest; for a subclass that counts."""

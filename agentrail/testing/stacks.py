@@ -49,20 +49,20 @@ from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies
-from agentrail.testing.lives import (
-    CounterExample,
-    Invariant,
-    Life,
-    Scene,
-    SessionView,
-    shortened,
-    small_config,
-)
 from agentrail.testing.orders import EVERYTHING, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
-from agentrail.testing.scenario_plugins import Origin
-from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine, Speech
+from agentrail.testing.runs import (
+    CounterExample,
+    Invariant,
+    Run,
+    SessionView,
+    Setup,
+    shortened,
+    small_config,
+)
+from agentrail.testing.scenario_plugins import StackOrigin
+from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
 from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
 
 __all__ = (
@@ -70,8 +70,8 @@ __all__ = (
     "PROMISES",
     "Commutation",
     "CounterExample",
-    "Scene",
     "SessionView",
+    "Setup",
     "StackMachine",
     "Tally",
     "check_stack",
@@ -79,8 +79,8 @@ __all__ = (
     "commute",
     "invariant",
     "small_config",
-    "speech_of",
     "stack_machine",
+    "strategies_of",
 )
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -102,25 +102,25 @@ class StackMachine(SessionMachine, unittest.TestCase):
     """What `stack_machine` makes classes of; derive from those.
 
     Attributes:
-        scene: What each life begins with.
-        tours: Short lives that are lived before any is drawn.
-        max_signals: How many signals a life has at most.
+        setup: What each run begins with.
+        tours: Short runs that are made before any is drawn.
+        max_signals: How many signals a run has at most.
     """
 
     __test__ = False  # until a subclass has a stack
-    scene: ClassVar[Scene]
+    setup: ClassVar[Setup]
     tours: ClassVar[tuple[tuple[Signal, ...], ...]] = ()
     max_signals: ClassVar[int] = 25
 
     def __init__(self, method: str = "test_any_order") -> None:
-        """Be a test case, and a state machine; Hypothesis makes a new one for each life."""
+        """Be a test case, and a state machine; Hypothesis makes a new one for each run."""
         unittest.TestCase.__init__(self, method)
         SessionMachine.__init__(self)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Become a test as soon as there is a stack."""
         super().__init_subclass__(**kwargs)
-        cls.__test__ = hasattr(cls, "scene")
+        cls.__test__ = hasattr(cls, "setup")
 
     def bound_invariants(self) -> tuple[Invariant, ...]:
         """Find the marked methods."""
@@ -129,7 +129,7 @@ class StackMachine(SessionMachine, unittest.TestCase):
         return tuple(method for method in found if getattr(method, _INVARIANT, False))
 
     def test_any_order(self) -> None:
-        """Live as many lives as Hypothesis' settings say, and hold every promise in each."""
+        """Make as many runs as Hypothesis' settings say, and hold every promise in each."""
         chosen = type(self).TestCase.settings
         seed = 0 if chosen.derandomize else None
         tally = check_stack(type(self), examples=chosen.max_examples, seed=seed, max_signals=self.max_signals)
@@ -144,7 +144,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     config: SessionConfig | None = None,
     without: Sequence[str] = (),
     max_size: int | None = None,
-    origin: Origin | None = None,
+    origin: StackOrigin | None = None,
 ) -> type[StackMachine]:
     """Make the test of a stack: any order of signals, on the pure core, against all promises.
 
@@ -172,7 +172,7 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     stack, _ = load_stack(plugins)
     members: list[Plugin] = [member.plugin for member in stack.members]
     vocabulary = vocabulary_of(members, None if tools is None else _specs_of(tools))
-    scene = Scene(
+    setup = Setup(
         entries=tuple(plugins),
         tools=vocabulary.tools,
         config=config or small_config(),
@@ -181,17 +181,17 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
     )
     options = {member.name: member.options for member in stack.members}
     fields = {
-        "scene": scene,
-        "scenes": st.just(scene) if max_size is None else _scenes(scene, max_size),
+        "setup": setup,
+        "setups": st.just(setup) if max_size is None else _setups(setup, max_size),
         "tours": tuple(tours_of(vocabulary)) if max_size is None else (),
-        "speech": speech_of(vocabulary, options),
+        "strategies": strategies_of(vocabulary, options),
         "__doc__": f"The stack {', '.join(stack.names) or 'without plugins'}.",
         "__module__": __name__,
     }
     return type("StackMachine", (StackMachine,), fields)
 
 
-def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) -> Speech:
+def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) -> Strategies:
     """Say what people, models and tools say in sessions with these plugins.
 
     Args:
@@ -225,7 +225,7 @@ def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) 
         )
         for name, given in options.items()
     ]
-    speech: dict[str, SearchStrategy[Any]] = {
+    drawn: dict[str, SearchStrategy[Any]] = {
         "prompt": prompts,
         "steer": st.builds(replace, strategies.steers(), text=texts),
         "decide": decisions,
@@ -233,13 +233,13 @@ def speech_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any]]) 
         "respond": responses,
         "tool": st.builds(_saying, strategies.tool_outcomes(), texts),
         "errand": st.builds(_finding, strategies.errand_outcomes(), texts),
-        "noise": st.one_of(PLAIN_SPEECH["noise"], *updates),
+        "noise": st.one_of(PLAIN_STRATEGIES["noise"], *updates),
     }
-    return MappingProxyType({**PLAIN_SPEECH, **speech})
+    return MappingProxyType({**PLAIN_STRATEGIES, **drawn})
 
 
 def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
-    """Give the shortest lives in which every tool is called with every word: drawing alone takes long to meet them all."""
+    """Give the shortest runs in which every tool is called with every word: drawing alone takes long to meet them all."""
     for spec in vocabulary.tools:
         properties: Any = spec.parameters.get("properties", {})
         texts = [key for key, one in properties.items() if _is_text(one)]
@@ -281,7 +281,7 @@ def _saying(signal: Signal, text: str) -> Signal:
 
 
 def _finding(signal: ErrandFinished, text: str) -> ErrandFinished:
-    """Say something in a file that is there; `Life` makes of it the kind of answer that was asked for."""
+    """Say something in a file that is there; `Run` makes of it the kind of answer that was asked for."""
     match signal.result:
         case FileText(text=str()) as found:
             return msgspec.structs.replace(signal, result=msgspec.structs.replace(found, text=text))
@@ -297,7 +297,7 @@ def _specs_of(tools: Sequence[Tool | ToolSpec]) -> list[ToolSpec]:
     return [tool if isinstance(tool, ToolSpec) else kept.of(tool, listing) for tool in tools]
 
 
-def _scenes(whole: Scene, max_size: int) -> SearchStrategy[Scene]:
+def _setups(whole: Setup, max_size: int) -> SearchStrategy[Setup]:
     return combinations(whole.entries, max_size).map(lambda entries: attrs.evolve(whole, entries=entries))
 
 
@@ -317,24 +317,24 @@ def combinations(pool: Sequence[Entry], max_size: int) -> SearchStrategy[tuple[E
 
 @attrs.define
 class Tally:
-    """What a check has come to, also while it runs, and after somebody interrupted it.
+    """What a check has come to, also while it runs, and after it was interrupted.
 
     Attributes:
-        lives: How many sessions were lived to their end.
+        runs: How many sessions came to their end.
         signals: How many signals they got.
         found: The shortest thing that broke; None as long as nothing did.
-        heard: Is called after every life.
+        heard: Is called after every run.
     """
 
-    lives: int = 0
+    runs: int = 0
     signals: int = 0
     found: CounterExample | None = None
     heard: Callable[["Tally"], None] | None = None
 
-    def count(self, life: Life) -> None:
-        """Count a life."""
-        self.lives += 1
-        self.signals += len(life.script)
+    def count(self, run: Run) -> None:
+        """Count a run."""
+        self.runs += 1
+        self.signals += len(run.script)
         if self.heard is not None:
             self.heard(self)
 
@@ -353,15 +353,15 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     tours: bool = True,
     tally: Tally | None = None,
 ) -> Tally:
-    """Live many lives of a stack, and make of what breaks the shortest counter-example that shows it.
+    """Make many runs of a stack, and make of what breaks the shortest counter-example that shows it.
 
     Args:
         machine: From `stack_machine`, or derived from what that made.
-        examples: How many lives.
-        seed: Of the drawing; the same seed draws the same lives.
-        max_signals: How long a life is at most.
-        tours: Whether the short lives come first, in which every tool is called with every word that matters.
-        tally: Where to count; for whoever wants to look while it runs.
+        examples: How many runs.
+        seed: Of the drawing; the same seed draws the same runs.
+        max_signals: How long a run is at most.
+        tours: Whether the short runs come first, in which every tool is called with every word that matters.
+        tally: Where to count; for a caller that looks while it runs.
 
     Returns:
         The tally.
@@ -390,36 +390,36 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
     )
     try:
         run_state_machine_as_test(seeded(seed)(counted) if seed is not None else counted, settings=chosen)
-    except (CounterExample, Flaky):  # flaky is what an impure plugin makes of a life that is lived again
+    except (CounterExample, Flaky):  # flaky is what an impure plugin makes of a run that is repeated
         if tally.found is None:
             raise
-        tally.found = shortened(tally.found, counted().live)
+        tally.found = shortened(tally.found, counted().repeat)
     return tally
 
 
 def _tour(counted: type[SessionMachine], tally: Tally) -> bool:
-    """Live the short lives; say whether something broke."""
+    """Make the short runs; say whether something broke."""
     guide = counted()
     if not isinstance(guide, StackMachine):
         return False
     for drawn in guide.tours:
-        found = guide.live(guide.scene, drawn)
+        found = guide.repeat(guide.setup, drawn)
         if found is not None:
             tally.found = found  # so that who interrupts what follows has it
-            tally.found = shortened(found, guide.live)
+            tally.found = shortened(found, guide.repeat)
             return True
-        tally.count(guide.life)
+        tally.count(guide.session_run)
     return False
 
 
 def _counted(machine: type[SessionMachine], tally: Tally) -> type[SessionMachine]:
-    def lived(self: SessionMachine) -> None:
-        tally.count(self.life)
+    def rested(self: SessionMachine) -> None:
+        tally.count(self.session_run)
 
     def broken(_: SessionMachine, found: CounterExample) -> None:
         tally.keep(found)
 
-    return type(machine.__name__, (machine,), {"lived": lived, "broken": broken, "__test__": False})
+    return type(machine.__name__, (machine,), {"rested": rested, "broken": broken, "__test__": False})
 
 
 def commute(
@@ -444,9 +444,9 @@ def commute(
     """
     machine = stack_machine([a, b], tools=tools, without=EVERYTHING)
 
-    def begin_life(_: SessionMachine, scene: Scene) -> Life:
-        return Twins(scene)
+    def begin_run(_: SessionMachine, setup: Setup) -> Run:
+        return Twins(setup)
 
-    twins = type("Twins", (machine,), {"begin_life": begin_life, "__test__": False})
+    twins = type("Twins", (machine,), {"begin_run": begin_run, "__test__": False})
     tally = check_stack(twins, examples=examples, seed=seed)
-    return Commutation(found=tally.found, lives=tally.lives)
+    return Commutation(found=tally.found, runs=tally.runs)

@@ -80,7 +80,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.plugins import ACTIONS, PuppetPlugin, Rule
+from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
 
 S = TypeVar("S", bound=Signal)
 
@@ -162,14 +162,14 @@ _TEXT_OF: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def plugins(actions: Iterable[str] = ACTIONS) -> SearchStrategy[PuppetPlugin]:
+def plugins(actions: Iterable[str] = PUPPET_ACTIONS) -> SearchStrategy[PuppetPlugin]:
     """Plugins that answer some hooks with any action, also where it means nothing, and that sometimes fail.
 
     Args:
         actions: The words of the actions that they take, of `agentrail.testing.plugins.ACTIONS`.
     """
     rules = st.builds(
-        lambda hook, tool, action: Rule(
+        lambda hook, tool, action: PuppetRule(
             hook=hook.__name__, tool=tool, action=action, text=_TEXT_OF.get(action, "t")
         ),
         st.sampled_from(HOOKS),
@@ -184,7 +184,9 @@ def plugins(actions: Iterable[str] = ACTIONS) -> SearchStrategy[PuppetPlugin]:
     )
 
 
-def stacks(max_size: int = 4, actions: Iterable[str] = ACTIONS) -> SearchStrategy[tuple[PuppetPlugin, ...]]:
+def stacks(
+    max_size: int = 4, actions: Iterable[str] = PUPPET_ACTIONS
+) -> SearchStrategy[tuple[PuppetPlugin, ...]]:
     """Stacks of such plugins, in the order of registration."""
     drawn = st.lists(plugins(actions), max_size=max_size, unique_by=lambda plugin: plugin.name)
     return drawn.map(tuple)
@@ -224,7 +226,7 @@ def decisions() -> SearchStrategy[Signal]:
 
 
 def tool_aborts() -> SearchStrategy[AbortTool]:
-    """Somebody stops one call."""
+    """A caller stops one call."""
     return _asked(AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
 
 
@@ -261,7 +263,7 @@ def aborts() -> SearchStrategy[Abort]:
 
 
 def stops() -> SearchStrategy[Stop]:
-    """The end that somebody wants."""
+    """The end that a caller wants."""
     return _asked(Stop, reason=_words)
 
 
@@ -478,7 +480,7 @@ def scripts(
         try:
             state, _ = machine.step(state, signal)
         except InternalError:
-            break  # whoever runs the script will meet it again, and say so
+            break  # the caller that runs the script will meet it again, and say so
     return tuple(script)
 
 

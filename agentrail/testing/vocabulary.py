@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any, Final
 
 import attrs
+import msgspec
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -42,7 +43,7 @@ COMMON_TOOLS: Final = (
     ToolSpec(name="shell", description="", parameters=_takes("command")),
     ToolSpec(name="write_file", description="", parameters=_takes("path", "text"), killable=False),
 )
-"""What is called when nobody says what there is."""
+"""What is called unless the caller says what there is."""
 
 
 @frozen(kw_only=True)
@@ -51,8 +52,8 @@ class Vocabulary:
 
     Attributes:
         tools: That a model may call.
-        words: That matter to somebody.
-        numbers: That matter to somebody.
+        words: That matter to a plugin.
+        numbers: That matter to a plugin.
     """
 
     tools: Toolbox
@@ -149,6 +150,8 @@ def _flat(values: Iterable[Any]) -> Iterator[object]:
             yield from _flat(sorted(value, key=repr) if isinstance(value, frozenset | set) else value)
         elif isinstance(value, Mapping):
             yield from _flat((*value.keys(), *value.values()))
+        elif isinstance(value, msgspec.Struct):
+            yield from _flat(msgspec.structs.astuple(value))
         elif attrs.has(type(value)):
             yield from _flat(attrs.astuple(value, recurse=False))
         elif callable(value) and hasattr(value, "__code__"):

@@ -1,6 +1,6 @@
 """A stack that is watched: what each plugin is asked and answers, and whether it keeps the rules while it does.
 
-The pipeline lets whoever loads a stack say how handlers are called; here they are called twice, because a pure function
+The pipeline lets the caller that loads a stack say how handlers are called; here they are called twice, because a pure function
 gives the same answer twice, and with an eye on what they call themselves.
 """
 
@@ -17,7 +17,7 @@ from agentrail.testing.purity import side_effects
 
 
 @frozen(kw_only=True)
-class Asking:
+class AskedPlugin:
     """One question to one plugin.
 
     Attributes:
@@ -35,17 +35,17 @@ class Asking:
     answer: Any
 
 
-class Watch:
+class StackWatch:
     """Calls handlers; give it to `load_stack(entries, ask=watch)`.
 
     Attributes:
-        askings: What was asked since somebody took a look.
+        askings: What was asked since the last look.
         faults: Which rules were broken meanwhile, in words.
     """
 
     def __init__(self) -> None:
         """Begin with nothing seen."""
-        self.askings: list[Asking] = []
+        self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
@@ -62,10 +62,10 @@ class Watch:
             self.faults.append(
                 f"{what}: the same question has another answer the second time: {answer!r}, then {again!r}"
             )
-        self.askings.append(Asking(member=member, event=event, state=state, ctx=ctx, answer=answer))
+        self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
 
-    def take(self) -> tuple[tuple[Asking, ...], tuple[str, ...]]:
+    def take(self) -> tuple[tuple[AskedPlugin, ...], tuple[str, ...]]:
         """Give what was seen since the last time."""
         seen = (tuple(self.askings), tuple(self.faults))
         self.askings.clear()

@@ -1,6 +1,6 @@
 """Signals full of garbage: every class of them, in every phase, with every value that its constructor lets through.
 
-A life goes on as people and the world live it, and between any two of its signals somebody sends one that nobody should:
+A run goes on as people and the world live it, and between any two of its signals somebody sends one that nobody should:
 ids that are foreign, late or somebody else's, numbers that no 64 bits hold, no numbers at all, halves of characters,
 arguments nested as deeply as they may be. All promises are held after each. Then the same with values of wrong types,
 which no caller can send and a bug of ours could.
@@ -42,9 +42,9 @@ from agentrail.events import AgentStart, Event, PluginEvent
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import PromptRef
 from agentrail.testing import strategies
-from agentrail.testing.lives import Life, Scene
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.runs import Run, Setup
 from property_tests.vandal import portrait
 from tests.core.worlds import TOOLS, config
 
@@ -132,7 +132,7 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
 @st.composite
 def made(draw: st.DrawFn, kind: type[Any], wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - Hypothesis passes it on
     """Make an instance with hostile values, and one of a wrong type among them if that is wanted."""
-    hints = get_type_hints(kind, localns={"JsonValue": Any})
+    hints = get_type_hints(kind)
     if attrs.has(kind):
         names = {field.name: field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init}
     else:
@@ -152,10 +152,10 @@ ENDINGS: Final = (Stop, Parked, Restarted)
 
 
 @st.composite
-def aimed(draw: st.DrawFn, kind: type[Any], life: Life, wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - as above
+def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - as above
     """Make a signal that mostly hits something: an effect that is open, a person who is asked, a call that runs."""
     signal = draw(made(kind, wrong))
-    number = len(life.script) + 1
+    number = len(run.script) + 1
     changes: dict[str, Any] = {}
     if not wrong:
         changes["at_ms"] = draw(st.sampled_from((number * 10, 0, -1, 2**53)))
@@ -165,29 +165,29 @@ def aimed(draw: st.DrawFn, kind: type[Any], life: Life, wrong: bool = False) -> 
         changes["ref"] = f"h{number}"  # and these
     if isinstance(signal, StepCrashed):
         changes |= {"asked_by": None, "error": ErrorInfo(code="x", message="\ud800")}
-        changes["owed_by"] = draw(st.sampled_from((None, *_open_ids(life))))
+        changes["owed_by"] = draw(st.sampled_from((None, *_open_ids(run))))
     if isinstance(signal, ChangePlugins) and not wrong:
         changes["entry"] = draw(st.sampled_from((None, object(), PuppetPlugin((), name="puppet"))))
     if draw(st.integers(0, 3)):
         if isinstance(signal, Outcome | ToolAsked):
-            changes["effect_id"] = draw(st.sampled_from((*_open_ids(life), "late")))
-        if isinstance(signal, Approve | Reject) and life.state.data.interactions:
-            changes["approval_id"] = life.state.data.interactions[0].id
+            changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))
+        if isinstance(signal, Approve | Reject) and run.state.data.interactions:
+            changes["approval_id"] = run.state.data.interactions[0].id
     return msgspec.structs.replace(signal, **changes)
 
 
-def _open_ids(life: Life) -> list[str]:
-    data = life.state.data
+def _open_ids(run: Run) -> list[str]:
+    data = run.state.data
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
     held = [data.teardown.effect_id] if data.teardown is not None else []
     errands = [errand.effect_id for errand in data.errands]
-    return [*calls, *streams, *held, *data.drains, *errands, *strategies.timers_of(life.state)]
+    return [*calls, *streams, *held, *data.drains, *errands, *strategies.timers_of(run.state)]
 
 
-def _live_on(data: st.DataObject, life: Life) -> None:
+def _go_on(data: st.DataObject, run: Run) -> None:
     drawn = data.draw(strategies.signals())
-    life.hear(strategies.fit(drawn, life.state, len(life.script) + 1))
+    run.hear(strategies.fit(drawn, run.state, len(run.script) + 1))
 
 
 @ROUNDS
@@ -196,36 +196,36 @@ def test_hostile_values_break_no_promise(data, plugins):
     """Of the right types and as bad as those allow: no step raises, every promise holds, and the session comes to rest."""
     # Drawn plugins answer what means nothing where they are asked: that is what those promises look for.
     about_plugins = frozenset(promise.__name__ for promise in PLUGIN_PROMISES)
-    life = Life(Scene(tools=TOOLS, config=config(), entries=plugins, without=about_plugins))
-    life.hear(Started(at_ms=0))
+    run = Run(Setup(tools=TOOLS, config=config(), entries=plugins, without=about_plugins))
+    run.hear(Started(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
-        _live_on(data, life)
+        _go_on(data, run)
         kind = data.draw(st.sampled_from(KINDS))
-        life.hear(data.draw(aimed(kind, life)))
+        run.hear(data.draw(aimed(kind, run)))
     if data.draw(st.booleans()):
-        life.hear(data.draw(aimed(data.draw(st.sampled_from(ENDINGS)), life)))
-    life.rest()
+        run.hear(data.draw(aimed(data.draw(st.sampled_from(ENDINGS)), run)))
+    run.rest()
 
 
 @ROUNDS
 @given(data=st.data())
 def test_values_of_wrong_types_are_put_aside(data):
-    """With a value of a wrong type in it, a step raises `InternalError` or nothing, and the life that was can go on."""
-    life = Life(Scene(tools=TOOLS, config=config()))
-    life.hear(Started(at_ms=0))
+    """With a value of a wrong type in it, a step raises `InternalError` or nothing, and the run that was can go on."""
+    run = Run(Setup(tools=TOOLS, config=config()))
+    run.hear(Started(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
-        signal = data.draw(aimed(data.draw(st.sampled_from(KINDS)), life, wrong=True))
-        was = portrait(life.state)
+        signal = data.draw(aimed(data.draw(st.sampled_from(KINDS)), run, wrong=True))
+        was = portrait(run.state)
         try:
-            machine.step(life.state, signal)
+            machine.step(run.state, signal)
         except InternalError as error:
             aside = StepCrashed(
-                at_ms=10 * len(life.script),
+                at_ms=10 * len(run.script),
                 signal_kind=type(signal).__name__,
                 error=ErrorInfo(code="internal_error", message=str(error)),
             )
-            life.hear(aside)
+            run.hear(aside)
         else:
-            assert portrait(life.state) == was
-        _live_on(data, life)
-    life.rest()
+            assert portrait(run.state) == was
+        _go_on(data, run)
+    run.rest()

@@ -1,7 +1,7 @@
-"""The promises of `agentrail/testing/promises` in a large world: any order of signals, long lives, many ids.
+"""The promises of `agentrail/testing/promises` in a large world: any order of signals, long runs, many ids.
 
 The small world in tests/core is complete; here is what it leaves out: longer queues, more calls and turns, ids that a model
-made up, and lives that go on. A promise that breaks is shown as a scenario, to be kept under tests/scenarios.
+made up, and runs that go on. A promise that breaks is shown as a scenario, to be kept under tests/scenarios.
 """
 
 from types import MappingProxyType
@@ -12,9 +12,9 @@ from hypothesis import given, settings, strategies as st
 from agentrail.core import machine
 from agentrail.core.request import ModelFacts
 from agentrail.testing import strategies
-from agentrail.testing.lives import Life, Scene
 from agentrail.testing.promises import comparable
-from agentrail.testing.session_machine import PLAIN_SPEECH, SessionMachine
+from agentrail.testing.runs import Run, Setup
+from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine
 from tests.core.worlds import TOOLS, config, walk
 
 # What lets a session get far stands first: Hypothesis likes the beginning of a list, and shrinks towards it.
@@ -30,7 +30,7 @@ CONFIGS = st.builds(
         ((), (ModelFacts(model="scripted:second"),), (ModelFacts(model="scripted:second"),) * 2)
     ),
 )
-SCENES = st.builds(Scene, tools=st.just(TOOLS), config=CONFIGS)
+SETUPS = st.builds(Setup, tools=st.just(TOOLS), config=CONFIGS)
 STARTS = CONFIGS.map(lambda chosen: machine.new_session(chosen, TOOLS))
 CALLS = strategies.responses(("read", "watch", "deploy", "ask")).filter(
     lambda response: response.message.calls
@@ -40,23 +40,23 @@ CALLS = strategies.responses(("read", "watch", "deploy", "ask")).filter(
 class AnyOrder(SessionMachine):
     """People, the world and a supervisor send whatever they like, in any order; after each signal every promise holds."""
 
-    scenes = SCENES
-    speech = MappingProxyType({**PLAIN_SPEECH, "call": CALLS})
+    setups = SETUPS
+    strategies = MappingProxyType({**PLAIN_STRATEGIES, "call": CALLS})
 
 
 TestAnyOrder = AnyOrder.TestCase
-# One fault breaks several promises; the shortest life that shows one of them is what is wanted, and soon.
+# One fault breaks several promises; the shortest run that shows one of them is what is wanted, and soon.
 TestAnyOrder.settings = settings(report_multiple_bugs=False)
 
 
 @pytest.mark.at(99)
-@given(data=st.data(), scene=SCENES)
-def test_every_promise_holds_in_long_scripts(data, scene):
+@given(data=st.data(), setup=SETUPS)
+def test_every_promise_holds_in_long_scripts(data, setup):
     """Up to forty signals of any kind: all promises hold after each, and when the world answers what is open, it rests."""
-    life = Life(scene)
-    for signal in data.draw(strategies.scripts(life.state)):
-        life.hear(signal)
-    life.rest()
+    run = Run(setup)
+    for signal in data.draw(strategies.scripts(run.state)):
+        run.hear(signal)
+    run.rest()
 
 
 @given(data=st.data(), start=STARTS)
@@ -75,18 +75,18 @@ def test_replaying_a_script_gives_the_same(data, start):
 @pytest.mark.at(43)
 @given(data=st.data(), start=STARTS)
 def test_late_outcomes_can_be_left_out(data, start):
-    """A life without its dropped signals is the same life: they changed nothing but the counter."""
+    """A run without its dropped signals is the same run: they changed nothing but the counter."""
     script = data.draw(strategies.scripts(start))
-    life = list(walk(script, start))
+    run = list(walk(script, start))
     # The counter also moves for a tool that is over, and whose value came too late: that it is over changes something.
     kept = [
         seen.signal
-        for seen in life
+        for seen in run
         if seen.after.data.dropped == seen.before.data.dropped or getattr(seen.signal, "late", False)
     ]
     without = list(walk(kept, start))
     if without:
-        shorter, longer = without[-1].after, [s for s in life if s.signal is kept[-1]][-1].after
+        shorter, longer = without[-1].after, [s for s in run if s.signal is kept[-1]][-1].after
         assert shorter.phase is longer.phase
         assert shorter.data.history == longer.data.history
         assert shorter.data.seq == longer.data.seq

@@ -1,6 +1,6 @@
 """Nobody edits the past: whoever has what a session was given, or handed out, may write to it, and the state stays.
 
-The lives of test_machine.py, with somebody beside them who writes to everything in reach after each step: the signal that
+The runs of test_machine.py, with somebody beside them who writes to everything in reach after each step: the signal that
 came, the effects, the events in them, what plugins were asked with, what status, snapshot and messages say.
 """
 
@@ -37,7 +37,7 @@ QUESTIONS = (StatusQuery, MessagesQuery, SnapshotQuery)
 @ROUNDS
 @given(data=st.data(), plugins=strategies.stacks(max_size=2))
 def test_a_life_in_which_everything_is_edited_is_the_same_life(data, plugins):
-    """After each step all that can be reached is written to; the state is what it was, and the life goes on the same."""
+    """After each step all that can be reached is written to; the state is what it was, and the run goes on the same."""
     user_data = copy.deepcopy(USER_DATA)
     edited = load_stack(plugins, ask=_vandal_in_the_stack)
     state = machine.new_session(config(user_data=user_data), TOOLS, *edited)

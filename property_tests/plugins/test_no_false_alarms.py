@@ -1,7 +1,7 @@
 """`check-plugins` finds nothing in the built-in plugins, alone and two at a time: each of its promises is one that they keep.
 
-The seeds are fixed, so what is green stays green. How many sessions are lived depends on the profile: in `ci` 10 for each
-built-in and 37 for each of four seeds of pairs, 328 in all, in some 30 s of one core. `nightly` lives 333 and 1,250, and begins
+The seeds are fixed, so what is green stays green. How many sessions are run depends on the profile: in `ci` 10 for each
+built-in and 37 for each of four seeds of pairs, 328 in all, in some 30 s of one core. `nightly` runs 333 and 1,250, and begins
 with the tours: every tool called with every word that the code of the plugin mentions.
 """
 
@@ -67,7 +67,7 @@ def test_a_built_in_alone_is_not_reported(plugin):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_pair_of_built_ins_is_reported(seed):
-    """Pairs, drawn anew for each life, in any order of registration."""
+    """Pairs, drawn anew for each run, in any order of registration."""
     machine = stacks.stack_machine(BUILT_INS, max_size=2)
     found = stacks.check_stack(machine, examples=LIVES_OF_PAIRS, seed=seed).found
     assert found is None, str(found)

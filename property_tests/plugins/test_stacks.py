@@ -14,8 +14,8 @@ import agentrail.plugins
 from agentrail import plugins as p
 from agentrail.core.stack import Entry
 from agentrail.testing import stacks, strategies
-from agentrail.testing.lives import Scene
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
+from agentrail.testing.runs import Setup
 from agentrail.testing.session_machine import SessionMachine
 from tests.core.worlds import TOOLS
 
@@ -25,14 +25,14 @@ LARGER_STACKS = 200
 APART = frozenset({"plugins_do_not_fail", "actions_are_taken", "nobody_approves_in_the_users_place"})
 """What is promised of plugins and not of sessions: these here answer anything, in the user's place too."""
 
-HARMLESS = tuple(sorted(ACTIONS - {"skip", "raise"}))
+HARMLESS = tuple(sorted(PUPPET_ACTIONS - {"skip", "raise"}))
 
 
 class AnyStack(SessionMachine):
     """Plugins that answer anything anywhere, and fail: sessions keep their promises all the same."""
 
-    scenes = st.builds(
-        Scene,
+    setups = st.builds(
+        Setup,
         entries=strategies.stacks(),
         tools=st.just(TOOLS),
         without=st.just(APART | {"no_call_gets_past_a_judge"}),
@@ -42,8 +42,8 @@ class AnyStack(SessionMachine):
 class AnyGuards(SessionMachine):
     """Plugins that answer anything but Skip: no order of them lets a call past one that refuses it."""
 
-    scenes = st.builds(
-        Scene,
+    setups = st.builds(
+        Setup,
         entries=strategies.stacks(actions=HARMLESS),
         tools=st.just(TOOLS),
         without=st.just(APART),

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import Ledger, decide_editor, show_status
+from agentrail.cli.chat import ChatLedger, decide_editor, show_status
 from agentrail.core.projection import RunningTool, Status
 from agentrail.events import (
     AgentAbort,
@@ -79,7 +79,7 @@ async def test_approvals_of_no_tool_are_refused():
 
 async def test_a_question_that_comes_again_is_heard():
     """Whoever waits for the next line hears of it, although the end of the question before was read late."""
-    ledger = Ledger()
+    ledger = ChatLedger()
     ledger.accept(A)
     ledger.note(QUESTION)
     ledger.decided()
@@ -170,7 +170,7 @@ def test_lines_are_edited_where_that_is_possible(is_terminal, term, has_editor, 
 
 def test_a_prompt_is_outstanding_until_its_cycle_ends():
     """A ledger is idle exactly when every prompt that was accepted has ended or was dropped."""
-    ledger = Ledger()
+    ledger = ChatLedger()
     assert ledger.is_idle
     ledger.accept(A)
     ledger.accept(B)
@@ -183,7 +183,7 @@ def test_a_prompt_is_outstanding_until_its_cycle_ends():
 
 def test_a_prompt_may_end_before_its_receipt_is_here():
     """The events of a fast cycle can be read before the answer to `prompt`."""
-    ledger = Ledger()
+    ledger = ChatLedger()
     ledger.note(AgentStart(ref=A))
     ledger.note(END)
     ledger.accept(A)
@@ -192,7 +192,7 @@ def test_a_prompt_may_end_before_its_receipt_is_here():
 
 def test_an_abort_in_idle_ends_nothing():
     """`AgentAbort` without a cycle is about no prompt."""
-    ledger = Ledger()
+    ledger = ChatLedger()
     ledger.accept(A)
     ledger.note(AgentAbort(reason=None))
     assert not ledger.is_idle
@@ -202,7 +202,7 @@ async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():
     """It begins no cycle of its own; the one that it decided about is waited for until its end."""
     asks = (HumanApproval, {"require_approval_for": ["record"], "confirm_prefix": "!"})
     model = ScriptedModel([calls(("record", {})), says("done")])
-    ledger = Ledger()
+    ledger = ChatLedger()
     async with open_nameless() as supervisor:
         session = await supervisor.start_session(model=model, tools=[RecordingTool()], plugins=[asks])
         with trio.fail_after(10):
@@ -219,7 +219,7 @@ async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():
 
 async def test_waiting_for_idle_ends_with_the_last_prompt(nursery):
     """`wait_idle` returns when there is nothing outstanding, and not before."""
-    ledger = Ledger()
+    ledger = ChatLedger()
     ledger.accept(A)
     done = trio.Event()
 

@@ -52,19 +52,19 @@ async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
 
 
 async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
-    """The default is a time; portion after portion is lived until it is over, each with a seed of its own."""
+    """The default is a time; portion after portion is run until it is over, each with a seed of its own."""
     monkeypatch.setattr(check_plugins, "DEFAULT_SECONDS", 0.0)
     monkeypatch.chdir(folder)
     assert check_plugins.check_plugins("mine:GOOD", seed=1) is Exit.DONE
-    lives = int(capfd.readouterr().out.split()[2])
-    assert lives >= 50
+    runs = int(capfd.readouterr().out.split()[2])
+    assert runs >= 50
     assert check_plugins.check_plugins("mine:GOOD") is Exit.DONE
     assert check_plugins.check_plugins("mine:IMPURE", seed=1) is Exit.FAILED
 
 
 def test_the_bar_says_how_much_time_is_left():
     """Of the time that was said; or of what the sessions that were asked for will take at this pace."""
-    tally = stacks.Tally(lives=100, signals=700)
+    tally = stacks.Tally(runs=100, signals=700)
     told = describe_progress(tally, None, 10.0)
     assert told == "█" * 10 + "·" * 20 + " 100 sessions, 700 signals, 20 s left"
     told = describe_progress(tally, 400, 10.0)
@@ -202,7 +202,7 @@ async def test_control_c_prints_what_was_found_so_far(folder, stack, words):
 
 def test_what_was_found_before_an_interrupt_is_printed():
     """The counter-example that was there already is told, with the remark that it may be long."""
-    tally = stacks.Tally(lives=3, signals=20)
+    tally = stacks.Tally(runs=3, signals=20)
     assert (
         describe_tally(tally, is_whole=False)
         == "Interrupted; nothing broke so far: 3 sessions, 20 signals.\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.cli.exits import ADVICE, Exit, decide_exit, describe_error, describe_failure
+from agentrail.cli.exits import ADVICE, Exit, describe_error, describe_failure, exit_of
 from agentrail.errors import ErrorInfo, OptionError, ProviderError
 from agentrail.events import AbortReceipt, AbortSettled, AgentAbort, AgentEnd, AgentError
 from agentrail.messages import TokenUsage
@@ -21,7 +21,7 @@ INFO = ErrorInfo(code="rate_limited", message="too many requests.", retry_after_
 )
 def test_the_end_of_the_cycle_decides_the_exit_code(event, code):
     """Done is 0, failed and aborted are 1; an abort is over when it has settled."""
-    assert decide_exit(event) is code
+    assert exit_of(event) is code
 
 
 def test_the_codes_are_the_documented_ones():

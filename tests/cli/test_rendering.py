@@ -3,13 +3,13 @@
 import json
 from typing import Literal
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.cli.notices import show_milliseconds, show_receipt
 from agentrail.cli.rendering import (
-    Look,
+    ChatStyle,
     Piece,
     Transcript,
     first_line,
@@ -49,15 +49,15 @@ from agentrail.messages import (
     ToolResult,
 )
 
-TERMINAL = Look(out_is_terminal=True, err_is_terminal=True, dims=True)
-PIPES = Look()
+TERMINAL = ChatStyle(out_is_terminal=True, err_is_terminal=True, dims=True)
+PIPES = ChatStyle()
 S = SessionId("s")
 INFO = ErrorInfo(code="overloaded", message="busy")
 
 
 def at(event: Event, at_ms: int) -> Event:
     """The event, published at a time."""
-    return attrs.evolve(event, meta=Envelope(session_id=S, seq=1, at_ms=at_ms, path=(S,)))
+    return msgspec.structs.replace(event, meta=Envelope(session_id=S, seq=1, at_ms=at_ms, path=(S,)))
 
 
 def started(call: str, **arguments: str) -> Event:
@@ -82,7 +82,7 @@ def complete() -> Event:
     return ResponseComplete(message=message, usage=TokenUsage(), stop_reason="end")
 
 
-def written(*events: Event, look: Look = PIPES) -> tuple[str, str]:
+def written(*events: Event, look: ChatStyle = PIPES) -> tuple[str, str]:
     """What stands on stdout and on stderr after these events."""
     transcript = Transcript(look)
     pieces = [piece for event in events for piece in transcript.feed(event)]
@@ -188,7 +188,7 @@ def test_a_stream_that_broke_ends_its_line():
 
 def test_an_invitation_is_a_line_that_the_user_ends():
     """What is said behind an invitation begins a new line, unless the user has ended it by typing."""
-    transcript = Transcript(Look())
+    transcript = Transcript(ChatStyle())
     assert transcript.invite() == (Piece("out", "> "),)
     transcript.line_typed()
     assert transcript.note("queued") == (Piece("err", "queued\n"),)

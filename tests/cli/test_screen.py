@@ -6,7 +6,7 @@ import pytest
 import structlog
 import trio
 
-from agentrail.cli.lines import Key, PlainLines
+from agentrail.cli.lines import KeyPress, PlainLines
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all
 from agentrail.cli.rendering import Piece
 from agentrail.cli.screen import DirectScreen, decide_look, send_logs_to_stderr
@@ -76,8 +76,8 @@ async def test_lines_come_one_by_one_however_they_arrive():
         assert await lines.next_line() == "thrée"
         os.close(writing)
         assert await lines.next_line() == "\ufffd"
-        assert await lines.next_line() is Key.CTRL_D
-        assert await lines.next_line() is Key.CTRL_D
+        assert await lines.next_line() is KeyPress.CTRL_D
+        assert await lines.next_line() is KeyPress.CTRL_D
     os.close(reading)
 
 

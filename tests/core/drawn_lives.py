@@ -50,7 +50,7 @@ from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
 from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
-from agentrail.testing.plugins import PuppetPlugin, Rule
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.scenario_out import GROUPS, encode_effect
 from tests.core import worlds
 
@@ -221,7 +221,7 @@ class _Draw:
 
     def _puppet(self, name: str) -> PuppetPlugin:
         rules = tuple(
-            Rule(
+            PuppetRule(
                 hook=self.among(tuple(HOOKS)).__name__,
                 tool=self.among((None, None, "read")),
                 action=(action := self.among(_ACTIONS)),

@@ -2,7 +2,6 @@
 
 import json
 
-import attrs
 import msgspec
 import pytest
 
@@ -21,6 +20,8 @@ from agentrail.events import (
     ActionIgnored,
     AgentAbort,
     AgentStart,
+    Amount,
+    BudgetWarning,
     ModelSwitched,
     PluginEvent,
     PluginFailed,
@@ -30,8 +31,9 @@ from agentrail.events import (
     ToolRetry,
 )
 from agentrail.messages import TokenUsage
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.scenario import read_scenario
+from tests.core.plugin_rig import Says
 
 HEAD = """\
 # tests: a cycle that comes by every hook.
@@ -221,7 +223,7 @@ STOPPED_AT = {
 
 
 @pytest.mark.at(20)
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize("action", sorted(PUPPET_ACTIONS))
 @pytest.mark.parametrize("lines", STOPPED_AT.values(), ids=STOPPED_AT)
 def test_a_plugin_sees_every_abort_and_cannot_change_it(lines, action):
     """Whatever it answers, the effects of the step are those of a session that it only watches (3.7, 5.4)."""
@@ -250,12 +252,24 @@ def without_words_of_plugins(asked):
             case RunErrand() | Publish(event=PluginEvent() | PluginFailed() | ActionIgnored()):
                 pass
             case Publish(event=event):
-                rest.append(attrs.evolve(event, meta=None))
+                rest.append(msgspec.structs.replace(event, meta=None))
             case Teardown():
                 rest.append(msgspec.structs.replace(effect, effect_id=EffectId("d")))
             case _:
                 rest.append(effect)
     return rest
+
+
+def test_an_event_that_a_plugin_publishes_twice_stays_as_the_plugin_made_it():
+    """Each time another number is given to what is published, and none to the plugin's own value."""
+    warning = BudgetWarning(spent=Amount(value=8, unit="tokens"), limit=Amount(value=10, unit="tokens"))
+    keeper = Says("keeper", lambda event, state, ctx: p.Emit(warning, state))
+    _, asked = play('AfterTurn=emit:"seen"', CYCLE, keeper)
+    published = events(asked, BudgetWarning)
+    assert len(published) > 1
+    assert all(event == warning for event in published)
+    assert len({event.meta.seq for event in published}) == len(published)
+    assert warning.meta is None
 
 
 def test_an_abort_before_a_prompt_rejects_it():

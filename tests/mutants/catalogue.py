@@ -13,13 +13,17 @@ from tests.mutants import (
     exhaustion,
     frozen,
     guards,
+    kernel,
+    pools,
     providers,
     rest,
     rows,
     sandbox,
     session,
+    shell,
     supervisors,
     tuning,
+    values,
 )
 from tests.mutants.mutant import Mutant
 
@@ -29,11 +33,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
     *guards.MUTANTS,
+    *kernel.MUTANTS,
+    *pools.MUTANTS,
     *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
+    *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
+    *values.MUTANTS,
 )

@@ -26,6 +26,7 @@ from agentrail.otp.pooling import (
     Submitted,
     Withdrawn,
     WorkerDown,
+    WorkerNumber,
     WorkerUp,
     statistics_of,
     step,
@@ -88,6 +89,16 @@ def test_a_full_queue_lets_wait_or_refuses():
     assert pool.counts("waiting", "accepted", "withdrawn") == (0, 3, 0)
     refusing = Played(max_queue=1, when_full="refuse")
     assert refusing.play(Submitted(1), Submitted(2)) == (RefuseJob(2, "full"),)
+
+
+def test_each_place_that_becomes_free_goes_to_who_waits():
+    """Also where others are taken still: a queue is full as long as somebody waits."""
+    pool = Played(max_queue=2)
+    pool.play(WorkerUp(1), *(Submitted(number) for number in range(1, 6)))
+    assert pool.counts("queued", "waiting") == (2, 2)
+    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
+    assert pool.play(Withdrawn(3)) == (ForgetJob(3), AcceptJob(5))
+    assert pool.counts("queued", "waiting") == (2, 0)
 
 
 def test_a_queue_of_none_hands_over():
@@ -158,7 +169,9 @@ def test_a_withdrawn_job_gives_its_place_back():
     assert pool.counts("withdrawn", "accepted") == (2, 3)
 
 
-@pytest.mark.parametrize("end", [JobFinished(1), WorkerDown(1, CRASH, began=True)])
+@pytest.mark.parametrize(
+    "end", [JobFinished(WorkerNumber(1)), WorkerDown(WorkerNumber(1), CRASH, began=True)]
+)
 def test_nobody_hears_of_a_withdrawn_job(end):
     """Whether it was done all the same, or its worker died of it: it is not delivered and not tried again."""
     pool = Played()

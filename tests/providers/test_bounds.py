@@ -1,6 +1,7 @@
 """What a server may cost: no certificates are loaded for one that shows none, and nothing that it sends is without end."""
 
 import ssl
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -17,11 +18,11 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import Reply, open_server
+from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, request_of
 
 VENDOR: Final = Vendor(name="v", key_help="")
-KINDS: Final = {
+KINDS: Final[dict[str, type[Any]]] = {
     "anthropic": AnthropicMessages,
     "openai_chat": OpenAIChat,
     "openai_responses": OpenAIResponses,
@@ -46,8 +47,8 @@ async def _list(url: str) -> None:
     await models_of(f"{url}/v1", KEY)
 
 
-STREAMS: Final = {wire: partial(_stream, wire) for wire in KINDS}
-DOCUMENTS: Final = {"a document": _fetch, "the models": _list}
+STREAMS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {wire: partial(_stream, wire) for wire in KINDS}
+DOCUMENTS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {"a document": _fetch, "the models": _list}
 EVERY = pytest.mark.parametrize("path", [*STREAMS, *DOCUMENTS])
 
 
@@ -80,13 +81,13 @@ def loaded(monkeypatch):
     return calls
 
 
-def _answer_for(path: str) -> Reply:
+def _answer_for(path: str) -> ServedReply:
     if path in STREAMS:
         body, kind = (WIRE / path / "text.sse").read_bytes(), "text/event-stream"
     else:
         body, kind = b'{"data": []}', "application/json"
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
-    return Reply(pieces=(head.encode() + body,))
+    return ServedReply(pieces=(head.encode() + body,))
 
 
 @EVERY
@@ -126,14 +127,14 @@ _LIMIT: Final = 80_000  # one read is 64 KiB
 _SENT: Final = 800 * (1 << 16)  # far more than the buffers between two sockets hold
 
 
-def _endless(piece: bytes, kind: str, *, status: str = "200 OK") -> Reply:
+def _endless(piece: bytes, kind: str, *, status: str = "200 OK") -> ServedReply:
     head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n".encode()
     times = (1 << 16) // len(piece)
-    return Reply(pieces=(head, *((piece * times,) * (_SENT // (times * len(piece))))))
+    return ServedReply(pieces=(head, *((piece * times,) * (_SENT // (times * len(piece))))))
 
 
 SSE: Final = "text/event-stream"
-ENDLESS: Final[dict[str, tuple[Reply, type[ProviderError], str]]] = {
+ENDLESS: Final[dict[str, tuple[ServedReply, type[ProviderError], str]]] = {
     "a line": (_endless(b"x", SSE), ProtocolError, f"an event of the stream is longer than {_LIMIT} bytes"),
     "an event": (
         _endless(b'data: {"x": 1}\n', SSE),
@@ -151,7 +152,7 @@ ENDLESS: Final[dict[str, tuple[Reply, type[ProviderError], str]]] = {
         f"the stream is longer than {3 * _LIMIT} bytes",
     ),
 }
-ANYWHERE: Final[dict[str, tuple[Reply, type[ProviderError], str]]] = {
+ANYWHERE: Final[dict[str, tuple[ServedReply, type[ProviderError], str]]] = {
     "a document": (
         _endless(b"[", "application/json"),
         ProtocolError,
@@ -159,7 +160,7 @@ ANYWHERE: Final[dict[str, tuple[Reply, type[ProviderError], str]]] = {
     ),
     "a refusal": (_endless(b"no ", "text/html", status="503 No"), Overloaded, "answered 503: no no no"),
     "a header": (
-        Reply(pieces=(b"HTTP/1.1 200 OK\r\nx-much: ", *((b"x" * (1 << 16),) * (_SENT >> 16)))),
+        ServedReply(pieces=(b"HTTP/1.1 200 OK\r\nx-much: ", *((b"x" * (1 << 16),) * (_SENT >> 16)))),
         Transport,
         "lost the connection",
     ),
@@ -192,6 +193,6 @@ async def test_a_packed_refusal_of_a_document_is_told_by_its_status():
     """As that of a stream: the status says more than how its words were packed."""
     head = b"HTTP/1.1 503 No\r\ncontent-type: text/html\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nxxx"
     with trio.fail_after(10):
-        async with open_server(Reply(pieces=(head,))) as server:
+        async with open_server(ServedReply(pieces=(head,))) as server:
             with pytest.raises(Overloaded, match=r"answered 503: .* which was not asked for"):
                 await _fetch(server.url)

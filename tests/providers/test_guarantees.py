@@ -14,13 +14,13 @@ from agentrail.core.request import ModelRequest
 from agentrail.events import AgentEnd, ModelSwitched, RequestStart, StreamError
 from agentrail.messages import AssistantMessage, TokenUsage, UserMessage
 from agentrail.testing.models import FunctionModel, Turn, calls, says
-from agentrail.testing.serving import Reply, open_server, reply, stream
+from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from agentrail.tools.task import TaskTool
 
 FREE_TO_SAY = {"api_key": "k", "price": {"input": 1.0, "output": 1.0}, "max_output_tokens": 1_000}
 
 
-def chat(text: str, usage: dict[str, object] | None) -> Reply:
+def chat(text: str, usage: dict[str, object] | None) -> ServedReply:
     """An answer of a compatible server, with the usage that it likes to report."""
     said = {"choices": [{"delta": {"content": text}}]}
     end: dict[str, object] = {"choices": [{"delta": {}, "finish_reason": "stop"}]}

@@ -30,7 +30,7 @@ from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import Reply, Served, open_server, reply, stream
+from agentrail.testing.serving import Served, ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
 
 HELLO = "Hello, wörld ✓"
@@ -63,7 +63,7 @@ async def _ask(provider: Any) -> list[Chunk]:
     return seen
 
 
-async def _ask_once(kind: type[Any], *replies: Reply, **options: object) -> tuple[list[Chunk], Served]:
+async def _ask_once(kind: type[Any], *replies: ServedReply, **options: object) -> tuple[list[Chunk], Served]:
     with trio.fail_after(10):
         async with open_server(*replies) as server, HttpClients() as http:
             return await _ask(_provider(kind, http, server.url, **options)), server
@@ -303,13 +303,13 @@ async def test_a_stream_cut_in_the_middle_of_an_event(kind):
 async def test_a_connection_that_ends_before_any_answer():
     """The server hangs up on the request."""
     with pytest.raises(Transport, match="lost the connection"):
-        await _ask_once(OpenAIChat, Reply(pieces=()))
+        await _ask_once(OpenAIChat, ServedReply(pieces=()))
 
 
 async def test_a_first_chunk_that_never_comes(autojump_clock):
     """Silence is ended by the option `timeout`, whether before the headers or behind them; pings are no chunk."""
     for silent in (
-        Reply(pieces=(), stays=True),
+        ServedReply(pieces=(), stays=True),
         stream(b": ping\n\n", stays=True),
         stream(b'data: {"choices":[]}\n\n', stays=True),
     ):
@@ -480,7 +480,7 @@ async def test_cancelling_in_the_middle_closes_the_connection(kind):
 async def test_cancelling_before_the_headers_closes_the_connection():
     """Also while nothing has come back yet."""
     with trio.fail_after(10):
-        async with open_server(Reply(pieces=(), stays=True)) as server, HttpClients() as http:
+        async with open_server(ServedReply(pieces=(), stays=True)) as server, HttpClients() as http:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_ask, _provider(OpenAIChat, http, server.url))
                 await server.replied.wait()

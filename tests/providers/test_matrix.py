@@ -27,7 +27,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import Reply, open_server, reply, stream
+from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 
 WIRES = {
@@ -74,7 +74,7 @@ def transcript(kind: type[Any], name: str = "text") -> list[bytes]:
     return events_of(next(WIRES[kind].glob(f"**/{name}.sse")))
 
 
-async def ask(seen: list[Chunk], kind: type[Any], answer: Reply, **options: object) -> HttpClients:
+async def ask(seen: list[Chunk], kind: type[Any], answer: ServedReply, **options: object) -> HttpClients:
     """Ask once, and keep what came also when it fails."""
     with trio.fail_after(30):
         async with open_server(answer) as server, HttpClients() as http:
@@ -151,7 +151,9 @@ async def test_a_slow_trickle(kind, autojump_clock):
     await ask(whole, kind, stream(*events, ends=True))
     answer = stream(*pieces, ends=True)
     seen: list[Chunk] = []
-    await ask(seen, kind, Reply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5)
+    await ask(
+        seen, kind, ServedReply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5
+    )
     assert seen == whole
 
 

@@ -15,7 +15,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import Reply, open_server
+from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 
 EVERY = pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages, Gemini])
@@ -24,7 +24,7 @@ TEXT = (WIRE / "openai_chat" / "text.sse").read_bytes()
 
 def _packed(body, encoding, *, status="200 OK", kind="text/event-stream"):
     head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-encoding: {encoding}\r\ncontent-length: {len(body)}\r\n\r\n"
-    return Reply(pieces=(head.encode() + body,))
+    return ServedReply(pieces=(head.encode() + body,))
 
 
 async def _ask(kind, served, **options):

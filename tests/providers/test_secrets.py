@@ -13,7 +13,7 @@ from agentrail import CycleFailed, OptionError, Secret
 from agentrail.app import open_supervisor
 from agentrail.core.codec import encode_event
 from agentrail.events import AgentEnd, AgentError
-from agentrail.testing.serving import Reply, open_server, reply, stream
+from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from tests.cli.rig import run_agentrail
 from tests.providers.transcripts import WIRE
 
@@ -51,7 +51,7 @@ def test_a_secret_is_a_value():
     assert copy.copy(secret) is copy.deepcopy(secret) is secret
 
 
-def _answers(wire: str) -> tuple[Reply, ...]:
+def _answers(wire: str) -> tuple[ServedReply, ...]:
     """Whatever a server may answer; each with the key in it, as vendors echo it."""
     echo = f"you sent {CANARY} to us, that is {CANARY[:8]}****{CANARY[-4:]}"
     error = json.dumps({"error": {"type": "x", "code": "invalid_api_key", "status": "X", "message": echo}})

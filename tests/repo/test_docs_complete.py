@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import attrs
+import msgspec
 import pytest
 
 import agentrail.actors
@@ -53,7 +53,7 @@ def test_every_member_of_a_closed_union_is_documented(kind):
 def test_every_field_of_an_event_is_described(event):
     """Each field has its sentence in the docstring, which the page and the schema are made from, and no other has one."""
     described = [name for name, _ in fields_in(event)]
-    assert described == [field.name for field in attrs.fields(event) if field.name != "meta"]
+    assert described == [field.name for field in msgspec.structs.fields(event) if field.name != "meta"]
 
 
 def test_every_public_error_is_documented():

@@ -247,7 +247,7 @@ class Spending(stacks.stack_machine([Spender])):  # type: ignore[misc]  # a clas
     @stacks.invariant
     def no_request_is_sent_when_all_is_spent(self, session: stacks.SessionView) -> None:
         """What `Spender` is for."""
-        is_request = any(type(effect).__name__ == "StartStream" for effect in session.life[-1].effects)
+        is_request = any(type(effect).__name__ == "StartStream" for effect in session.run[-1].effects)
         assert not (is_request and (session.cost_usd or 0.0) > 1.0), f"{session.cost_usd} USD are spent"
 
 

@@ -9,7 +9,7 @@ from agentrail.abc import Capabilities
 from agentrail.core.request import ModelRequest
 from agentrail.errors import BadRequest, CycleFailed, OptionError, Overloaded
 from agentrail.testing.cassette import SCRUBBED, CassetteModel
-from agentrail.testing.check_provider import ProviderCase, ask, check_provider
+from agentrail.testing.check_provider import ProviderCase, check_provider, request_for
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import on_virtual_time, open_bare
@@ -62,7 +62,7 @@ async def test_errors_are_played_too(tmp_path):
     first = await hold(CassetteModel(path, record=ScriptedModel(script)), "Weather?")
     assert await hold(CassetteModel(path), "Weather?") == first == ["Rain."]
     model = CassetteModel(path)
-    request = ask("scripted:object")
+    request = request_for("scripted:object")
     with pytest.raises(BadRequest):
         async with model.open_stream(request):
             pass
@@ -85,7 +85,7 @@ async def test_half_an_answer_is_not_kept(tmp_path):
     """A request that was broken off has no end that could be played."""
     path = tmp_path / "weather.jsonl"
     model = CassetteModel(path, record=ScriptedModel([says("one", "two")]))
-    async with model.open_stream(ask("scripted:object")) as chunks:
+    async with model.open_stream(request_for("scripted:object")) as chunks:
         await anext(chunks)
     assert not path.exists()
 
@@ -102,7 +102,7 @@ async def test_without_a_file_somebody_has_to_be_recorded(tmp_path):
 async def test_a_cassette_is_a_provider(tmp_path):
     """It keeps what `check_provider` demands of all of them."""
     path = tmp_path / "weather.jsonl"
-    request: ModelRequest = ask("scripted:object")
+    request: ModelRequest = request_for("scripted:object")
     async with CassetteModel(path, record=ScriptedModel(WEATHER)).open_stream(request) as chunks:
         async for _ in chunks:
             await trio.lowlevel.checkpoint()

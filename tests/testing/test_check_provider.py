@@ -30,7 +30,13 @@ from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.check_provider import ProviderCase, ask, check_provider, demands_of, name_of
+from agentrail.testing.check_provider import (
+    ProviderCase,
+    check_provider,
+    demand_name,
+    demands_of,
+    request_for,
+)
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from tests.providers.transcripts import KEY, WIRE
 
@@ -55,14 +61,14 @@ async def open_local(make: Callable[[], Provider], _url: str) -> AsyncIterator[P
 def _over_http(kind: type[Any], wire: str, name: str) -> ProviderCase:
     return ProviderCase(
         open_provider=partial(_open_http, kind),
-        request=ask(f"{kind.name}:some-model"),
+        request=request_for(f"{kind.name}:some-model"),
         answer=(WIRE / wire / f"{name}.sse").read_bytes(),
         closes_within_seconds=MACHINE_SECONDS,
     )
 
 
 def _local(make: Callable[[], Provider], model: str) -> ProviderCase:
-    return ProviderCase(open_provider=partial(open_local, make), request=ask(model))
+    return ProviderCase(open_provider=partial(open_local, make), request=request_for(model))
 
 
 class _Repeated(ScriptedModel):
@@ -95,7 +101,7 @@ CASES = {
     },
 }
 TRUE_CASES = [
-    pytest.param(case, demand, id=f"{name}: {name_of(demand)}")
+    pytest.param(case, demand, id=f"{name}: {demand_name(demand)}")
     for name, case in CASES.items()
     for demand in demands_of(case)
 ]

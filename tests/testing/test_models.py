@@ -7,7 +7,7 @@ from agentrail.core.request import Completed, EffectId, ModelRequest, TextDelta,
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import OptionError, Overloaded, ProviderError
 from agentrail.messages import Text, Thinking, TokenUsage
-from agentrail.testing.models import Call, FunctionModel, ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedCall, ScriptedModel, Turn, calls, fails, says
 
 REQUEST = ModelRequest(attempt=EffectId("r1"), model="scripted:x", system=None, messages=(), tools=Toolbox())
 
@@ -70,7 +70,10 @@ async def test_thinking_comes_first():
 async def test_calls_carry_what_the_script_wrote():
     """Arguments that are no JSON stay as they are; ids are the script's or made up."""
     turn = Turn(
-        calls=(Call(name="a", arguments='{"x": 1}', call_id="v1"), Call(name="b", arguments="{", call_id=""))
+        calls=(
+            ScriptedCall(name="a", arguments='{"x": 1}', call_id="v1"),
+            ScriptedCall(name="b", arguments="{", call_id=""),
+        )
     )
     last = (await chunks_of(ScriptedModel([turn])))[-1]
     assert last.stop_reason == "tool_use"

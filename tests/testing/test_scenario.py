@@ -39,8 +39,8 @@ from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
 from agentrail.testing.scenario_out import EFFECTS, GROUPS, encode_effect, encode_message
-from agentrail.testing.scenario_signals import decode_signal, encode_signal
-from agentrail.testing.scenario_words import Pair, Said, ScenarioError, Words, quote, split_words
+from agentrail.testing.scenario_signals import print_signal, read_signal
+from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS
 from tests.core.worlds import TOOLS, config, new_session
 
@@ -143,7 +143,7 @@ def test_words():
 def test_calls_are_what_the_model_wrote():
     """An object is parsed arguments, a text is raw ones, nothing is none, and blocks keep their order."""
     line = r'ResponseCompleted r1 c1:a "hm" c2:b={"x": 1} c3:c="{\"x\"" :d="" thinking="so"'
-    signal = decode_signal(line, 7)
+    signal = read_signal(line, 7)
     assert isinstance(signal, ResponseCompleted)
     assert [type(block).__name__ for block in signal.message.content] == [
         *("ToolCall", "Text", "ToolCall", "ToolCall", "ToolCall", "Thinking")
@@ -159,10 +159,10 @@ def test_calls_are_what_the_model_wrote():
 
 def test_a_caller_and_its_prompt_have_one_name():
     """What people say begins with a name, which replies and events carry."""
-    assert decode_signal('Prompt p1 "a" "b" reply=text', 5) == Prompt(
+    assert read_signal('Prompt p1 "a" "b" reply=text', 5) == Prompt(
         at_ms=5, signal_id="p1", ref="p1", content=(Text(text="a"), Text(text="b")), reply="text"
     )
-    assert decode_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == Abort(
+    assert read_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == Abort(
         at_ms=5, signal_id="a1", reason="why", kill_tools="none", clear_queue=True, wait=False
     )
 
@@ -226,7 +226,7 @@ MORE = st.one_of(
 @given(signal=MORE)
 def test_what_no_script_draws_is_read_back_too(signal):
     """Signals and fields that Hypothesis' scripts do not draw: any text, any JSON, every kind of answer, whole receipts."""
-    assert decode_signal(encode_signal(signal), 7) == signal
+    assert read_signal(print_signal(signal), 7) == signal
 
 
 @given(data=st.data())
@@ -239,7 +239,7 @@ def test_effects_whose_line_says_all_are_read_back(data):
         except InternalError:
             break
         for effect in effects:
-            words = Words.of(encode_effect(effect, GROUPS))
+            words = LineWords.of(encode_effect(effect, GROUPS))
             assert words.take_name() == type(effect).__name__
             if type(effect) in EFFECTS:
                 assert EFFECTS[type(effect)].read(words) == effect
@@ -248,7 +248,7 @@ def test_effects_whose_line_says_all_are_read_back(data):
 
 def test_every_signal_has_a_line():
     """The table is total."""
-    assert all(encode_signal(signal) for signal in SIGNALS.values())
+    assert all(print_signal(signal) for signal in SIGNALS.values())
     assert {type(signal) for signal in SIGNALS.values()} == set(get_args(Signal))
 
 
@@ -260,8 +260,8 @@ def _heard(signal):
 def test_decode_is_the_inverse_of_encode(data, number):
     """Any signal that a scenario can be written of is read back as it was, with each of its fields."""
     signal = strategies.fit(data.draw(strategies.signals()), new_session(), number)
-    again = decode_signal(encode_signal(signal), signal.at_ms)
-    assert encode_signal(again) == encode_signal(signal)
+    again = read_signal(print_signal(signal), signal.at_ms)
+    assert print_signal(again) == print_signal(signal)
     if isinstance(signal, ChunksArrived):
         # What was used is an option of the line: it is read behind what was said, and not at all when it was nothing.
         assert _heard(again) == _heard(signal)
@@ -284,8 +284,8 @@ def test_a_script_that_is_written_down_plays(data):
         script, config=start.data.config, tools=start.data.tools, remark="drawn", show=["all"]
     )
     assert play(read_scenario(text)) == text
-    assert [encode_signal(line.signal) for line in read_scenario(text).inputs] == list(
-        map(encode_signal, script)
+    assert [print_signal(line.signal) for line in read_scenario(text).inputs] == list(
+        map(print_signal, script)
     )
 
 

@@ -13,7 +13,7 @@ from agentrail import plugins as p
 from agentrail.errors import PluginError
 from agentrail.messages import UserMessage
 from agentrail.testing import stacks, strategies
-from agentrail.testing.plugins import ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.scenario import play, read_scenario
 from tests.testing import pairs, planted
 
@@ -95,8 +95,8 @@ def test_an_invariant_sees_the_session():
             assert times.begun >= times.done
             seen.append((session.turn, session.total_tokens, session.running, len(session.messages)))
             assert session.cost_usd is not None
-            assert session.signal is session.life[-1].signal
-            assert session.events == session.life[-1].events
+            assert session.signal is session.run[-1].signal
+            assert session.events == session.run[-1].events
             assert session.phase is session.state.phase
 
     assert stacks.check_stack(Looking, examples=20, seed=1).found is None
@@ -164,7 +164,7 @@ def test_two_that_commute(pair):
     answer = stacks.commute(*pairs.COMMUTE[pair], examples=LIVES)
     assert answer, answer.difference
     assert (answer.conversation, answer.difference) == ("", "")
-    assert answer.lives >= LIVES
+    assert answer.runs >= LIVES
 
 
 @pytest.mark.parametrize("pair", pairs.DO_NOT_COMMUTE)
@@ -191,7 +191,7 @@ def test_drawn_plugins_can_be_loaded_and_use_every_action(data):
     """A drawn stack is a stack; each word that a rule may have can be drawn."""
     drawn = data.draw(strategies.stacks())
     assert len({plugin.name for plugin in drawn}) == len(drawn)
-    word = data.draw(st.sampled_from(sorted(ACTIONS)))
+    word = data.draw(st.sampled_from(sorted(PUPPET_ACTIONS)))
     (rule, *_) = data.draw(strategies.plugins([word])).rules
     assert rule.action == word
 

@@ -1,6 +1,6 @@
-"""The life of one session under watch: signals go in, every promise is held after each, and what breaks one is told shortly.
+"""The run of one session under watch: signals go in, every promise is held after each, and what breaks one is told shortly.
 
-No Hypothesis here: a life is lived again from its signals alone, which is how a counter-example gets shorter, and how it is
+No Hypothesis here: a run is repeated from its signals alone, which is how a counter-example gets shorter, and how it is
 written down as a scenario.
 """
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, TypeAlias, assert_never
 
-import attrs
 import msgspec
 from attrs import field, frozen
 
@@ -35,15 +34,15 @@ from agentrail.errors import AgentrailError
 from agentrail.events import AgentStart, Event
 from agentrail.messages import Message, SessionId
 from agentrail.testing import strategies
-from agentrail.testing.plugin_promises import PLUGIN_PROMISES, Moment, about_open_calls
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES, PluginMoment, about_open_calls
 from agentrail.testing.promises import PROMISES, Seen
-from agentrail.testing.rest import come_to_rest, life_is_complete
+from agentrail.testing.rest import come_to_rest, run_is_complete
 from agentrail.testing.scenario import write_scenario
-from agentrail.testing.scenario_plugins import Origin
-from agentrail.testing.watching import Asking, Watch
+from agentrail.testing.scenario_plugins import StackOrigin
+from agentrail.testing.watching import AskedPlugin, StackWatch
 
 Promise: TypeAlias = Callable[[Seen], None]
-PluginPromise: TypeAlias = Callable[[Moment], None]
+PluginPromise: TypeAlias = Callable[[PluginMoment], None]
 Invariant: TypeAlias = Callable[["SessionView"], None]
 
 _MAX_REMARK: Final = 200
@@ -65,15 +64,15 @@ def small_config(**options: Any) -> SessionConfig:
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
-        # With a price, so that what is asserted about costs is about a number, and not about nobody's knowledge.
+        # With a price, so that what is asserted about costs is about a number, and not about one that is unknown.
         model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
         **(small | options),
     )
 
 
 @frozen(kw_only=True)
-class Scene:
-    """What a life begins with.
+class Setup:
+    """What a run begins with.
 
     Attributes:
         entries: The stack, in the order of registration.
@@ -87,7 +86,7 @@ class Scene:
     tools: Toolbox = field(factory=Toolbox)
     config: SessionConfig = field(factory=small_config)
     without: frozenset[str] = frozenset()
-    origin: Origin | None = None
+    origin: StackOrigin | None = None
 
     @cached_property
     def promises(self) -> tuple[Promise, ...]:
@@ -106,11 +105,11 @@ class SessionView:
 
     Attributes:
         state: As the core has it.
-        life: Every step so far; the last one is the one that was just taken.
+        run: Every step so far; the last one is the one that was just taken.
     """
 
     state: SessionState
-    life: Sequence[Seen]
+    run: Sequence[Seen]
 
     @property
     def phase(self) -> Phase:
@@ -147,13 +146,13 @@ class SessionView:
 
     @property
     def events(self) -> list[Event]:
-        """What was published in the last step; with `life` whoever wants to can look further back."""
-        return self.life[-1].events if self.life else []
+        """What was published in the last step; `run` leads further back."""
+        return self.run[-1].events if self.run else []
 
     @property
     def signal(self) -> Signal:
         """What came last."""
-        return self.life[-1].signal
+        return self.run[-1].signal
 
     def plugin_state(self, name: str) -> Any:
         """Give what a plugin remembers.
@@ -167,13 +166,13 @@ class SessionView:
 class CounterExample(AssertionError):
     """A promise that broke, and the signals that broke it; prints itself as a scenario."""
 
-    def __init__(self, rule: str, why: str, signals: Sequence[Signal], life: "Life") -> None:
+    def __init__(self, rule: str, why: str, signals: Sequence[Signal], run: "Run") -> None:
         """Take what was promised, what happened, and how to get there."""
         self.rule = rule
         self.why = why
         self.signals = tuple(signals)
-        self.scene = life.scene
-        self.drawn = tuple(life.drawn)
+        self.setup = run.setup
+        self.drawn = tuple(run.drawn)
         super().__init__(rule, why)
 
     @property
@@ -181,10 +180,10 @@ class CounterExample(AssertionError):
         """The signals as a file that `run_scenario` plays."""
         return write_scenario(
             self.signals,
-            config=self.scene.config,
-            tools=self.scene.tools,
-            plugins=self.scene.entries,
-            origin=self.scene.origin,
+            config=self.setup.config,
+            tools=self.setup.tools,
+            plugins=self.setup.entries,
+            origin=self.setup.origin,
             remark=f"breaks {self.rule}: {_one_line(self.why)}",
         )
 
@@ -193,7 +192,7 @@ class CounterExample(AssertionError):
         return f"{self.rule}: {self.why}\n\n{self.scenario}"
 
 
-class Life:
+class Run:
     """A session that is stepped under watch.
 
     Attributes:
@@ -203,16 +202,16 @@ class Life:
         seen: Every step.
     """
 
-    def __init__(self, scene: Scene, invariants: Sequence[Invariant] = ()) -> None:
-        """Load the stack anew, so that no life knows of another."""
-        self.scene = scene
+    def __init__(self, setup: Setup, invariants: Sequence[Invariant] = ()) -> None:
+        """Load the stack anew, so that no run knows of another."""
+        self.setup = setup
         self._invariants = invariants
-        self._watch = Watch()
-        self.state = self.begun(*load_stack(scene.entries, ask=self._watch))
+        self._watch = StackWatch()
+        self.state = self.begun(*load_stack(setup.entries, ask=self._watch))
         self.script: list[Signal] = []
         self.drawn: list[Signal] = []
         self.seen: list[Seen] = []
-        self._about_calls: tuple[Asking, ...] = ()
+        self._about_calls: tuple[AskedPlugin, ...] = ()
         self._wanted: dict[EffectId, Wanted] = {}
 
     @property
@@ -222,7 +221,7 @@ class Life:
 
     def begun(self, stack: Stack, states: PluginStates) -> SessionState:
         """Make the session before its first signal."""
-        return machine.new_session(self.scene.config, self.scene.tools, stack, states)
+        return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
     def say(self, drawn: Signal) -> None:
         """Step with a drawn signal, and hold every promise.
@@ -249,7 +248,7 @@ class Life:
         self._hold(Seen(self.state, signal, after, effects), self.script)
 
     def rest(self) -> None:
-        """Let the world answer all that is open, and hold what is promised of a whole life.
+        """Let the world answer all that is open, and hold what is promised of a whole run.
 
         Raises:
             CounterExample: A promise broke on the way, or it does not end.
@@ -267,11 +266,11 @@ class Life:
                 assert turns <= QUIET_TURNS, (
                     f"the model has nothing more to say, and plugins keep it talking for {turns} turns"
                 )
-        with self._telling("a life is complete", script):
-            life_is_complete(self.seen)
+        with self._telling("a run is complete", script):
+            run_is_complete(self.seen)
 
     def compared(self, seen: Seen) -> None:
-        """Hold a step against another one; for lives that have something to compare with."""
+        """Hold a step against another one; for runs that have something to compare with."""
 
     def _fitting(self, signal: Signal) -> Signal:
         """Answer an errand with what was asked for: which kind that is the strategy could not know."""
@@ -284,13 +283,13 @@ class Life:
         self.seen.append(seen)
         self.state = seen.after
         askings, faults = self._watch.take()
-        moment = Moment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
+        moment = PluginMoment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
         self._about_calls = about_open_calls((*self._about_calls, *askings), seen.after.data.batch)
         self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunErrand)}
-        for about_plugins in self.scene.plugin_promises:
+        for about_plugins in self.setup.plugin_promises:
             with self._telling(about_plugins.__name__, script):
                 about_plugins(moment)
-        for promise in self.scene.promises:
+        for promise in self.setup.promises:
             with self._telling(promise.__name__, script):
                 promise(seen)
         self._watch.take()  # stepping a second time asked everybody again
@@ -315,16 +314,16 @@ class Life:
             raise CounterExample(rule, why, script, self) from error
 
 
-Live: TypeAlias = Callable[[Scene, Sequence[Signal]], CounterExample | None]
-"""Lives a life again from its drawn signals, and gives what breaks in it."""
+Rerun: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
+"""Repeats a run from its drawn signals, and gives what breaks in it."""
 
 
-def shortened(found: CounterExample, live: Live) -> CounterExample:
+def shortened(found: CounterExample, repeat: Rerun) -> CounterExample:
     """Leave out of a counter-example every signal, and every block of one, without which the same promise breaks."""
     position = len(found.drawn) - 1
     while position >= 0:
         for shorter in _shorter(found.drawn, position):
-            again = live(found.scene, shorter)
+            again = repeat(found.setup, shorter)
             if again is not None and again.rule == found.rule:
                 found = again
                 break
@@ -339,7 +338,7 @@ def _shorter(drawn: Sequence[Signal], position: int) -> Iterator[tuple[Signal, .
     yield (*before, *behind)
     if isinstance(signal, ResponseCompleted):
         for smaller in _without_one(signal.message.content):
-            message = attrs.evolve(signal.message, content=smaller)
+            message = msgspec.structs.replace(signal.message, content=smaller)
             yield (*before, msgspec.structs.replace(signal, message=message), *behind)
     if isinstance(signal, Prompt):
         for smaller in filter(None, _without_one(signal.content)):

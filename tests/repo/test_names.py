@@ -1,0 +1,172 @@
+"""One name, one meaning: a public name that two modules define is on a list, and the list only shrinks."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).parents[2] / "agentrail"
+
+ONE_MEANING: Final = {
+    "LOGGER": "the logger of each module",
+    "NAME": "the name of each wire format, where its module is the format",
+    "Names": "the parts of a path, in all modules of the sandboxes",
+    "Plugin": "the port, and the class that keeps to it",
+    "S_co": "a type variable",
+    "app": "each group of commands of the command line",
+    "apply_config_update": "what a plugin may have and what the base class has",
+    "main": "the entry of each program",
+}
+"""Names that several modules may define, because they mean the same in each."""
+
+TWO_MEANINGS: Final = frozenset(
+    [
+        "Abort",
+        "Action",
+        "Answer",
+        "AskUser",
+        "CLOSE_WITHIN_SECONDS",
+        "Call",
+        "CancelTimer",
+        "Cell",
+        "Change",
+        "Check",
+        "Child",
+        "ChildStartFailed",
+        "ChildStarted",
+        "ChildStuck",
+        "ContextOverflow",
+        "Crashed",
+        "Down",
+        "EMPTY",
+        "Effect",
+        "End",
+        "Ended",
+        "Entry",
+        "Event",
+        "Form",
+        "Found",
+        "Held",
+        "Kept",
+        "KillTools",
+        "Label",
+        "Limits",
+        "Link",
+        "Look",
+        "LoopWatch",
+        "MAX_ALTERNATIVES",
+        "MAX_CHARACTERS",
+        "MAX_DEPTH",
+        "MAX_LABEL_CHARACTERS",
+        "MAX_LINE_CHARACTERS",
+        "MAX_MESSAGE",
+        "MAX_PARTS",
+        "MAX_PATTERN_CHARACTERS",
+        "MAX_PAUSE_MS",
+        "MAX_ROUNDS",
+        "MAX_WAITING_EVENTS",
+        "MODES",
+        "Memory",
+        "NO_OUTPUT",
+        "Name",
+        "Outcome",
+        "Phase",
+        "QUIET_SECONDS",
+        "Refusal",
+        "Repair",
+        "Reply",
+        "Request",
+        "Rule",
+        "SLOW_SECONDS",
+        "Started",
+        "Status",
+        "Stop",
+        "StreamStalled",
+        "SwitchModel",
+        "Tag",
+        "ThinkingDelta",
+        "TimerFired",
+        "Timers",
+        "ToolCalls",
+        "Transition",
+        "UNKNOWN",
+        "Work",
+        "ask",
+        "begin",
+        "break_off",
+        "close",
+        "events_of",
+        "explain",
+        "failed",
+        "find",
+        "forget",
+        "go_on",
+        "judge",
+        "kind_of",
+        "models_of",
+        "name_of",
+        "open_supervisor",
+        "parts_of",
+        "published",
+        "reject",
+        "respond",
+        "resume",
+        "run",
+        "run_child",
+        "run_command",
+        "say_goodbye",
+        "start",
+        "started",
+        "step",
+        "stop",
+    ]
+)
+"""Names that still mean two things. The list only shrinks: rename one of the two, and take the name out."""
+
+
+def _defined(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case _:
+                pass
+
+
+def modules_of_public_names(package: Path) -> dict[str, list[str]]:
+    """Which modules define each public name; type variables, which have one letter, are left out."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(package.rglob("*.py")):
+        module = path.relative_to(package).with_suffix("").as_posix()
+        if any(part.startswith("_") and not part.startswith("__") for part in path.parts):
+            continue
+        for name in set(_defined(ast.parse(path.read_text(encoding="utf-8")).body)):
+            if not name.startswith("_") and len(name) > 1:
+                found[name].append(module)
+    return found
+
+
+def test_no_public_name_has_two_meanings():
+    """Each is defined once, but for those on the lists (16.6)."""
+    found = {name: where for name, where in modules_of_public_names(PACKAGE).items() if len(where) > 1}
+    assert {name: found[name] for name in found.keys() - ONE_MEANING.keys() - TWO_MEANINGS} == {}
+
+
+def test_the_lists_of_names_only_shrink():
+    """A name that is defined once is on no list, and none is on both."""
+    found = modules_of_public_names(PACKAGE)
+    assert sorted(name for name in ONE_MEANING.keys() | TWO_MEANINGS if len(found[name]) < 2) == []
+    assert ONE_MEANING.keys() & TWO_MEANINGS == frozenset()
+
+
+def test_a_name_that_two_modules_define_is_found(tmp_path):
+    """Classes, functions, aliases and constants count; what begins with an underscore does not."""
+    (tmp_path / "one.py").write_text(
+        "class Held: ...\nMAX: int = 1\n_own = 2\ndef run(): ...\nfrom two import Kept\n"
+    )
+    (tmp_path / "two.py").write_text("Held = int\nMAX = 2\n_own = 3\nasync def run(): ...\nclass Kept: ...\n")
+    found = modules_of_public_names(tmp_path)
+    assert {name for name, where in found.items() if len(where) > 1} == {"Held", "MAX", "run"}
