@@ -8,11 +8,18 @@ PROMPT ?= List the Python files here and say what each is for
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps: `make run` needs what a user installs, everything else needs the tools as well.
+# Three stamps: `make run` needs what a user installs, `make test` what the tests import, everything else the linters as well.
 BASE := $(VENV)/.installed-base
+TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 
+# Images of containers set it, and then each command that a test starts compiles all of the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST := $(BIN)/python -m pytest -n auto -rs
+# Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
+CHECKED := --unit-examples=50
+ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time, so lines are not counted in it.
 TIMED := property_tests/runtime/test_nothing_holds_the_loop.py
@@ -25,7 +32,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -34,11 +41,12 @@ help:  ## say what there is
 run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 	$(BIN)/agentrail run "$(PROMPT)"
 
-test: $(DEV) peers  ## unit, scenario and conformance tests, and the code in the pages
-	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST)
+test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -m 'not check'
 
 property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightly
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) property_tests
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(ALL) -m hypothesis tests
 
 check: lint docs-check coverage longest  ## everything that must hold before a commit
 
@@ -48,6 +56,9 @@ bench: $(DEV)  ## the benchmarks, each beside a bare loop
 # Each workload holds its run to its result, so one that no longer does its work ends with an error.
 bench-quick: $(DEV)  ## whether the benchmarks still do their work; the figures mean nothing
 	$(BIN)/python -m benchmarks --quick
+
+bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in one run; installs them into .bench-peers/
+	$(BIN)/python -m benchmarks.peers
 
 soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
@@ -66,8 +77,8 @@ docs: $(DEV)  ## write the generated pages anew
 docs-check: $(DEV)  # the generated pages are those that `make docs` would write
 	$(if $(wildcard scripts/generate_docs.py),$(BIN)/python scripts/generate_docs.py --check)
 
-coverage: $(DEV) peers  ## the tests and the properties, with branches counted
-	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER)
+coverage: $(DEV) peers  ## all tests and the properties, with branches counted
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(CHECKED) $(COVER)
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) --cov-append --ignore=$(TIMED) property_tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(TIMED)
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=$(PURE_FLOOR)
@@ -99,7 +110,7 @@ peers:  # servers that we did not write, for the provider tests
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	rm -rf $(VENV) .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
 	find agentrail tests property_tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -111,6 +122,10 @@ $(BASE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,repl]"
+$(TEST): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[http2,prices,repl,test]"
 	@touch $(BASE) $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(BASE) $(TEST) $@

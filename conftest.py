@@ -3,6 +3,7 @@
 Fixtures are not for this file; they live beside the tests that use them.
 """
 
+import gc
 import ipaddress
 import os
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -21,6 +23,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 from sybil.parsers.rest import DocTestParser
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
 
@@ -52,8 +55,20 @@ settings.register_profile(
 )
 
 
-# Properties are held with all examples of the profile in property_tests; beside unit tests they are one sentence of many.
-MAX_UNIT_EXAMPLES: Final = 50
+# Properties in property_tests are held with all examples of the profile; beside unit tests they are one sentence of many.
+# `make check` gives them more than this, and `make property` as many as the others.
+UNIT_EXAMPLES: Final = 10
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that says how thorough the properties beside unit tests are."""
+    parser.addoption(
+        "--unit-examples",
+        type=int,
+        default=UNIT_EXAMPLES,
+        metavar="N",
+        help="examples of each property outside of property_tests, where the profile has more (default: %(default)s)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,7 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
     here = config.invocation_params.dir
     if not any("property_tests" in str(here / argument) for argument in config.args):
-        profile = settings(profile, max_examples=min(profile.max_examples, MAX_UNIT_EXAMPLES))
+        most = config.getoption("unit_examples", default=UNIT_EXAMPLES)
+        profile = settings(profile, max_examples=min(profile.max_examples, most))
     settings.register_profile("chosen", profile)
     settings.load_profile("chosen")
     for name in SCRUBBED:
@@ -101,21 +117,76 @@ _pages = Sybil(
 _docstrings = Sybil(
     name="docstring", parsers=[DocTestParser(), PythonCodeBlockParser()], patterns=["agentrail/**/*.py"]
 )
-pytest_collect_file: Callable[..., object] = (_pages + _docstrings).pytest()
+_collect_examples: Callable[..., Any] = (_pages + _docstrings).pytest()
 
 
-class PagesStayTogether(LoadScopeScheduling):
-    """Spreads tests one by one, but the examples of one page together: the later ones use names of the earlier ones."""
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Any:
+    """Collect the examples of a file, and look for none in a module that has none: to find its docstrings takes long."""
+    if file_path.suffix == ".py":
+        text = file_path.read_text(encoding="utf-8")
+        if ">>>" not in text and "```" not in text:
+            return None
+    return _collect_examples(file_path, parent)
+
+
+# --- collecting: ten thousand tests, and what they import, which live until the end
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without the cyclic collector, and keep what was collected out of its sight: half of the time goes to it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+# --- who runs what
+
+# What tests of one name build once for each process that runs any of them is built in one process only.
+_SHARES: Final = {
+    f"tests/{test}": "the small world"
+    for test in (
+        "core/test_legality.py::test_a_reply_is_waited_for_while_a_cycle_runs",
+        "core/test_legality.py::test_only_awaited_outcomes_are_taken",
+        "core/test_legality.py::test_the_small_world_meets_every_cell",
+        "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
+        "core/test_machine.py::test_the_small_world_is_not_tiny",
+        "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
+        "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
+    )
+}
+
+
+class Shares(LoadScopeScheduling):
+    """Spreads tests one by one, but those together that would do work twice or need each other.
+
+    The examples of one page do: the later ones use names of the earlier ones.
+    """
 
     # Not `--dist loadgroup`, which exists for this: it renames the tests by an attribute that pytest 9.2 took away.
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0] if "::sybil:" in nodeid else nodeid
+        if "::sybil:" in nodeid:
+            return nodeid.partition("::")[0]
+        return _SHARES.get(nodeid.partition("[")[0], nodeid)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget what is done; theirs counts it again behind each test, and takes a second for each thousand of them."""
+        work = self.assigned_work[node]
+        nodeid = self.registered_collections[node][item_index]
+        scope = self._split_scope(nodeid)
+        work[scope][nodeid] = True
+        if all(work[scope].values()):
+            del work[scope]
+        self._reschedule(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Use it."""
-    return PagesStayTogether(config, log)
+    return Shares(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentrail.runtime.handle import Session as Session
     from agentrail.runtime.options import SessionOptions as SessionOptions
     from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
+    from agentrail.structs import replace as replace
     from agentrail.tools.function import tool as tool
 
 _HOMES: Final = {
@@ -86,6 +87,7 @@ _HOMES: Final = {
     "agentrail.runtime.handle": ("Session",),
     "agentrail.runtime.options": ("SessionOptions",),
     "agentrail.runtime.supervisor": ("SessionSupervisor",),
+    "agentrail.structs": ("replace",),
     "agentrail.tools.function": ("tool",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -24,7 +24,10 @@
     │   │   ├── AlreadyRegistered       the key has an owner; carries its handle
     │   │   ├── NotOwner                the value of a key is its owner's
     │   │   ├── RegistryClosed          the registry is gone, and all names with it
-    │   │   └── NoPartitions            there is no partition left to go to
+    │   │   ├── NoPartitions            there is no partition left to go to
+    │   │   ├── PoolFull                as many jobs wait for a worker as are allowed
+    │   │   ├── JobWithdrawn            the job was cancelled by its own caller
+    │   │   └── WatcherTooSlow          a watcher that did not read; what it had is given first
     │   ├── SupervisorError         a call that a supervisor does not take as things stand
     │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that the strategy does not know
     │   │   ├── AlreadyPresent          the id has a spec, and no process
@@ -53,6 +56,8 @@
     ├── SessionRefused              nobody's: a plugin did not let it begin, `reason` says why
     ├── ActorDown                   nobody's: the actor has ended without an answer; carries handle and reason
     ├── CallTimeout                 nobody's: no answer in time; the work goes on
+    ├── JobGivenUp                  nobody's: the job brought down worker after worker; carries how many, and the reason
+    ├── PoolStopped                 nobody's: the pool ended before the job was done; carries the reason
     ├── SupervisorStartFailed       a child did not start; carries its id and the reason
     ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
     ├── HistoryError                ours: somebody tried to build a conversation that no provider would take
@@ -62,8 +67,12 @@ What is published or journaled holds no exception object: there an error is an `
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from attrs import frozen
+from agentrail.structs import Value
+
+if TYPE_CHECKING:  # a `match` on a reason can be total; when this runs, it knows nothing above it
+    from agentrail.otp.exits import ExitReason
 
 
 class AgentrailError(Exception):
@@ -207,6 +216,18 @@ class NoPartitions(ActorError):
     """The partitions were resized to 0. Resize them again, or do not ask."""
 
 
+class PoolFull(ActorError):
+    """As many jobs wait for a worker of this pool as are allowed. Try again later, or let `when_full` be `wait`."""
+
+
+class JobWithdrawn(ActorError):
+    """This job was cancelled, by `PoolJob.cancel` or with the task that ran it: there is no result."""
+
+
+class WatcherTooSlow(ActorError):
+    """More happened to a watched child than this watcher read, and than is kept for it: it begins anew."""
+
+
 class SupervisorError(YourMove):
     """A call that a supervisor does not take, as things stand. It changed nothing."""
 
@@ -253,7 +274,7 @@ class ChildStartFailed(SupervisorError):
         reason: The `ExitReason` that its start ended with.
     """
 
-    def __init__(self, message: str, *, reason: object) -> None:
+    def __init__(self, message: str, *, reason: "ExitReason") -> None:
         """Keep the reason, which is data and holds no traceback."""
         super().__init__(message)
         self.reason = reason
@@ -459,8 +480,7 @@ class BadRequest(ProviderError):
 # --- how a cycle ended
 
 
-@frozen(kw_only=True)
-class ErrorInfo:
+class ErrorInfo(Value, frozen=True, kw_only=True):
     """An error as data: what events, signals and journals hold in place of an exception.
 
     Attributes:
@@ -555,10 +575,11 @@ class ActorDown(AgentrailError):
 
     Attributes:
         handle: Whose end it was; `None` if there was nobody behind an address.
-        reason: The `ExitReason`; `NoProcess()` if it had ended before it was asked.
+        reason: The `ExitReason`, one of seven classes, so `match error.reason` can be total: `Crashed(type=…, text=…)`
+            of an exception, `Shutdown(detail=…)` of an end on purpose; `NoProcess()` if it had ended before it was asked.
     """
 
-    def __init__(self, message: str, *, handle: object, reason: object) -> None:
+    def __init__(self, message: str, *, handle: object, reason: "ExitReason") -> None:
         """Keep handle and reason."""
         super().__init__(message)
         self.handle = handle
@@ -569,6 +590,36 @@ class CallTimeout(AgentrailError):
     """No answer came in time. The work that was asked for goes on; a late answer reaches nobody."""
 
 
+class JobGivenUp(AgentrailError):
+    """A job of a pool brought down its worker at each attempt, and is not tried again.
+
+    Attributes:
+        reason: The `ExitReason` of the worker that died of it last.
+        deaths: How many workers died of it.
+    """
+
+    def __init__(self, message: str, *, reason: "ExitReason", deaths: int) -> None:
+        """Keep the reason, which is data and holds no traceback."""
+        super().__init__(message)
+        self.reason = reason
+        self.deaths = deaths
+
+
+class PoolStopped(AgentrailError):
+    """The pool ended before this job was done, or had begun to end when it came.
+
+    Attributes:
+        reason: The `ExitReason` of the pool.
+        began: Whether some worker had begun with the job, so that it may have done something.
+    """
+
+    def __init__(self, message: str, *, reason: "ExitReason", began: bool) -> None:
+        """Keep the reason."""
+        super().__init__(message)
+        self.reason = reason
+        self.began = began
+
+
 class SupervisorStartFailed(AgentrailError):
     """A supervisor did not come up; what it had started was stopped again, in reverse order.
 
@@ -577,7 +628,7 @@ class SupervisorStartFailed(AgentrailError):
         reason: The `ExitReason` of that child's start.
     """
 
-    def __init__(self, message: str, *, child_id: object, reason: object) -> None:
+    def __init__(self, message: str, *, child_id: object, reason: "ExitReason") -> None:
         """Keep the culprit."""
         super().__init__(message)
         self.child_id = child_id
@@ -595,7 +646,12 @@ class SupervisorGaveUp(AgentrailError):
     """
 
     def __init__(
-        self, message: str, *, reason: object, child_id: Hashable | None = None, cause: object = None
+        self,
+        message: str,
+        *,
+        reason: "ExitReason",
+        child_id: Hashable | None = None,
+        cause: "ExitReason | None" = None,
     ) -> None:
         """Keep the reasons."""
         super().__init__(message)

@@ -11,11 +11,15 @@ import enum
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import msgspec
 
-JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+else:
+    # One level deep, because what makes decoders and schemas of annotations does not follow an alias into itself.
+    JsonValue = str | int | float | bool | list[Any] | dict[str, Any] | None
 JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 MAX_CONTAINERS: Final = 50_000

@@ -6,10 +6,10 @@ request is a join of what is there already.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Literal, NewType, TypeAlias
 
-from attrs import evolve, field, frozen
+from msgspec.structs import force_setattr, replace
 
 from agentrail.frozen import (
     JsonObject as JsonObject,  # noqa: PLC0414 - all who speak of messages speak of these
@@ -18,6 +18,7 @@ from agentrail.frozen import (
     frozen_or_none,
     frozen_value,
 )
+from agentrail.structs import Member, Value
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -36,8 +37,7 @@ StopReason: TypeAlias = Literal[
 # --- content blocks
 
 
-@frozen(kw_only=True)
-class Text:
+class Text(Member, frozen=True, kw_only=True):
     """Words.
 
     Attributes:
@@ -47,8 +47,7 @@ class Text:
     text: str
 
 
-@frozen(kw_only=True)
-class Image:
+class Image(Member, frozen=True, kw_only=True):
     """A picture, as bytes in base64.
 
     Attributes:
@@ -62,8 +61,7 @@ class Image:
     name: str = "image"
 
 
-@frozen(kw_only=True)
-class FileRef:
+class FileRef(Member, frozen=True, kw_only=True):
     """A file of the workspace that the user points at; the model sees its path and reads it with its tools.
 
     Attributes:
@@ -73,8 +71,7 @@ class FileRef:
     path: str
 
 
-@frozen(kw_only=True)
-class Thinking:
+class Thinking(Member, frozen=True, kw_only=True):
     """What a model thought aloud. It goes back, unchanged, to the vendor that made it, and to no other.
 
     Attributes:
@@ -88,8 +85,7 @@ class Thinking:
     provider: str
 
 
-@frozen(kw_only=True)
-class Opaque:
+class Opaque(Member, frozen=True, kw_only=True):
     """A block that only its vendor understands; kept, because some vendors refuse a history without it.
 
     Attributes:
@@ -98,11 +94,14 @@ class Opaque:
     """
 
     provider: str
-    payload: JsonObject = field(converter=frozen_json)
+    payload: JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze the payload."""
+        force_setattr(self, "payload", frozen_json(self.payload))
 
 
-@frozen(kw_only=True)
-class ToolCall:
+class ToolCall(Member, frozen=True, kw_only=True):
     """The model asks for a tool.
 
     Attributes:
@@ -114,12 +113,15 @@ class ToolCall:
 
     call_id: CallId
     name: str
-    arguments: JsonObject | None = field(converter=frozen_or_none)
+    arguments: JsonObject | None
     malformed: str | None = None
 
+    def __post_init__(self) -> None:
+        """Freeze the arguments."""
+        force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
-@frozen(kw_only=True)
-class ToolResult:
+
+class ToolResult(Value, frozen=True, kw_only=True):
     """What the model reads as the answer to one call. Every call gets exactly one.
 
     Attributes:
@@ -134,7 +136,12 @@ class ToolResult:
     name: str
     text: str
     is_error: bool = False
-    details: JsonValue = field(default=None, converter=frozen_value)
+    details: JsonValue = None
+
+    def __post_init__(self) -> None:
+        """Freeze the details, which every subscriber will be given."""
+        if self.details is not None:
+            force_setattr(self, "details", frozen_value(self.details))
 
 
 UserBlock: TypeAlias = Text | Image | FileRef
@@ -147,24 +154,21 @@ Content: TypeAlias = str | tuple[UserBlock, ...] | list[UserBlock]
 _Memo: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
-# A list that somebody made a message of is that one's own, who may go on writing to it; a tuple stays the tuple that it is.
-def _user_blocks(blocks: Iterable[UserBlock]) -> tuple[UserBlock, ...]:
-    return tuple(blocks)
+class _Memoized:
+    """A place beside the fields of a Struct: no part of the value, so nobody compares, copies, writes or reads it."""
+
+    __slots__ = ("_encoded",)
+    _encoded: _Memo
 
 
-def _assistant_blocks(blocks: Iterable[AssistantBlock]) -> tuple[AssistantBlock, ...]:
-    return tuple(blocks)
-
-
-def _results(results: Iterable[ToolResult]) -> tuple[ToolResult, ...]:
-    return tuple(results)
+class _MessageBase(_Memoized, Value, frozen=True, tag_field="role"):
+    """What all messages share."""
 
 
 Origin: TypeAlias = Literal["prompt", "steer", "intervention", "note"]
 
 
-@frozen(kw_only=True)
-class UserMessage:
+class UserMessage(_MessageBase, frozen=True, kw_only=True, tag="user"):
     """Something that the model reads as coming from the user.
 
     Attributes:
@@ -173,14 +177,16 @@ class UserMessage:
         ref: The prompt that it is, where it is one.
     """
 
-    content: tuple[UserBlock, ...] = field(converter=_user_blocks)
+    content: tuple[UserBlock, ...]
     origin: Origin = "prompt"
     ref: PromptRef | None = None
-    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep the blocks: who made the message of a list may go on writing to it."""
+        force_setattr(self, "content", tuple(self.content))
 
 
-@frozen(kw_only=True)
-class AssistantMessage:
+class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant"):
     """Something that the model said.
 
     Attributes:
@@ -190,11 +196,14 @@ class AssistantMessage:
         cut: Whether an abort ended it early; then it holds complete text only, and no call.
     """
 
-    content: tuple[AssistantBlock, ...] = field(converter=_assistant_blocks)
+    content: tuple[AssistantBlock, ...]
     model: str
     stop_reason: StopReason = "end"
     cut: bool = False
-    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep the blocks: who made the message of a list may go on writing to it."""
+        force_setattr(self, "content", tuple(self.content))
 
     @property
     def text(self) -> str:
@@ -213,19 +222,21 @@ class AssistantMessage:
         place = (said or called or [len(self.content)])[0]
         before, behind = self.content[:place], self.content[place:]
         kept = tuple(block for block in behind if not isinstance(block, Text))
-        return evolve(self, content=(*before, Text(text=text), *kept))
+        return replace(self, content=(*before, Text(text=text), *kept))
 
 
-@frozen(kw_only=True)
-class ToolMessage:
+class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
     """The results of one batch: all of them, in the order of the calls.
 
     Attributes:
         results: One for each call of the assistant message right before it.
     """
 
-    results: tuple[ToolResult, ...] = field(converter=_results)
-    _encoded: _Memo = field(default=(), init=False, eq=False, repr=False)
+    results: tuple[ToolResult, ...]
+
+    def __post_init__(self) -> None:
+        """Keep the results: who made the message of a list may go on writing to it."""
+        force_setattr(self, "results", tuple(self.results))
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
@@ -239,22 +250,21 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
         wire: The name of the format; two providers of one format share the bytes.
         encode: Makes the bytes; a pure function of the message.
     """
-    kept = message._encoded  # noqa: SLF001 - the one door to the cache
+    kept: _Memo = getattr(message, "_encoded", ())  # empty until somebody writes it
     for name, form in kept:
         if name == wire:
             return form
     made = encode(message)
     # The value of the message does not change: this is a memo, which equality and repr do not look at. Pairs and not a
     # dictionary, which whoever holds the message could write to; there are as many as there are formats, two or three.
-    object.__setattr__(message, "_encoded", (*kept, (wire, made)))
+    force_setattr(message, "_encoded", (*kept, (wire, made)))
     return made
 
 
 # --- usage
 
 
-@frozen(kw_only=True)
-class TokenUsage:
+class TokenUsage(Value, frozen=True, kw_only=True):
     """What a response, a cycle or a session has used. One meaning for all vendors.
 
     Attributes:
@@ -275,15 +285,15 @@ class TokenUsage:
     cost_usd: float | None = 0.0
     estimated: bool = False
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Take nothing below zero, whoever says so: a budget would grow by it. A price that is no number is unknown."""
         cost = self.cost_usd
         if cost is not None and not 0.0 <= cost < math.inf:
-            object.__setattr__(self, "cost_usd", None)
+            force_setattr(self, "cost_usd", None)
         counts = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
         if min(counts) < 0:
             for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
-                object.__setattr__(self, name, max(getattr(self, name), 0))
+                force_setattr(self, name, max(getattr(self, name), 0))
 
     @property
     def total(self) -> int:

@@ -1,5 +1,6 @@
 """What agentrail costs, each figure beside a bare Trio loop that does the same work in the same run.
 
+- `bars.py` what each figure is held against · `explain.py` where the time of a missed row goes
 - `bare.py` the loop to compare with · `ours.py` the same through the public door · `measure.py` how a figure is taken
 - `cycles.py` · `crowds.py` · `idle.py` · `streams.py` · `aborts.py` the workloads
 - `bodies.py` · `bystanders.py` pieces alone, without a loop

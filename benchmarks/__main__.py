@@ -1,4 +1,4 @@
-"""`make bench`: run the workloads, print a row as soon as it is there, then the table; write the JSON.
+"""`make bench`: run the workloads, then print the table, and where the time of what was missed goes; write the JSON.
 
 Figures are never a reason to fail: the exit code is 0 whatever they are.
 """
@@ -15,24 +15,28 @@ from benchmarks.actors import actor_memory, call, cast, child, children, restart
 from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
 from benchmarks.calls import gates, kills, tool_batch, tool_call
-from benchmarks.crowds import sessions
-from benchmarks.cycles import cycle, growth, plugins, tools
+from benchmarks.crowds import crowds, sessions
+from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
+from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
-from benchmarks.idle import ROOT, memory
-from benchmarks.measure import Effort, Row
-from benchmarks.report import render_table, write_json
+from benchmarks.idle import ROOT, after_turn, memory
+from benchmarks.measure import Effort, Explain, Row
+from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
 
 WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "cycle": cycle,
+    "own-tool": own_tool,
     "growth": growth,
     "tools": tools,
     "plugins": plugins,
     "bystanders": bystanders,
     "bodies": bodies,
     "sessions": sessions,
+    "crowds": crowds,
     "memory": memory,
+    "after-turn": after_turn,
     "deltas": deltas,
     "streams": streams,
     "tool-call": tool_call,
@@ -70,8 +74,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows += WORKLOADS[name](effort)
         print(f"{name}: {perf_counter() - began_at:.0f} s", file=sys.stderr, flush=True)
     print(render_table(rows))
+    print(f"\n{describe_run()}")
     write_json(asked.json, rows, effort)
+    if not asked.quick:  # its figures mean nothing, so neither do its misses
+        explained = explain_missed(rows)
+        print(render_missed(explained))
+        write_json(asked.json, rows, effort, explained)
     return 0
+
+
+def explain_missed(rows: Sequence[Row]) -> dict[str, Explanation]:
+    """Explain each missed row; rows of the same runs have one explanation, which is found once."""
+    found: dict[Explain, Explanation] = {}
+    explained = {}
+    for row in rows:
+        if row.verdict == "misses" and row.explain is not None:
+            if row.explain not in found:
+                found[row.explain] = row.explain()
+            explained[f"{row.workload}: {row.what}"] = found[row.explain]
+    return explained
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,15 +16,17 @@ import agentrail
 from agentrail.messages import AssistantMessage, ToolMessage
 from agentrail.tools.shell import shell
 from benchmarks import bare
+from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Rounds, Row, Sample, Target, Watch, interleave, percentile, repeat
 from benchmarks.ours import StubModel, expect, start_watch
 from benchmarks.sse_server import serve_streams
-from benchmarks.streams import model_at, url_at
+from benchmarks.streams import explain_with_server, model_at, url_at
 
 _SESSIONS: Final = 100
 _STUBBORN: Final = 10  # of each kind
 _ENDLESS: Final = 100_000
 _GAP_US: Final = 20_000
+_SETTLE_SECONDS: Final = 0.5
 _BETWEEN_SECONDS: Final = 0.002  # so that the streams go on between two aborts
 _TREE: Final = {"command": "sleep 1000 & sleep 1000", "timeout_seconds": 600}
 _PROMPT: Final = "hang"
@@ -41,7 +43,7 @@ def abort_tools(effort: Effort) -> list[Row]:
         "abort-tools",
         f"abort among {count} hung async tools",
         said=Target(of="ours", must=1.0, aim=0.3),
-        gone=None,
+        gone=(target_of("abort tools"), None),
     )
 
 
@@ -53,9 +55,11 @@ def abort_streams(effort: Effort) -> list[Row]:
             partial(trio.run, _bare_streaming, address, count),
             partial(trio.run, _our_streaming, address, count),
             effort.rounds,
+            explain=partial(explain_with_server, _our_streaming, count),
         )
-    target = Target(of="ratio", must=2.0, aim=1.2)
-    return _rows(rounds, "abort-streams", f"abort among {count} streams", said=target, gone=target)
+    said = Target(of="ratio", must=2.0, aim=1.2)
+    gone = (None, target_of("abort streams"))
+    return _rows(rounds, "abort-streams", f"abort among {count} streams", said=said, gone=gone)
 
 
 def abort_stubborn(effort: Effort) -> list[Row]:
@@ -78,13 +82,20 @@ def abort_stubborn(effort: Effort) -> list[Row]:
 
 
 def _rows(
-    rounds: Rounds, workload: str, title: str, *, said: Target | None, gone: Target | None
+    rounds: Rounds,
+    workload: str,
+    title: str,
+    *,
+    said: Target | None,
+    gone: tuple[Target | None, Target | None],
 ) -> list[Row]:
+    half, most = gone
     row = partial(rounds.row, workload, unit="ms", factor=1e3)
     return [
         row("said_p50", f"{title}: AgentAbort, p50"),
         row("said_p99", f"{title}: AgentAbort, p99", target=said),
-        row("gone_p99", f"{title}: the receipt, p99", target=gone),
+        row("gone_p50", f"{title}: the receipt, p50", target=half),
+        row("gone_p99", f"{title}: the receipt, p99", target=most),
     ]
 
 
@@ -92,6 +103,7 @@ def _sample(said: list[float], gone: list[float]) -> Sample:
     return {
         "said_p50": percentile(said, 50),
         "said_p99": percentile(said, 99),
+        "gone_p50": percentile(gone, 50),
         "gone_p99": percentile(gone, 99),
     }
 
@@ -147,16 +159,19 @@ async def _bare_streaming(address: str, count: int) -> Sample:
     took: list[float] = []
     scopes = [trio.CancelScope() for _ in range(count)]
     ended = [trio.Event() for _ in range(count)]
+    streaming = [trio.Event() for _ in range(count)]
 
     async def read(position: int) -> None:
         with scopes[position]:
-            await bare.read_stream(client, url)
+            await bare.read_stream(client, url, streaming[position].set)
         ended[position].set()
 
     async with bare.open_client() as client, trio.open_nursery() as nursery:
         for position in range(count):
             nursery.start_soon(read, position)
-        await trio.sleep(1.0)  # connected, and some deltas in; ours can tell by its events, this can not
+        for stream in streaming:
+            await stream.wait()
+        await trio.sleep(_SETTLE_SECONDS)
         for scope, end in zip(scopes, ended, strict=True):
             await trio.sleep(_BETWEEN_SECONDS)
             began_at = perf_counter()
@@ -171,14 +186,22 @@ async def _our_streaming(address: str, count: int) -> Sample:
     async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
         sessions = [await supervisor.start_session(**options) for _ in range(count)]
         watches = [await start_watch(nursery, session, agentrail.AgentAbort) for session in sessions]
-        for session in sessions:
-            await session.prompt(_PROMPT)
-        await trio.sleep(1.0)  # as the bare loop
+        async with trio.open_nursery() as first:  # over when each of them streams
+            for session in sessions:
+                await first.start(_wait_streaming, session)
+                await session.prompt(_PROMPT)
+        await trio.sleep(_SETTLE_SECONDS)
         phases = {(await session.status()).phase for session in sessions}
         expect("what the sessions do", phases, {"streaming"})
         sample = await _abort_all(list(zip(sessions, watches, strict=True)), tasks=1)
         nursery.cancel_scope.cancel()
     return sample
+
+
+async def _wait_streaming(session: agentrail.Session, *, task_status: trio.TaskStatus[None]) -> None:
+    async with session.subscribe(kinds=[agentrail.MessageDelta]) as events:
+        task_status.started()
+        await anext(events)
 
 
 async def _abort_all(followed: list[tuple[agentrail.Session, Watch]], *, tasks: int) -> Sample:

@@ -4,12 +4,10 @@ Agents do not occur here. What only computes is taken in CPU time; a restart is 
 on the clock. `python -m benchmarks.actors machine 2000` is one measurement of memory, in a process of its own.
 """
 
-import json
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter, process_time
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import trio
 import trio.testing
@@ -18,7 +16,8 @@ from agentrail.actors.actor import Behaviour, machine, worker
 from agentrail.actors.supervisor import Report, open_supervisor
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import Call, Event, Init, Keep, Reply, Transition
-from benchmarks.idle import in_a_process, weigh
+from benchmarks.bars import target_of
+from benchmarks.idle import Found, Weigh, explain_in_a_process, explain_weight, in_a_process, reply, weigh
 from benchmarks.measure import Effort, Rounds, Row, Sample, Target, interleave, percentile
 from benchmarks.ours import expect
 
@@ -74,7 +73,16 @@ def child(effort: Effort) -> list[Row]:
     rounds = interleave(
         partial(_in_trio, _bare_children, count), partial(_in_trio, _our_children, count), effort.rounds
     )
-    return [_each(rounds, "child", "start and stop of one supervised child", must=6.0)]
+    return [
+        rounds.row(
+            "child",
+            "seconds",
+            "start and stop of one supervised child",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("child"),
+        )
+    ]
 
 
 async def _bare_children(count: int) -> Sample:
@@ -315,24 +323,31 @@ def actor_memory(effort: Effort) -> list[Row]:
     """What an idle machine under a supervisor holds, more than a task that sleeps."""
     count = effort.of(_MACHINES)
     weigh_side = partial(in_a_process, "benchmarks.actors", count=count)
-    rounds = interleave(partial(weigh_side, "task"), partial(weigh_side, "machine"), effort.rounds)
+    explain = partial(explain_in_a_process, "benchmarks.actors", "machine", count)
+    rounds = interleave(
+        partial(weigh_side, "task"),
+        partial(weigh_side, "machine"),
+        effort.rounds,
+        explain=explain,
+        warm_up=False,
+    )
     tasks = [sample["held_kib"] for sample in rounds.bare]
     brackets = [(before + after) / 2 for before, after in zip(tasks[::2], tasks[1::2], strict=True)]
     more = [{"kib": mine["held_kib"] - task} for mine, task in zip(rounds.ours, brackets, strict=True)]
     title = f"an idle machine under a supervisor, of {count:,}"
     return [
         rounds.row("actor-memory", "held_kib", f"{title}; bare: a sleeping task", unit="KiB"),
-        Rounds(ours=more, bare=()).row(
+        Rounds(ours=more, bare=(), cost=rounds.cost, explain=explain).row(
             "actor-memory",
             "kib",
             "what it holds more than that task",
             unit="KiB",
-            target=Target(of="ours", must=8.0),
+            target=target_of("held actor"),
         ),
     ]
 
 
-async def _hold_tasks(count: int) -> Sample:
+async def _hold_tasks(weigh: Weigh[Found], count: int) -> Found:
     async with trio.open_nursery() as nursery:
 
         async def start(more: int) -> None:
@@ -345,7 +360,7 @@ async def _hold_tasks(count: int) -> Sample:
     return sample
 
 
-async def _hold_machines(count: int) -> Sample:
+async def _hold_machines(weigh: Weigh[Found], count: int) -> Found:
     template = ChildSpec("x", machine(_Counter), restart="temporary")
     async with open_supervisor(SupervisorFlags("dynamic"), [template], observer=_ignore) as supervisor:
 
@@ -383,5 +398,8 @@ def _each(rounds: Rounds, workload: str, what: str, *, must: float | None = None
 
 
 if __name__ == "__main__":
-    hold = {"task": _hold_tasks, "machine": _hold_machines}[sys.argv[1]]
-    print(json.dumps(trio.run(hold, int(sys.argv[2]))))
+    hold: Mapping[str, Callable[..., Awaitable[Any]]] = {"task": _hold_tasks, "machine": _hold_machines}
+    reply(
+        lambda side, count: trio.run(hold[side], weigh, count),
+        lambda side, count: trio.run(hold[side], explain_weight, count),
+    )

@@ -175,8 +175,8 @@ async def hang(a: int, b: int) -> int:  # noqa: ARG001 - the schema is that of `
 TOOLS: Final[Mapping[str, ToolFunction]] = {"add": add, "hang": hang}
 
 
-async def read_stream(client: httpx.AsyncClient, url: str) -> str:
-    """Read one streamed response and join its text."""
+async def read_stream(client: httpx.AsyncClient, url: str, on_first: Callable[[], None] | None = None) -> str:
+    """Read one streamed response and join its text; say when the first of it is there."""
     body = {"model": "stub", "stream": True, "messages": [{"role": "user", "content": "go"}]}
     said: list[str] = []
     async with httpx_sse.aconnect_sse(client, "POST", url, json=body) as source:
@@ -186,6 +186,8 @@ async def read_stream(client: httpx.AsyncClient, url: str) -> str:
             choices = json.loads(event.data)["choices"]
             text = choices[0]["delta"].get("content") if choices else None
             if text:
+                if on_first is not None and not said:
+                    on_first()
                 said.append(text)
     return "".join(said)
 

@@ -5,17 +5,21 @@ and on a shared one it does not measure the neighbours.
 """
 
 import statistics
+from collections.abc import Callable
 from functools import partial
 from time import process_time
 from typing import Final
 
 import trio
 import trio.testing
+from jsonschema import Draft202012Validator
 
 import agentrail
 from agentrail import plugins as p
 from benchmarks import bare
-from benchmarks.measure import Effort, Row, Sample, Target, interleave
+from benchmarks.bars import target_of
+from benchmarks.explain import slowest_functions
+from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import StubModel, add, expect, start_watch
 
 _SESSIONS: Final = 300
@@ -31,7 +35,7 @@ _MICROSECONDS: Final = 1e6
 def cycle(effort: Effort) -> list[Row]:
     """One cycle with one tool call in a fresh session, and what starting that session costs."""
     count = effort.of(_SESSIONS)
-    rounds = interleave(partial(_bare_cycles, count, 1), partial(_our_cycles, count, 1), effort.rounds)
+    rounds = interleave(partial(bare_cycles, count, 1), partial(our_cycles, count, 1), effort.rounds)
     return [
         rounds.row(
             "cycle",
@@ -39,9 +43,35 @@ def cycle(effort: Effort) -> list[Row]:
             "one cycle with one tool call, fresh session",
             unit="µs",
             factor=_MICROSECONDS,
-            target=Target(of="ratio", must=1.2, aim=0.75),
+            target=target_of("cycle"),
         ),
-        rounds.row("cycle", "start_seconds", "starting that session", unit="µs", factor=_MICROSECONDS),
+        rounds.row(
+            "cycle",
+            "start_seconds",
+            "starting that session",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("start"),
+            explain=partial(slowest_functions, partial(trio.run, _our_starts, count)),
+        ),
+    ]
+
+
+def own_tool(effort: Effort) -> list[Row]:
+    """Starting a session with a tool that no other session has, the making of the tool included."""
+    count = effort.of(_SESSIONS)
+    rounds = interleave(
+        partial(trio.run, bare_own_tools, count), partial(trio.run, our_own_tools, count), effort.rounds
+    )
+    return [
+        rounds.row(
+            "own-tool",
+            "start_seconds",
+            "starting a session with a tool object of its own",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("start with own tool"),
+        )
     ]
 
 
@@ -49,7 +79,7 @@ def plugins(effort: Effort) -> list[Row]:
     """The same cycle before plugins that are asked at every hook, and have nothing to say."""
     count = effort.of(_SESSIONS)
     rounds = interleave(
-        partial(_bare_cycles, count, 1), partial(_our_cycles, count, 1, _LISTENERS), effort.rounds
+        partial(bare_cycles, count, 1), partial(our_cycles, count, 1, _LISTENERS), effort.rounds
     )
     return [
         rounds.row(
@@ -58,7 +88,7 @@ def plugins(effort: Effort) -> list[Row]:
             f"one cycle with one tool call and {_LISTENERS} plugins that listen to every hook",
             unit="µs",
             factor=_MICROSECONDS,
-            target=Target(of="ratio", must=1.4, aim=0.9),
+            target=target_of("5 plugins"),
         )
     ]
 
@@ -67,7 +97,7 @@ def tools(effort: Effort) -> list[Row]:
     """A cycle whose one response calls twenty tools that do nothing."""
     count = effort.of(_SESSIONS // 3)
     rounds = interleave(
-        partial(_bare_cycles, count, _BATCH), partial(_our_cycles, count, _BATCH), effort.rounds
+        partial(one_more, bare_cycles, count), partial(one_more, our_cycles, count), effort.rounds
     )
     return [
         rounds.row(
@@ -76,31 +106,62 @@ def tools(effort: Effort) -> list[Row]:
             f"{_BATCH} no-op tools in one batch, the whole cycle",
             unit="µs",
             factor=_MICROSECONDS,
-            target=Target(of="ratio", must=1.3, aim=0.7),
-        )
+            target=target_of("20 tools"),
+        ),
+        rounds.row(
+            "tools",
+            "more_seconds",
+            f"one more no-op tool in a batch: {_BATCH} less one, by {_BATCH - 1}",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("one more tool"),
+        ),
     ]
 
 
 def growth(effort: Effort) -> list[Row]:
     """One conversation of a thousand cycles: the last ones against the tenth."""
     count = effort.of(_CYCLES)
-    rounds = interleave(partial(_bare_growth, count), partial(_our_growth, count), effort.rounds)
+    rounds = interleave(partial(bare_growth, count), partial(our_growth, count), effort.rounds)
     return [
         rounds.row(
             "growth",
             "growth",
             f"cycle {count:,} of one conversation against cycle 10",
             unit="×",
-            target=Target(of="ours", must=1.10, aim=1.03),
+            target=target_of("growth"),
         ),
-        rounds.row("growth", "late_seconds", f"cycle {count:,} itself", unit="µs", factor=_MICROSECONDS),
+        rounds.row(
+            "growth",
+            "early_seconds",
+            "cycle 10 itself",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("cycle early"),
+        ),
+        rounds.row(
+            "growth",
+            "late_seconds",
+            f"cycle {count:,} itself",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("cycle late"),
+        ),
     ]
+
+
+def one_more(cycles: Callable[[int, int], Sample], count: int) -> Sample:
+    """Take batches of twenty, and of one: what a batch costs by itself is in both."""
+    many, one = cycles(count, _BATCH), cycles(count, 1)
+    more = (many["cycle_seconds"] - one["cycle_seconds"]) / (_BATCH - 1)
+    return {**many, "more_seconds": max(more, 1e-9)}
 
 
 # --- the bare loop
 
 
-def _bare_cycles(count: int, calls: int) -> Sample:
+def bare_cycles(count: int, calls: int) -> Sample:
+    """Take cycles in fresh sessions of the bare loop: per cycle, and per start."""
     return trio.run(_bare_cycles_async, count, calls)
 
 
@@ -126,7 +187,8 @@ async def _bare_cycles_async(count: int, calls: int) -> Sample:
     return {"cycle_seconds": cycle_seconds / count, "start_seconds": start_seconds / count}
 
 
-def _bare_growth(count: int) -> Sample:
+def bare_growth(count: int) -> Sample:
+    """Take one conversation of so many cycles."""
     return trio.run(_bare_growth_async, count)
 
 
@@ -145,6 +207,28 @@ async def _bare_growth_async(count: int) -> Sample:
     return _growth_of(took)
 
 
+async def bare_own_tools(count: int) -> Sample:
+    """Start bare sessions, each with a tool and a validator of its own."""
+    model = bare.StubModel()
+    sessions = []
+    async with trio.open_nursery() as nursery:
+        began_at = process_time()
+        for _ in range(count):
+            validator = Draft202012Validator(bare.SCHEMA)
+
+            async def add(a: int, b: int, validator: Draft202012Validator = validator) -> int:
+                await trio.lowlevel.checkpoint()
+                return a + b if validator.is_valid({"a": a, "b": b}) else 0
+
+            sessions.append(bare.BareSession(model, {"add": add}))
+            nursery.start_soon(sessions[-1].run)
+            await trio.lowlevel.checkpoint()
+        start_seconds = process_time() - began_at
+        expect("the answer", await sessions[-1].prompt(_PROMPT), bare.ANSWER)
+        nursery.cancel_scope.cancel()
+    return {"start_seconds": start_seconds / count}
+
+
 # --- agentrail
 
 
@@ -156,7 +240,8 @@ class _Listener(p.Plugin[int]):
         return p.Continue(state)
 
 
-def _our_cycles(count: int, calls: int, listeners: int = 0) -> Sample:
+def our_cycles(count: int, calls: int, listeners: int = 0) -> Sample:
+    """Take cycles in fresh sessions of ours: per cycle, and per start."""
     return trio.run(_our_cycles_async, count, calls, listeners)
 
 
@@ -181,7 +266,35 @@ async def _our_cycles_async(count: int, calls: int, listeners: int) -> Sample:
     return {"cycle_seconds": cycle_seconds / count, "start_seconds": start_seconds / count}
 
 
-def _our_growth(count: int) -> Sample:
+async def _our_starts(count: int) -> None:
+    model = StubModel()
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        for _ in range(count):
+            await supervisor.start_session(model=model, tools=[add])
+
+
+async def our_own_tools(count: int) -> Sample:
+    """Start sessions, each with a tool of its own."""
+    model = StubModel()
+    sessions = []
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        began_at = process_time()
+        for _ in range(count):
+
+            @agentrail.tool
+            async def add(a: int, b: int) -> int:
+                """Add two integers."""
+                await trio.lowlevel.checkpoint()
+                return a + b
+
+            sessions.append(await supervisor.start_session(model=model, tools=[add]))
+        start_seconds = process_time() - began_at
+        expect("the answer", await sessions[-1].ask(_PROMPT), bare.ANSWER)
+    return {"start_seconds": start_seconds / count}
+
+
+def our_growth(count: int) -> Sample:
+    """Take one conversation of so many cycles."""
     return trio.run(_our_growth_async, count)
 
 
@@ -202,4 +315,4 @@ async def _our_growth_async(count: int) -> Sample:
 
 def _growth_of(took: list[float]) -> Sample:
     early, late = statistics.median(took[_EARLY]), statistics.median(took[_LATE])
-    return {"growth": late / early, "late_seconds": late}
+    return {"growth": late / max(early, 1e-9), "early_seconds": early, "late_seconds": late}

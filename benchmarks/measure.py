@@ -5,17 +5,25 @@ is ever asserted.
 """
 
 import gc
+import resource
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter
+from functools import partial
+from time import perf_counter, process_time
 from typing import Literal, TypeAlias
 
 import trio
 from attrs import frozen
 
+from agentrail.tuning import CollectorState, collector_state
+from benchmarks.explain import Explanation, slowest_functions
+
 Sample: TypeAlias = Mapping[str, float]
 """What one run of one side measured, by metric."""
 Side: TypeAlias = Callable[[], Sample]
+
+Explain: TypeAlias = Callable[[], Explanation]
+"""Does the work of a side once more, and says where what it costs goes."""
 
 Verdict: TypeAlias = Literal["ahead", "within", "misses", "-"]
 
@@ -86,6 +94,9 @@ class Row:
         bare: The bare loop, where there is one that compares.
         ratio: Ours to the bare runs before and after it; round by round, so its median is not the medians' ratio.
         target: What is to be reached; None where a figure is only told.
+        cpu_seconds: Of one whole run of ours, set-up included, with the processes that it waited for.
+        wall_seconds: Of the same run. Much more than `cpu_seconds` in a workload that only computes: the machine was busy.
+        explain: What explains a miss; not a figure.
     """
 
     workload: str
@@ -95,6 +106,9 @@ class Row:
     bare: Spread | None = None
     ratio: Spread | None = None
     target: Target | None = None
+    cpu_seconds: Spread | None = None
+    wall_seconds: Spread | None = None
+    explain: Explain | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -116,10 +130,14 @@ class Rounds:
     Attributes:
         ours: A sample per round.
         bare: Two per round.
+        cost: CPU and wall seconds of each run of ours.
+        explain: What explains a miss.
     """
 
     ours: Sequence[Sample]
     bare: Sequence[Sample]
+    cost: Sequence[tuple[float, float]] = ()
+    explain: Explain | None = None
 
     def row(  # noqa: PLR0913 - the columns of a table
         self,
@@ -130,8 +148,12 @@ class Rounds:
         unit: str,
         factor: float = 1.0,
         target: Target | None = None,
+        explain: Explain | None = None,
     ) -> Row:
-        """Make the line of one metric; one that the bare loop has not stands alone."""
+        """Make the line of one metric; one that the bare loop has not stands alone.
+
+        `explain` is what explains a miss of this line, where a profile of the whole run would not.
+        """
         ours = [sample[metric] * factor for sample in self.ours]
         bare = [sample[metric] * factor for sample in self.bare if metric in sample]
         brackets = [(before + after) / 2 for before, after in zip(bare[::2], bare[1::2], strict=True)]
@@ -144,6 +166,9 @@ class Rounds:
             bare=Spread.of(bare) if bare else None,
             ratio=Spread.of(ratios) if ratios else None,
             target=target,
+            cpu_seconds=Spread.of([cpu for cpu, _ in self.cost]) if self.cost else None,
+            wall_seconds=Spread.of([wall for _, wall in self.cost]) if self.cost else None,
+            explain=explain or self.explain,
         )
 
 
@@ -169,23 +194,43 @@ class Watch:
         self._come = trio.Event()
 
 
-def interleave(bare: Side, ours: Side, rounds: int) -> Rounds:
-    """Take a workload `rounds` times, ours between two bare runs, after one run of each that warms up."""
-    bare()
-    ours()
+def interleave(
+    bare: Side, ours: Side, rounds: int, *, explain: Explain | None = None, warm_up: bool = True
+) -> Rounds:
+    """Take a workload `rounds` times, ours between two bare runs, after one run of each that warms up.
+
+    Args:
+        bare: The bare loop.
+        ours: agentrail.
+        rounds: How often.
+        explain: What explains a miss; a profile of `ours` when None. For sides that work in a process of their own.
+        warm_up: False for sides that do so themselves.
+    """
+    if warm_up:
+        bare()
+        ours()
     mine: list[Sample] = []
     theirs: list[Sample] = []
+    cost: list[tuple[float, float]] = []
     for _ in range(rounds):
-        theirs.append(_clean(bare))
-        mine.append(_clean(ours))
-        theirs.append(_clean(bare))
-    return Rounds(ours=mine, bare=theirs)
+        theirs.append(_clean(bare)[0])
+        sample, spent = _clean(ours)
+        mine.append(sample)
+        cost.append(spent)
+        theirs.append(_clean(bare)[0])
+    return Rounds(ours=mine, bare=theirs, cost=cost, explain=explain or partial(slowest_functions, ours))
 
 
 def repeat(ours: Side, rounds: int) -> Rounds:
     """Take a workload that no bare loop has: `rounds` times, after one that warms up."""
     ours()
-    return Rounds(ours=[_clean(ours) for _ in range(rounds)], bare=())
+    taken = [_clean(ours) for _ in range(rounds)]
+    return Rounds(
+        ours=[sample for sample, _ in taken],
+        bare=(),
+        cost=[cost for _, cost in taken],
+        explain=partial(slowest_functions, ours),
+    )
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
@@ -197,6 +242,31 @@ def percentile(values: Iterable[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def _clean(side: Side) -> Sample:
+def _clean(side: Side) -> tuple[Sample, tuple[float, float]]:
+    """Run one side, and say what the whole run took: CPU and wall.
+
+    Raises:
+        RuntimeError: Ours: it left the collector of this process other than it was, so what comes next would be wrong.
+    """
     gc.collect()  # what the run before left behind is not this run's to clear away
-    return side()
+    collector = collector_state()
+    began_at, cpu_at = perf_counter(), _cpu_seconds()
+    sample = side()
+    cost = (_cpu_seconds() - cpu_at, perf_counter() - began_at)
+    if collector_state() != collector:
+        message = f"a workload left the collector as {describe_collector(collector_state())}, it was {describe_collector(collector)}"
+        raise RuntimeError(message)
+    return sample, cost
+
+
+def _cpu_seconds() -> float:
+    """Say how much CPU this process has had, and the children that it waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
+
+
+def describe_collector(state: CollectorState) -> str:
+    """Say how the collector is set, in words."""
+    on = "on" if state.is_enabled else "off"
+    thresholds = ", ".join(f"{threshold:,}" for threshold in state.thresholds)
+    return f"{on}, thresholds {thresholds}, {state.frozen:,} objects frozen"

@@ -10,10 +10,15 @@ from typing import Final
 
 import attrs
 
-from benchmarks.measure import Effort, Row, Spread, Target
+from agentrail.tuning import collector_state
+from benchmarks.bars import build_in_use
+from benchmarks.explain import Explanation
+from benchmarks.measure import Effort, Row, Spread, Target, describe_collector
 
-FORMAT: Final = 1
-_COLUMNS: Final = ("workload", "what", "ours", "bare", "ratio (min–max)", "must", "aim", "verdict")
+FORMAT: Final = 2
+_COLUMNS: Final = (
+    "workload", "what", "ours", "bare", "ratio (min–max)", "CPU s", "wall s", "must", "aim", "verdict",
+)  # fmt: skip
 _PACKAGES: Final = ("trio", "httpx", "httpx-sse", "h11", "jsonschema", "msgspec", "attrs")
 
 
@@ -24,17 +29,33 @@ def machine() -> Mapping[str, object]:
         "system": platform.system(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
+        "build": build_in_use(),
+        "collector": attrs.asdict(collector_state()),
         "packages": {name: version(name) for name in _PACKAGES},
     }
 
 
-def write_json(path: Path, rows: Sequence[Row], effort: Effort) -> None:
-    """Write all figures."""
+def describe_run() -> str:
+    """Say in a line what ran and how the collector is set, which decides about rows of many objects."""
+    return (
+        f"{platform.python_implementation()} {platform.python_version()}, {build_in_use()} build; "
+        f"collector: {describe_collector(collector_state())}"
+    )
+
+
+def write_json(
+    path: Path, rows: Sequence[Row], effort: Effort, explained: Mapping[str, Explanation] | None = None
+) -> None:
+    """Write all figures, and what was found out about missed rows."""
     document = {
         "format": FORMAT,
         "machine": machine(),
         "effort": attrs.asdict(effort),
-        "rows": [{**attrs.asdict(row), "verdict": row.verdict} for row in rows],
+        "rows": [
+            {**attrs.asdict(row, filter=lambda field, _: field.name != "explain"), "verdict": row.verdict}
+            for row in rows
+        ],
+        "missed": {what: attrs.asdict(found) for what, found in (explained or {}).items()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -51,6 +72,15 @@ def render_table(rows: Sequence[Row]) -> str:
     )
 
 
+def render_missed(explained: Mapping[str, Explanation]) -> str:
+    """Say of each missed row where its time or its memory goes."""
+    return "\n".join(
+        line
+        for what, found in explained.items()
+        for line in (f"\nmissed: {what}; where it goes:", *(f"    {line}" for line in found.lines()))
+    )
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     must, aim = _target(row.target, row.unit)
     ratio = f"{row.ratio.median:.2f} × ({row.ratio.least:.2f}–{row.ratio.most:.2f})" if row.ratio else "–"
@@ -60,6 +90,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         _figure(row.ours, row.unit),
         _figure(row.bare, row.unit),
         ratio,
+        _number(row.cpu_seconds.median) if row.cpu_seconds else "–",
+        _number(row.wall_seconds.median) if row.wall_seconds else "–",
         must,
         aim,
         row.verdict,

@@ -61,6 +61,14 @@ def edit_everything(*roots: object) -> int:
 
     What cannot be written to raises, and that is what it should do.
     """
+    found = everything_in(roots)
+    for one in found:
+        _write_to(one)
+    return len(found)
+
+
+def everything_in(roots: Iterable[object]) -> list[object]:
+    """Give all that can be reached, each object once."""
     seen: dict[int, object] = {}
     waiting: list[object] = list(roots)
     while waiting:
@@ -69,8 +77,7 @@ def edit_everything(*roots: object) -> int:
             continue
         seen[id(found)] = found  # kept, or another object might get its id
         waiting += _inside(found)
-        _write_to(found)
-    return len(seen)
+    return list(seen.values())
 
 
 def _write_to(found: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 import attrs
 
-from agentrail import errors, events, messages
+from agentrail import actors, errors, events, messages
 from agentrail.core import actions, codec, hooks, machine, plugin
 from agentrail.core.effects import Effect
 from agentrail.core.legality import LEGALITY, Verdict
@@ -119,7 +119,7 @@ def events_page() -> str:
         "",
         DRAWN,
         "",
-        "All are attrs classes in `agentrail.events`, one closed union `Event`. *Committed* events have a number of their",
+        "All are frozen msgspec Structs in `agentrail.events`, one closed union `Event`; `replace` makes one like another. *Committed* events have a number of their",
         "own, dense and rising per session; *ephemeral* ones, marked with \\*, carry the number of the committed event before",
         "them and are never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
         "",
@@ -293,7 +293,85 @@ def plugins_page() -> str:
     return "\n".join(lines)
 
 
+ACTOR_SECTIONS: Final[Mapping[str, str]] = {
+    "Supervisors": """open_supervisor SupervisorFlags Backoff ChildSpec check_child_specs Supervisor Started StopSummary
+        ChildInfo ChildCounts Report CrashReport TreeNode render_tree subtree SupervisorInit TaskHandle TaskResult
+        open_partitions Partitions""",
+    "Actors": """worker machine Start Behaviour Init InitStop Ignore IGNORE Status ActorHandle Address ActorContext current_actor
+        cleanup_scope ActorExit get_state get_status replace_state suspend resume change_code""",
+    "What a machine is given, and answers": """Event Call Cast Info TimedOut Internal RequestFor Transition NextState Keep
+        Repeat Stop StopAndReply KEEP Action Reply ReplyTo Postpone NextEvent StateTimeout EventTimeout NamedTimeout
+        CancelTimer UpdateTimer Perform Hibernate Send SELF Watch Unwatch Link Unlink Limits""",
+    "Pools": "open_pool PoolFlags Pool PoolJob PoolStatistics",
+    "Watching, monitors, links": """watch Watching ChildEvent ChildUp ChildDown ChildRestarted ChildGone monitor Monitor Down
+        link unlink ExitSignal""",
+    "Names": "Registry Name Entry RegistryEvent Registered Unregistered",
+    "Mailboxes": "Overflow MailboxStatistics LaneStatistics DeadLetters dead_letters",
+    "Why an actor ended": "ExitReason Normal Shutdown Killed Crashed InitFailed NoProcess Stuck is_clean describe",
+}
+"""What the page of actors shows, in this order; the errors have a page of their own."""
+
+
+def actors_page() -> str:
+    """All that `agentrail.actors` gives, by subject: what it is, its fields or arguments, and its methods."""
+    lines = [
+        "# Actors",
+        "",
+        DRAWN,
+        "",
+        "All of this is imported from `agentrail.actors`. How it is used stands in",
+        "[Supervise your own actor](../how-to/supervise-your-own-actor.md) and",
+        "[Share work, and follow a child](../how-to/share-work-and-follow-a-child.md); its errors are on",
+        "[their own page](errors.md).",
+        "",
+    ]
+    for title, names in ACTOR_SECTIONS.items():
+        lines += [f"## {title}", ""]
+        for name in names.split():
+            lines += [f"### `{name}`", "", *actor_lines(getattr(actors, name))]
+    return "\n".join(lines)
+
+
+def actor_lines(thing: Any) -> Iterator[str]:
+    """One name of the door: a class, a function, or an alias of some."""
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        yield from (
+            f"`{getattr(thing, '__name__', thing)}`: one of its kind."
+            if not get_args(thing)
+            else one_of(thing),
+            "",
+        )
+        return
+    yield from (summary(thing), "")
+    described = fields_in(thing) if inspect.isclass(thing) else arguments_of(thing)
+    lines = [f"- `{name}`: {meaning}" for name, meaning in described]
+    if inspect.isclass(thing):
+        for name, member in vars(thing).items():
+            if inspect.isfunction(member) and not name.startswith("_") and inspect.getdoc(member):
+                lines.append(f"- `{name}()`: {summary(member).splitlines()[0]}")
+    if lines:
+        yield from (*lines, "")
+
+
+def one_of(alias: Any) -> str:
+    """Name what a union or a choice consists of."""
+    kinds = (getattr(kind, "__name__", None) or repr(kind) for kind in get_args(alias))
+    return f"One of {', '.join(f'`{kind}`' for kind in kinds)}."
+
+
+def arguments_of(function: Any) -> list[tuple[str, str]]:
+    """Names and meanings under `Args:`."""
+    section = re.search(r"Args:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(function) or "", re.DOTALL)
+    entries = re.findall(
+        r"^ {4}\*{0,2}(\w+): (.*?)(?=^ {4}\*{0,2}\w+: |\Z)",
+        section[1] if section else "",
+        re.DOTALL | re.MULTILINE,
+    )
+    return [(name, " ".join(meaning.split())) for name, meaning in entries]
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "actors.md": actors_page,
     "session.md": session_page,
     "events.md": events_page,
     "events.json": events_schema,

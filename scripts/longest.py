@@ -16,11 +16,7 @@ from attrs import field, frozen
 PACKAGE: Final = Path(__file__).parent.parent / "agentrail"
 MAX_FUNCTION_LINES: Final = 70
 MAX_FILE_LINES: Final = 700
-TABLES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "agentrail/core/machine.py _take": "one arm per signal, each of a line or two: the table of what a signal does",
-    }
-)
+TABLES: Final[Mapping[str, str]] = MappingProxyType({})
 """Functions that may be longer: tables in the shape of a `match`, each with the reason why it is one."""
 
 BROAD: Final = frozenset({"Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar, overload
 
 import trio
 from attrs import frozen
@@ -12,8 +12,10 @@ from agentrail.actors.dead_letters import bury
 from agentrail.actors.handle import Cell, check_timeout, mailbox_of, refuse_self
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallTimeout, MailboxFull
-from agentrail.otp.statem import Call, Cast
+from agentrail.otp.statem import Call, Cast, RequestFor
 from agentrail.otp.statem_types import check_bound
+
+R = TypeVar("R")
 
 Look: TypeAlias = Callable[[], None]
 
@@ -78,6 +80,12 @@ class Address:
         await trio.lowlevel.checkpoint()
         await self._wait_for_room()
         self._send(Cast(message))
+
+    @overload
+    async def call(self, request: RequestFor[R], *, timeout_seconds: float | None = ...) -> R: ...
+
+    @overload
+    async def call(self, request: object, *, timeout_seconds: float | None = ...) -> object: ...
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
         """Ask whoever lives now, or comes next; the time runs while the call is held, or waits for room.

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar, overload
 
 import trio
 from attrs import evolve, frozen
@@ -20,9 +20,11 @@ from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.otp.edges import contain
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
-from agentrail.otp.statem import Call, Cast, Info
+from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
 from agentrail.otp.tracebacks import print_exception
+
+R = TypeVar("R")
 
 LOGGER: Final = logging.getLogger("agentrail.actors")
 
@@ -388,11 +390,18 @@ class ActorHandle:
         mailbox = mailbox_of(self._cell)
         await mailbox.put(Cast(message))
 
+    @overload
+    async def call(self, request: RequestFor[R], *, timeout_seconds: float | None = ...) -> R: ...
+
+    @overload
+    async def call(self, request: object, *, timeout_seconds: float | None = ...) -> object: ...
+
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
         """Ask, and wait for the answer or the end of the actor.
 
         Args:
-            request: What a machine sees as `Call(to, request)`.
+            request: What a machine sees as `Call(to, request)`; one whose class is a `RequestFor[int]` is answered with an
+                `int`, for type checkers.
             timeout_seconds: How long to wait; `None` for ever.
 
         Raises:

@@ -267,8 +267,8 @@ class MachineLoop:
             case SendReply(to, value):
                 if isinstance(to, ReplyTo):
                     to.reply(value)
-            case Perform(wanted):
-                self._perform(wanted)
+            case Perform(wanted, tag):
+                self._perform(wanted, tag)
             case ArmTimer(key, epoch, due_seconds):
                 if self._timers is None:
                     self._timers = MachineTimers(self._mailbox)
@@ -290,7 +290,7 @@ class MachineLoop:
             case Terminate():
                 pass  # what has to be done then is `terminate` and the end of the cell
 
-    def _perform(self, effect: object) -> None:
+    def _perform(self, effect: object, tag: Hashable) -> None:
         handle = self.cell.handle
         match effect:
             case Send(to, message):
@@ -308,7 +308,7 @@ class MachineLoop:
             case Unlink(other):
                 unlink(handle, other)
             case _ if self._nursery is not None:
-                self._nursery.start_soon(self._do, effect)
+                self._nursery.start_soon(self._do, effect, tag)
             case _:
                 name = type(self.behaviour).__name__
                 text = f"{name} has no perform, and was to carry out a {type(effect).__name__}"
@@ -321,7 +321,7 @@ class MachineLoop:
         if not own:
             self._monitors.pop(fired.handle, None)
 
-    async def _do(self, effect: object) -> None:
+    async def _do(self, effect: object, tag: Hashable) -> None:
         try:
             result = await self.behaviour.perform(effect, ActorContext(self.cell))
         except BaseException as error:  # noqa: ASYNC103 - the actor's edge: what its effect raises is its exit reason
@@ -332,9 +332,9 @@ class MachineLoop:
                 raise passing from None  # noqa: ASYNC104 - all of the group that may go on
         else:
             if isinstance(result, Info):
-                self._mailbox.put_notice(result)
-            elif result is not None:
-                self._mailbox.put_notice(Info(result))
+                self._mailbox.put_notice(result if tag is None else structs.replace(result, tag=tag))
+            elif result is not None or tag is not None:
+                self._mailbox.put_notice(Info(result, tag))
 
     def _fall(self, error: BaseException) -> BaseException | None:
         """End for what an effect raised, and return what is not to be caught of it: a cancellation, an interrupt.

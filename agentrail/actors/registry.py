@@ -72,6 +72,7 @@ class Unregistered:
 
 RegistryEvent: TypeAlias = Registered | Unregistered
 Listener: TypeAlias = Callable[[RegistryEvent], None]
+Follower: TypeAlias = Callable[[RegistryEvent | None], None]
 
 
 @frozen
@@ -137,7 +138,8 @@ class Registry:
         self._last: dict[Hashable, _Last] = {}
         self._last_bound = _SLACK
         self._listeners: list[Listener] = []
-        self._news: deque[tuple[RegistryEvent, tuple[Listener, ...], int]] = deque()
+        self._followers: dict[Hashable, dict[object, Follower]] = {}
+        self._news: deque[tuple[RegistryEvent | None, tuple[Callable[[Any], None], ...], int]] = deque()
         self._telling: int | None = (
             None  # how long the chain of changes is that led to the one that is being told
         )
@@ -294,6 +296,31 @@ class Registry:
         self._check_open(listener)
         self._listeners.append(listener)
 
+    @property
+    def is_unique(self) -> bool:
+        """Whether a key has one holder at most."""
+        return self._is_unique
+
+    def follow(self, key: Hashable, who: object, follower: Follower | None) -> None:
+        """Call `follower` for each change of this key, and with `None` when the registry is closed; see `watch`.
+
+        Args:
+            key: Which.
+            who: Under this the follower is kept, once for each key.
+            follower: `None`: do not call it any more.
+
+        Raises:
+            RegistryClosed: Your move: use another registry.
+        """
+        if follower is not None:
+            self._check_open(key)
+            self._followers.setdefault(key, {})[who] = follower
+            return
+        followers = self._followers.get(key, {})
+        followers.pop(who, None)
+        if not followers:
+            self._followers.pop(key, None)
+
     def name(self, key: Hashable) -> Name:
         """Return a key as a name, for `Start.with_options` and `open_supervisor`."""
         self._check_open(key)
@@ -314,6 +341,8 @@ class Registry:
                 self._remove(key, handle)
         self._closed = True
         self._last.clear()
+        for followers in tuple(self._followers.values()):
+            self._tell_all(None, tuple(followers.values()))
         for key in tuple(self._waiters):
             self._look(key)
         if not isinstance(reason, Normal):
@@ -441,7 +470,12 @@ class Registry:
         return True
 
     def _tell(self, event: RegistryEvent) -> None:
-        if not self._listeners:
+        followers = self._followers.get(event.key)
+        hearers: tuple[Callable[[Any], None], ...] = tuple(self._listeners)
+        self._tell_all(event, hearers if followers is None else (*hearers, *followers.values()))
+
+    def _tell_all(self, event: RegistryEvent | None, hearers: tuple[Callable[[Any], None], ...]) -> None:
+        if not hearers:
             return
         chain = 0 if self._telling is None else self._telling + 1
         if chain > _MAX_CHAIN:
@@ -449,7 +483,7 @@ class Registry:
                 "listeners of a registry change something at each change, %d times in a row: not told", chain
             )
             return
-        self._news.append((event, tuple(self._listeners), chain))
+        self._news.append((event, hearers, chain))
         if self._telling is not None:  # a listener did this: it is told behind what all of them are told now
             return
         try:

@@ -115,9 +115,10 @@ class Behaviour(Generic[S, D]):
     async def perform(self, effect: object, context: ActorContext) -> object:
         """Carry out an effect. What it returns comes back as `Info(value)`, in the order of the mailbox.
 
-        `None` is what a function returns that has nothing to say, and sends nothing. A machine that waits for the end of
-        such a one needs a word for it: an `Info` comes back as it is, so `return Info(None)` says "done", and
-        `return Info((effect, None))` which. What it raises, of any class, ends the actor with that reason.
+        With a tag, `Perform(effect, tag)`, it comes back as `Info(value, tag)`, always and once: so a machine tells two results
+        apart, and hears of an effect that has no value. Without one `None` sends nothing, as of a function that has nothing
+        to say, and an `Info` comes back as it is: `return Info(None)` says "done". What it raises, of any class, ends the
+        actor with that reason.
 
         Cancellation: The end of the actor cancels it. What fails in its clean-up then is logged, and neither changes the
             reason nor keeps `terminate` from running.

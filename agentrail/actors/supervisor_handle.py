@@ -1,7 +1,7 @@
 """The handle of a supervisor: each method is one call to its reducer, answered by it."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, cast
+from typing import Any, Literal, NoReturn, cast, overload
 
 import trio
 from attrs import evolve
@@ -20,6 +20,7 @@ from agentrail.errors import (
 )
 from agentrail.otp.child_specs import (
     Arguments,
+    ChildKind,
     ChildSpec,
     Spec,
     SupervisorFlags,
@@ -60,7 +61,7 @@ class Supervisor(ActorHandle):
             raise down(self)
         return cell.core
 
-    async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
+    async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> NoReturn:
         """Refuse: a supervisor is asked by its methods, and would let any other request run into its timeout.
 
         Raises:
@@ -289,11 +290,21 @@ class Supervisor(ActorHandle):
             "StopSummary", await core.ask(StopCall(reason), timeout_seconds=timeout_seconds, what="stop")
         )
 
-    def handle(self, child_id: Hashable) -> ActorHandle:
+    @overload
+    def handle(self, child_id: Hashable, *, kind: Literal["supervisor"]) -> "Supervisor": ...
+
+    @overload
+    def handle(self, child_id: Hashable, *, kind: Literal["worker"] | None = ...) -> ActorHandle: ...
+
+    def handle(self, child_id: Hashable, *, kind: ChildKind | None = None) -> ActorHandle:
         """Return the handle of a child that has a process.
 
+        Args:
+            child_id: Which.
+            kind: What it is, as in its spec: with `supervisor` a `Supervisor` is returned, which has its methods.
+
         Raises:
-            ChildNotFound: Your move: there is no such child.
+            ChildNotFound: Your move: there is no such child, or it is of another kind.
             ActorDown: It has no process now, or the supervisor has ended.
             WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
         """
@@ -315,6 +326,12 @@ class Supervisor(ActorHandle):
             or child.handle.exit_reason is not None
         ):
             raise down(child.handle if isinstance(child.handle, ActorHandle) else child_id)
+        if kind is not None and (kind == "supervisor") is not isinstance(child.handle, Supervisor):
+            message = (
+                f"child {child_id!r} of supervisor {self.id!r} is a {child.spec.kind}, asked for was a {kind!r}: "
+                f"leave `kind` out, or ask for what it is"
+            )
+            raise ChildNotFound(message)
         return child.handle
 
     def address(self, child_id: Hashable, *, hold_limit: int = 100) -> Address:

@@ -43,6 +43,7 @@ from agentrail.messages import PromptRef
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.tuning import many_sessions
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
@@ -62,7 +63,8 @@ CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 def chat(*, choices: Choices = Choices(), approve: ApproveOption = None) -> Exit:  # noqa: B008 - frozen
     """Talk with a model; see `commands.py` for the help."""
     send_logs_to_stderr()
-    return trio.run(serve_chat, choices, approve)
+    with many_sessions(collect=False):  # so far there was nothing but imports
+        return trio.run(serve_chat, choices, approve)
 
 
 # --- the terminal

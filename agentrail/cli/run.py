@@ -23,6 +23,7 @@ from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
+from agentrail.tuning import many_sessions
 
 MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""
@@ -73,7 +74,8 @@ def run(
         write_error(describe_error(error))
         return Exit.USAGE
     send_logs_to_stderr()
-    return trio.run(serve_run, Order(prompt=text, choices=choices, json=json))
+    with many_sessions(collect=False):  # so far there was nothing but imports
+        return trio.run(serve_run, Order(prompt=text, choices=choices, json=json))
 
 
 def is_piped() -> bool:

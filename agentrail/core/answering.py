@@ -43,7 +43,5 @@ def judge_answer(work: Work, stop_reason: EndReason) -> Repair | Rejected | None
 def ask_for_repair(work: Work, repair: Repair) -> None:
     """Tell the model what is wrong with its answer; once in a cycle."""
     note = UserMessage(content=(Text(text=repair.note),), origin="note")
-    work.change(
-        history=work.data.history.with_user(note),
-        cycle=msgspec.structs.replace(work.cycle, repaired=True),
-    )
+    work.data.history = work.data.history.with_user(note)
+    work.data.cycle = msgspec.structs.replace(work.cycle, repaired=True)

@@ -34,6 +34,17 @@ class Log(Sequence[T], Generic[T]):
         longer._length = self._length + 1
         return longer
 
+    def grew_from(self, older: "Log[T]") -> bool:
+        """Say at once, without a look at the items, that this sequence begins with all of an older one.
+
+        Args:
+            older: Perhaps a version that this one came from by `appended`, or this one.
+
+        Returns:
+            False where it does not, or where only a comparison could tell.
+        """
+        return self._items is older._items and self._length >= older._length  # noqa: SLF001 - of its own class
+
     def __len__(self) -> int:
         """Count the items of this version."""
         return self._length

@@ -14,21 +14,21 @@ def apply_changes(work: Work, changes: Iterable[Change]) -> None:
     for change in changes:
         match change:
             case UpdateTodos(todos=todos):
-                work.change(todos=todos)
+                work.data.todos = todos
                 work.publish(TodoChange(todos=todos))
             case UpdateContext():
                 _update_context(work, change)
             case RequestCompaction(reason=reason):
-                work.change(compact_asked=reason or "asked for by a tool")
+                work.data.compact_asked = reason or "asked for by a tool"
             case _ as never:
                 assert_never(never)
 
 
 def _update_context(work: Work, change: UpdateContext) -> None:
     if change.key == "memory":
-        work.change(memory=change.value)
+        work.data.memory = change.value
         return
     sections = {key: text for key, text in work.data.sections.items() if key != change.key}
     if isinstance(change.value, str):
         sections[change.key] = change.value
-    work.change(sections=MappingProxyType(sections))
+    work.data.sections = MappingProxyType(sections)

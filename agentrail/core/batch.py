@@ -75,17 +75,15 @@ def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase
 def open_batch(work: Work) -> None:
     """Make a state for each open call; none of them has been looked at yet."""
     tools = work.data.tools
-    work.change(
-        batch=OpenCalls(
-            CallState(
-                call=call,
-                spec=tools.get(call.name),
-                generation=tools.generation_of(call.name),
-                arguments=call.arguments or EMPTY,
-                stage="waiting",
-            )
-            for call in work.data.history.open
+    work.data.batch = OpenCalls(
+        CallState(
+            call=call,
+            spec=tools.get(call.name),
+            generation=tools.generation_of(call.name),
+            arguments=call.arguments or EMPTY,
+            stage="waiting",
         )
+        for call in work.data.history.open
     )
 
 
@@ -187,7 +185,7 @@ def tool_asked(work: Work, signal: ToolAsked) -> None:
 def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
     if signal.late:
-        work.change(dropped=work.data.dropped + 1)
+        work.data.dropped = work.data.dropped + 1
     settle_loan(work, signal.effect_id, signal.spent)
     state = _waits_for(work, signal.effect_id)
     if state is None:
@@ -229,10 +227,10 @@ def pause_is_over(work: Work, signal: TimerFired) -> Phase:
 
 def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
     """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
-    work.change(drains=tuple(one for one in work.data.drains if one != drain_id))
+    work.data.drains = tuple(one for one in work.data.drains if one != drain_id)
     if work.data.drains:
         return phase  # a later drain covers what is left, and it will come
-    work.change(survivors=tuple(state for state in work.data.survivors if state.stage != "stopping"))
+    work.data.survivors = tuple(state for state in work.data.survivors if state.stage != "stopping")
     for state in work.data.batch:
         if state.stage == "stopping":
             calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
@@ -274,7 +272,7 @@ def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -
         trigger: What it was.
         resume: Whether the model gets another turn when all calls are answered.
     """
-    work.change(cycle=msgspec.structs.replace(work.cycle, resume=resume))
+    work.data.cycle = msgspec.structs.replace(work.cycle, resume=resume)
     batch = work.data.batch
     said = work.data.steers or work.data.interventions
     goes_on = batch.count(*GOES_ON_BY_ITSELF) or (batch.count("done") == len(batch) and (resume or said))
@@ -331,7 +329,8 @@ def skip_for_steering(work: Work) -> None:
 def into_history(work: Work) -> None:
     """Put the results into the history, in the order of the calls; each of them has one."""
     results = [state.result for state in work.data.batch if state.result is not None]
-    work.change(history=work.data.history.answered(results), batch=NO_CALLS)
+    work.data.history = work.data.history.answered(results)
+    work.data.batch = NO_CALLS
 
 
 def _close(work: Work) -> Phase:
@@ -348,7 +347,7 @@ def _close(work: Work) -> Phase:
     if not cycle.resume and not work.data.steers and not work.data.interventions:
         return finish(work, "not_resumed")
     tell(work, notes)
-    work.change(cycle=msgspec.structs.replace(cycle, resume=True))
+    work.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(work)
 
 
@@ -391,7 +390,9 @@ def _fill_slots(work: Work) -> None:
 def _run(work: Work, state: CallState) -> CallState:
     call = state.call
     config = work.data.config
-    arguments_hash = hash_arguments(state.arguments)
+    # What somebody has let run is looked at again each time it runs.
+    is_known = state.bound_to is None and state.arguments_hash
+    arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
         return calls.answer(work, state, CHANGED)[0]
     effect_id = work.mint("t")
@@ -423,6 +424,7 @@ def _run(work: Work, state: CallState) -> CallState:
         stage="running",
         effect_id=effect_id,
         operation_id=operation_id,
+        arguments_hash=arguments_hash,
         began_at_ms=work.at_ms,
     )
 
@@ -435,7 +437,7 @@ def _spawn(work: Work, state: CallState) -> CallState:
     # What is left is theirs in equal shares who want a child and have none yet.
     budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
     if isinstance(budget, ErrorInfo):
-        work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
+        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
         return calls.answer(work, state, budget.message)[0]
     started = calls.publish_start(work, state)
     call = state.call
@@ -484,7 +486,7 @@ def _survivor_finished(work: Work, signal: ToolFinished) -> None:
     state = next((call for call in work.data.survivors if call.effect_id == signal.effect_id), None)
     if state is None:
         # It was given up, or an abort answered it: only what its child used is of use to anybody.
-        work.change(dropped=work.data.dropped + (not signal.late))
+        work.data.dropped = work.data.dropped + (not signal.late)
         return
     if state.stage == "stopping":
         _survivor_left(work, state)
@@ -506,14 +508,14 @@ def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None
     calls.publish_end(work, state, result)
     _take_note(work, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]")
     stopping = msgspec.structs.replace(state, stage="stopping", result=result)
-    work.change(survivors=tuple(stopping if one is state else one for one in work.data.survivors))
+    work.data.survivors = tuple(stopping if one is state else one for one in work.data.survivors)
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
     calls.drain(work, (state.effect_id,))
 
 
 def _take_note(work: Work, note: str) -> None:
-    work.change(notes=(*work.data.notes, note))
+    work.data.notes = (*work.data.notes, note)
 
 
 def _survivor_left(work: Work, state: CallState) -> None:
-    work.change(survivors=tuple(call for call in work.data.survivors if call is not state))
+    work.data.survivors = tuple(call for call in work.data.survivors if call is not state)

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
+from agentrail.structs import Value
 
 ReservationId = NewType("ReservationId", str)
 """Session and request: unique in the tree, and the same on a replay."""
@@ -65,8 +66,7 @@ class Budget:
             raise OptionError(faults)
 
 
-@frozen(kw_only=True)
-class Price:
+class Price(Value, frozen=True, kw_only=True):
     """What a model costs, in US dollars per million tokens.
 
     Attributes:
@@ -84,7 +84,7 @@ class Price:
     cache_read: float | None = None
     cache_write: float | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no price."""
         named = {"input": self.input, "output": self.output}
         optional = {"cache_read": self.cache_read, "cache_write": self.cache_write}
@@ -145,7 +145,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     open: tuple[tuple[ReservationId, Bound], ...] = ()
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Spent(Value, frozen=True, kw_only=True):
     """What a session has used of what it was lent, its own children included.
 
     Attributes:

@@ -91,7 +91,7 @@ def answer(
 
 def put(work: Work, state: CallState) -> None:
     """Put a call into the batch, in the place of the one with its id."""
-    work.change(batch=work.data.batch.changed(state))
+    work.data.batch = work.data.batch.changed(state)
 
 
 def find(work: Work, call_id: CallId) -> CallState | None:
@@ -120,5 +120,5 @@ def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
     if effect_ids:
         work.ask(KillTools(effect_ids=effect_ids))
         drain_id = work.mint("d")
-        work.change(drains=(*work.data.drains, drain_id))
+        work.data.drains = (*work.data.drains, drain_id)
         work.ask(Teardown(effect_id=drain_id, stopped=effect_ids))

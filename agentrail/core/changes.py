@@ -5,15 +5,16 @@ journal sees it; a change travels in the signal of the result, so it is replayed
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from msgspec.structs import force_setattr
 
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo
 from agentrail.frozen import frozen_value, not_json
 from agentrail.messages import JsonValue
+from agentrail.structs import Member
 
 MAX_TODOS: Final = 100
 MAX_TODO_CHARACTERS: Final = 1_000
@@ -35,30 +36,25 @@ def fault_of_todos(todos: Sequence[Todo]) -> str | None:
     return None
 
 
-def _tuple_of(todos: Iterable[Todo]) -> tuple[Todo, ...]:
-    return tuple(todos)  # the tool's own list may go on changing
-
-
-@frozen(kw_only=True)
-class UpdateTodos:
+class UpdateTodos(Member, frozen=True, kw_only=True):
     """Replace the list that the model keeps of its work; publishes `TodoChange`.
 
     Attributes:
         todos: All of them: ids unique, at most 100 of 1,000 characters. Others raise `ToolContractError`.
     """
 
-    todos: tuple[Todo, ...] = field(converter=_tuple_of)
+    todos: tuple[Todo, ...]
 
-    @todos.validator
-    def _check(self, _attribute: Any, todos: tuple[Todo, ...]) -> None:
-        fault = fault_of_todos(todos)
+    def __post_init__(self) -> None:
+        """Keep the todos, because the tool's own list may go on changing, and refuse those that are none."""
+        force_setattr(self, "todos", tuple(self.todos))
+        fault = fault_of_todos(self.todos)
         if fault is not None:
             message = f"UpdateTodos: {fault}"
             raise ToolContractError(message)
 
 
-@frozen(kw_only=True)
-class UpdateContext:
+class UpdateContext(Member, frozen=True, kw_only=True):
     """Set something that the session keeps beside its conversation.
 
     Attributes:
@@ -67,34 +63,32 @@ class UpdateContext:
         value: Of `memory` any JSON; of a section its text. None removes it. Others raise `ToolContractError`.
     """
 
-    key: str = field()
-    value: JsonValue = field(converter=frozen_value)
+    key: str
+    value: JsonValue
 
-    @key.validator
-    def _check_key(self, _attribute: Any, key: str) -> None:
+    def __post_init__(self) -> None:
+        """Freeze the value, and refuse what the session could not keep."""
+        force_setattr(self, "value", frozen_value(self.value))
+        key, value = self.key, self.value
         if not key:
             message = "UpdateContext has an empty key: name a section of the system prompt, or `memory`"
             raise ToolContractError(message)
         if key == "todos":
             message = "UpdateContext has the key 'todos': return UpdateTodos(todos=…) instead"
             raise ToolContractError(message)
-
-    @value.validator
-    def _check_value(self, _attribute: Any, value: JsonValue) -> None:
-        if self.key != "memory" and not (value is None or isinstance(value, str)):
+        if key != "memory" and not (value is None or isinstance(value, str)):
             message = (
-                f"UpdateContext sets the section {self.key!r} of the system prompt to {type(value).__name__}: "
+                f"UpdateContext sets the section {key!r} of the system prompt to {type(value).__name__}: "
                 "expected text, or None to remove it"
             )
             raise ToolContractError(message)
         fault = not_json(value, "value")
         if fault is not None:
-            message = f"UpdateContext sets {self.key!r}: {fault}, and the session could not keep it"
+            message = f"UpdateContext sets {key!r}: {fault}, and the session could not keep it"
             raise ToolContractError(message)
 
 
-@frozen(kw_only=True)
-class RequestCompaction:
+class RequestCompaction(Member, frozen=True, kw_only=True):
     """Have the conversation shortened before the next request.
 
     Attributes:

@@ -22,7 +22,7 @@ def started(work: Work, signal: ChildStarted) -> None:
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     if work.data.batch.find(state.call.call_id) is state:
         calls.put(work, called)
-    work.change(survivors=tuple(called if one is state else one for one in work.data.survivors))
+    work.data.survivors = tuple(called if one is state else one for one in work.data.survivors)
     description = signal.description
     if description is None:
         description = str(state.arguments.get("description", ""))

@@ -1,8 +1,12 @@
-"""Events and signals as JSON and back, one object each. Pure; how a class becomes an object is decided in `wire_form`.
+"""Events and signals as JSON and back, one object each. Pure.
 
 An event begins with what every reader needs: `kind`, `seq`, `session_id`, `at_ms`; then come its own fields, all of
 them, under their own names. What stands in a union says which member it is: blocks have a `kind`, messages a `role`.
 So each object can be decoded without looking at what else it holds.
+
+All of them are Structs, which msgspec writes and reads as they are. But for one thing: in Python `meta` is a field like any
+other, on the wire the envelope is flat, because who reads a line with other tools looks for `seq` and not for `meta.seq`. So
+it is taken out before an event is written, and put in its place when the text is there, and the other way round.
 
 A newer version has kinds and fields that this one does not know. An event that has some of them is kept as an
 `UnknownEvent`, whole, because whoever only passes it on or draws it must not lose it. A signal is refused: a state that was
@@ -12,71 +16,36 @@ made from half of a signal would be another state.
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, Literal, Union, get_args
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
-from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
-from agentrail.core.request import (
-    ArgumentsDelta,
-    Completed,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallStarted,
-    UsageUpdate,
-)
-from agentrail.core.signals import Signal
-from agentrail.core.wire_form import FieldOfTwin, Form, Forms, Shape, Tag, one_of
-from agentrail.errors import CodecError
-from agentrail.events import KINDS, Envelope, Event, UnknownEvent, kind_of
-from agentrail.messages import (
-    AssistantMessage,
-    FileRef,
-    Image,
-    Opaque,
-    SessionId,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
-
-TAGS: Final[Mapping[type, Tag]] = MappingProxyType(
-    {
-        Text: ("kind", "text"),
-        Image: ("kind", "image"),
-        FileRef: ("kind", "file_ref"),
-        Thinking: ("kind", "thinking"),
-        Opaque: ("kind", "opaque"),
-        ToolCall: ("kind", "tool_call"),
-        UserMessage: ("role", "user"),
-        AssistantMessage: ("role", "assistant"),
-        ToolMessage: ("role", "tool"),
-        TextDelta: ("kind", "text_delta"),
-        ThinkingDelta: ("kind", "thinking_delta"),
-        ToolCallStarted: ("kind", "tool_call_started"),
-        ArgumentsDelta: ("kind", "arguments_delta"),
-        UsageUpdate: ("kind", "usage_update"),
-        Completed: ("kind", "completed"),
-        FileText: ("kind", "file_text"),
-        FileWritten: ("kind", "file_written"),
-        ModelAnswer: ("kind", "model_answer"),
-        Found: ("kind", "found"),
-        RequestFailed: ("kind", "request_failed"),
-        UpdateTodos: ("kind", "update_todos"),
-        UpdateContext: ("kind", "update_context"),
-        RequestCompaction: ("kind", "request_compaction"),
-    }
-)
-"""How the members of unions are told apart: the name and the value of a member of the object."""
+from agentrail.core.signals import ChildPublished, Signal
+from agentrail.errors import CodecError, OptionError, ToolContractError
+from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
+from agentrail.events.union import SubagentsEvent
+from agentrail.messages import SessionId
 
 SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
     {signal: kind_of(signal) for signal in get_args(Signal)}
 )
 """The name of each kind of signal in a journal: the class name in snake_case."""
+
+
+class _Head(Struct, frozen=True, kw_only=True, gc=False):
+    """How an event begins. The envelope is there on all that a session published, and absent on an event made by hand.
+
+    Of an object that is read everything else is skipped, so that it can be read of any.
+    """
+
+    kind: str
+    seq: int | UnsetType = UNSET
+    session_id: SessionId | UnsetType = UNSET
+    at_ms: int | UnsetType = UNSET
+    session_path: tuple[SessionId, ...] | UnsetType = UNSET
+    ephemeral: bool | UnsetType = UNSET
 
 
 # --- events
@@ -94,7 +63,14 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
     """
     if isinstance(event, UnknownEvent):
         return event.document
-    return _encode(_twin_of(event))
+    kind, length = _HEADS[type(event)]
+    meta = event.meta
+    if meta is not None:
+        event = replace(event, meta=None)
+    if type(event) is SubagentEvent:
+        event = replace(event, event=Raw(encode_event(event.event)))
+    # What msgspec writes begins with the kind and an empty `meta`; in its place stands the head.
+    return _encode(_head_of(kind, meta))[:-1] + _encode(event)[length:]
 
 
 def decode_event(text: bytes | str) -> Event | UnknownEvent:
@@ -111,87 +87,101 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
         CodecError: Your move: this is no JSON, or no event.
     """
     try:
-        return _event_of(_events.decode(text))
+        return _event_of(_with_meta(_read(text)))
     except _FAULTS as error:
         if not _is_news(error):
             raise _refusal(error, of="event") from error
     return _unknown(text)
 
 
-def event_schema() -> dict[str, Any]:
-    """Give the JSON Schema, draft 2020-12, of all that `encode_event` writes in this version."""
-    return msgspec.json.schema(WireEvent)
+_HEADS: Final[dict[type[Event], tuple[str, int]]] = {
+    event: (kind, len(b'{"kind":"%b","meta":null' % kind.encode())) for event, kind in KINDS.items()
+}
+"""How each kind begins: its name, and how much msgspec writes before its own fields."""
 
 
-# The envelope: there on all that a session published, and absent, all of it, on an event that somebody made by hand.
-_ENVELOPE: Final[tuple[FieldOfTwin, ...]] = (
-    ("seq", int | UnsetType, UNSET),
-    ("session_id", str | UnsetType, UNSET),
-    ("at_ms", int | UnsetType, UNSET),
-    ("session_path", tuple[str, ...] | UnsetType, UNSET),
-    ("ephemeral", bool | UnsetType, UNSET),
-)
-
-
-def _twin_of(event: Event) -> Struct:
-    form = _FORMS[type(event)]
-    meta = event.meta
+def _head_of(kind: str, meta: Envelope | None) -> "_Head":
     if meta is None:
-        return form.write(event)
-    return form.twin(
+        return _Head(kind=kind)
+    return _Head(
+        kind=kind,
         seq=meta.seq,
         session_id=meta.session_id,
         at_ms=meta.at_ms,
         session_path=meta.path if len(meta.path) > 1 else UNSET,
         ephemeral=meta.ephemeral or UNSET,
-        **form.fields_of(event),
     )
 
 
-def _event_of(twin: Any) -> Event:
-    form = _FORM_OF_TWIN[type(twin)]
-    event: Event = form.of(meta=_envelope_of(twin), **form.values_of(twin))
+def _envelope_of(head: _Head, at: str = "$") -> Envelope | None:
+    seq, own, at_ms, path = head.seq, head.session_id, head.at_ms, head.session_path
+    if seq is not UNSET and own is not UNSET and at_ms is not UNSET:
+        return Envelope(own, seq, at_ms, (own,) if path is UNSET else path, head.ephemeral is True)
+    if seq is UNSET and own is UNSET and at_ms is UNSET:
+        return None
+    message = "no event: seq, session_id and at_ms belong together, and one of them is missing: give all three or none"
+    raise CodecError(message, path=at)
+
+
+def _with_meta(document: Any, at: str = "$") -> Any:
+    """Make of the JSON of an event what msgspec makes an event of: what stands flat on the wire goes into `meta`.
+
+    Args:
+        document: Fresh from a text, and changed here; what is no object is left to msgspec, which says so.
+        at: Where it stands in its text.
+    """
+    if type(document) is not dict:
+        return document
+    if "meta" in document:  # a field of the class, and none of the wire
+        raise _moved(msgspec.ValidationError(_NO_FIELD), at)
+    try:
+        head = msgspec.convert(document, _Head)
+    except msgspec.ValidationError as error:
+        raise _moved(error, at) from error
+    for name in _ENVELOPE:
+        document.pop(name, None)
+    document["meta"] = _envelope_of(head, at)
+    if head.kind == KINDS[SubagentEvent] and "event" in document:
+        document["event"] = _with_meta(document["event"], f"{at}.event")
+    return document
+
+
+def _event_of(document: Any) -> Event:
+    # By the class, because what a union is msgspec would find out anew each time; any union says what is no kind.
+    kind: Any = document.get("kind") if type(document) is dict else None
+    event: Event = msgspec.convert(document, _CLASSES.get(kind, SubagentsEvent))
     return event
 
 
-def _envelope_of(twin: Any) -> Envelope | None:
-    parts = (twin.seq, twin.session_id, twin.at_ms)
-    if UNSET not in parts:
-        own = SessionId(twin.session_id)
-        path = (own,) if twin.session_path is UNSET else twin.session_path
-        return Envelope(own, twin.seq, twin.at_ms, path, twin.ephemeral is True)
-    if parts == (UNSET, UNSET, UNSET):
-        return None
-    message = "no event: seq, session_id and at_ms belong together, and one of them is missing: give all three or none"
-    raise CodecError(message, path="$")
+_CLASSES: Final = {kind: event for event, kind in KINDS.items()}
+_ENVELOPE: Final = ("seq", "session_id", "at_ms", "session_path", "ephemeral")
+_NO_FIELD: Final = "Object contains unknown field `meta`"
 
 
-_event_forms: Final = Forms(
-    {**TAGS, **{event: ("kind", kind) for event, kind in KINDS.items()}},
-    module=__name__,
-    loops={Event: Shape("WireEvent", _twin_of, _event_of)},
-)
-_FORMS: Final[Mapping[type[Event], Form]] = {
-    event: _event_forms.form_of(event, head=_ENVELOPE, skip=frozenset({"meta"})) for event in KINDS
-}
-_FORM_OF_TWIN: Final = {form.twin: form for form in _FORMS.values()}
-WireEvent: Final = one_of(_FORM_OF_TWIN)
-"""The union of the twins. The twin of `SubagentEvent` finds it by this name."""
-_events: Final = msgspec.json.Decoder(WireEvent)
+def _moved(error: msgspec.ValidationError, at: str) -> msgspec.ValidationError:
+    """Say where a fault of a part stands in the whole."""
+    fault, _, path = str(error).partition(" - at `$")
+    return msgspec.ValidationError(f"{fault} - at `{at}{path or '`'}")
 
 
-class _Outline(Struct, frozen=True, gc=False):
-    """What can be read of an event that is not known."""
-
-    kind: str
-    seq: int | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    at_ms: int | UnsetType = UNSET
-    session_path: tuple[str, ...] | UnsetType = UNSET
-    ephemeral: bool | UnsetType = UNSET
-
-
-_outlines: Final = msgspec.json.Decoder(_Outline)
+def event_schema() -> dict[str, Any]:
+    """Give the JSON Schema, draft 2020-12, of all that `encode_event` writes in this version."""
+    schema = msgspec.json.schema(Event)
+    definitions = schema["$defs"]
+    del definitions[Envelope.__name__]
+    for definition in definitions.values():
+        definition.pop("description", None)  # the whole docstring, which is about Python
+        for rules in definition["properties"].values():
+            rules.pop("default", None)  # which is written all the same
+            if "anyOf" in rules and all(one == rules["anyOf"][0] for one in rules["anyOf"]):
+                rules.update(rules.pop("anyOf")[0])  # two kinds of ids are one kind of text
+    head = msgspec.json.schema(_Head)["$defs"][_Head.__name__]["properties"]
+    for kind in KINDS:
+        definition = definitions[kind.__name__]
+        own = definition["properties"]
+        del own["meta"]
+        definition["properties"] = {**head, **own}
+    return schema
 
 
 def _unknown(text: bytes | str) -> UnknownEvent:
@@ -202,6 +192,9 @@ def _unknown(text: bytes | str) -> UnknownEvent:
     except _FAULTS as error:
         raise _refusal(error, of="event") from error
     return UnknownEvent(meta=_envelope_of(outline), kind=outline.kind, document=document)
+
+
+_outlines: Final = msgspec.json.Decoder(_Head)
 
 
 # --- signals
@@ -216,7 +209,9 @@ def encode_signal(signal: Signal) -> bytes:
     Returns:
         UTF-8; `kind` comes first, then the signal's fields, all of them.
     """
-    return _encode(_SIGNAL_FORMS[type(signal)].write(signal))
+    if isinstance(signal, ChildPublished):
+        return _encode(replace(signal, event=Raw(encode_event(signal.event))))
+    return _encode(signal)
 
 
 def decode_signal(text: bytes | str) -> Signal:
@@ -229,29 +224,68 @@ def decode_signal(text: bytes | str) -> Signal:
         CodecError: Your move: this is no JSON, no signal, or one of a newer version.
     """
     try:
-        twin: Struct = _signals.decode(text)
+        return _signal_of(text)
     except _FAULTS as error:
         raise _refusal(error, of="signal") from error
-    signal: Signal = _SIGNAL_OF_TWIN[type(twin)].read(twin)
-    return signal
+    except (ToolContractError, OptionError) as error:  # a change or a price that none can make
+        message = f"no signal: {error}"
+        raise CodecError(message, path="$") from error
 
 
-_signal_forms: Final = Forms(
-    {**TAGS, **{signal: ("kind", kind) for signal, kind in SIGNAL_KINDS.items()}},
-    module=__name__,
-    loops={Event: Shape("WireEvent", _twin_of, _event_of)},
+def _signal_of(text: bytes | str) -> Signal:
+    try:
+        signal: Signal = _signals.decode(text)
+        return signal
+    except msgspec.ValidationError as error:
+        if str(error) != _HAS_AN_EVENT:
+            raise
+    document: Any = _read(text)
+    if "event" in document:
+        document["event"] = _with_meta(document["event"], "$.event")
+    return msgspec.convert(document, ChildPublished)
+
+
+_HAS_AN_EVENT: Final = f"Invalid value {SIGNAL_KINDS[ChildPublished]!r} - at `$.kind`"
+# All but the one that has an event in it, of whose envelope msgspec does not know. Its kind is looked at before all else.
+_signals: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(
+    Union[tuple(kind for kind in SIGNAL_KINDS if kind is not ChildPublished)]  # noqa: UP007 - a union that only the running program knows
 )
-_SIGNAL_FORMS: Final[Mapping[type[Signal], Form]] = {
-    signal: _signal_forms.form_of(signal) for signal in SIGNAL_KINDS
-}
-_SIGNAL_OF_TWIN: Final = {form.twin: form for form in _SIGNAL_FORMS.values()}
-_signals: Final = msgspec.json.Decoder(one_of(_SIGNAL_OF_TWIN))
 
 
 # --- JSON
 
 
-def _plain(value: object) -> NoReturn:
+def _read(text: bytes | str) -> object:
+    try:
+        return _documents.decode(text)
+    except msgspec.ValidationError as error:  # a number that no float holds, and msgspec does not say which
+        message = f"{str(error).partition(' - at ')[0]} - at `{_place_of_fault(text)}`"
+        raise msgspec.ValidationError(message) from error
+
+
+def _place_of_fault(text: bytes | str | Raw, path: str = "$", levels: int = 8) -> str:
+    """Find what cannot be read, some levels down: each of them reads the text once more."""
+    try:
+        parts = _parts.decode(text) if levels else {}
+    except msgspec.DecodeError:
+        return path
+    named = parts.items() if isinstance(parts, dict) else enumerate(parts)
+    for name, part in named:
+        try:
+            _documents.decode(part)
+        except msgspec.DecodeError:
+            step = f".{name}" if isinstance(name, str) else f"[{name}]"
+            return _place_of_fault(part, path + step, levels - 1)
+    return path
+
+
+_documents: Final = msgspec.json.Decoder()
+_parts: Final = msgspec.json.Decoder(dict[str, Raw] | list[Raw])
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Raw):
+        return _documents.decode(value)
     message = f"{type(value).__name__} is no JSON: objects, arrays, texts, numbers, true, false and null are"
     raise TypeError(message)
 
@@ -259,11 +293,11 @@ def _plain(value: object) -> NoReturn:
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
-def _encode(twin: Struct) -> bytes:
+def _encode(value: Struct) -> bytes:
     try:
-        return _encoder.encode(twin)
+        return _encoder.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, which some models write as an escape and no UTF-8 can hold
-        return _encoder.encode(_mended(msgspec.to_builtins(twin, enc_hook=_plain)))
+        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
 def _mended(value: object) -> object:

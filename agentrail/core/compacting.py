@@ -34,7 +34,7 @@ from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
 from agentrail.core.projection import model_of, request_of
 from agentrail.core.request import EffectId
-from agentrail.core.spending import book, count_tokens, reserve_request
+from agentrail.core.spending import book, count_handed, count_history, fixed_of, reserve_request
 from agentrail.core.state import Compaction
 from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
@@ -66,25 +66,26 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     """
     asked = work.data.compact_asked
     reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
-    work.change(compact_asked=None)
+    work.data.compact_asked = None
     data = work.data
     said = asked or _SAID.get(reason, reason)
     handed = data.cycle.handed if data.cycle is not None else None
-    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
-    estimate = count_tokens(work, request)
+    limits, fixed = limits_of(work), fixed_of(data)
+    sent = estimate = count_history(work, fixed)
     if (
         handed is not None
     ):  # what is sent says whether one is due; what it is a summary of, whether that can be read
-        sent = count_tokens(work, request, is_handed=True)
-        if reason == "due" and not is_due(sent, limits_of(work)):
-            return False
+        sent = count_handed(work, fixed, handed)
         estimate = max(estimate, sent)
-    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits_of(work))
+    if reason == "due" and not is_due(sent, limits):
+        return False
+    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits)
     if not isinstance(plan, CompactionPlan):
         if asked is not None:  # whoever asked waits for an outcome
             why: SkipReason = "too_soon" if plan.why == "too_soon" else "nothing_to_cut"
             work.publish(CompactSkipped(by=BY_SESSION, reason=why))
         return False
+    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     work.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
     outcome = _asked(work, plan)
     if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
@@ -97,11 +98,11 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     if (
         reserve_request(work, wanted, is_handed=shown is not None) is not None
     ):  # the request that follows says so too
-        work.change(minted=work.data.minted - 1)
+        work.data.minted = work.data.minted - 1
         work.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
         return False
     work.publish(CompactStart(reason=said))
-    work.change(compaction=Compaction(effect_id=attempt, plan=plan, error=error))
+    work.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
     look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
     work.ask(StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True))
     return True
@@ -127,7 +128,7 @@ def summarised(work: Work, text: str, usage: TokenUsage) -> None:
     compaction = _running(work)
     book(work, compaction.effect_id, usage)
     errand = work.mint("e")
-    work.change(compaction=msgspec.structs.replace(compaction, effect_id=errand, summary=text))
+    work.data.compaction = msgspec.structs.replace(compaction, effect_id=errand, summary=text)
     removed = work.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{work.data.config.session_id}-{errand}.md"
     work.ask(RunErrand(effect_id=errand, wanted=WriteFile(path=path, text=transcript_of(removed))))
@@ -145,10 +146,10 @@ def saved(work: Work, result: RequestResult) -> ErrorInfo | None:
     data = work.data
     done = finish_compaction(data.history, data.compaction_watch, compaction.plan, summary)
     if isinstance(done, NotShrunk):
-        work.change(compaction_watch=done.watch)
+        work.data.compaction_watch = done.watch
         return _unchanged(work)
     _replace(work, compaction.plan, done)
-    work.change(compaction=None)
+    work.data.compaction = None
     work.publish(
         CompactEnd(
             removed=compaction.plan.cut,
@@ -169,7 +170,7 @@ def failed(work: Work, usage: TokenUsage) -> ErrorInfo | None:
     compaction = _running(work)
     data = work.data
     book(work, compaction.effect_id, usage)
-    work.change(compaction_watch=compaction_failed(data.history, data.compaction_watch, compaction.plan))
+    work.data.compaction_watch = compaction_failed(data.history, data.compaction_watch, compaction.plan)
     return _unchanged(work)
 
 
@@ -211,7 +212,7 @@ def _unchanged(work: Work) -> ErrorInfo | None:
     """Say that nothing was removed; gives the error of the request that did not fit, if there was one."""
     compaction = _running(work)
     tokens = tokens_of(work.data.history.messages[:])
-    work.change(compaction=None)
+    work.data.compaction = None
     work.publish(CompactEnd(removed=0, tokens_before=tokens, tokens_after=tokens, saved_to=None))
     return None if compaction.error is None else overflowed(work, compaction.error)
 
@@ -235,9 +236,11 @@ def _replace(work: Work, plan: CompactionPlan, done: Compacted) -> None:
             earlier=(*cycle.earlier, *gone),
             handed=None if cycle.handed is None else (),
         )
-    work.change(history=done.history, compaction_watch=done.watch, cycle=cycle)
+    work.data.history = done.history
+    work.data.compaction_watch = done.watch
+    work.data.cycle = cycle
     if len(data.call_ids) > MAX_CALL_IDS:
-        work.change(call_ids=_ids_that_are_used(work))
+        work.data.call_ids = _ids_that_are_used(work)
 
 
 def _ids_that_are_used(work: Work) -> GrowingSet[CallId]:

@@ -27,7 +27,7 @@ from agentrail.core.request import CachePoint
 from agentrail.core.signals import SignalId
 from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
-from agentrail.core.state import Cycle, Ended, Phase, QueuedPrompt, SessionData, Stream
+from agentrail.core.state import Cycle, Ended, Known, Phase, QueuedPrompt, Stream
 from agentrail.core.structured import Rejected, Repair
 from agentrail.core.work import Work
 from agentrail.errors import (
@@ -65,7 +65,7 @@ MAX_ASKERS: Final = 1024
 def start_next(work: Work) -> Phase:
     """Take the oldest prompt that waits, in the very step that puts it into the history."""
     prompt, *rest = work.data.queue
-    work.change(queue=tuple(rest))
+    work.data.queue = tuple(rest)
     return start(work, prompt)
 
 
@@ -97,9 +97,11 @@ def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> P
         notes = tuple(Text(text=note) for note in work.data.notes)
         history = history.with_user(UserMessage(content=notes, origin="note"))
     history = history.with_user(UserMessage(content=prompt.content, ref=prompt.ref))
-    work.change(history=history, notes=(), cycle=cycle)
+    work.data.history = history
+    work.data.notes = ()
+    work.data.cycle = cycle
     if outcome is not None and outcome.interventions:
-        work.change(interventions=outcome.interventions)
+        work.data.interventions = outcome.interventions
     return begin_turn(work)
 
 
@@ -114,7 +116,7 @@ def reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
         after_turn(work, "aborted", reason=reason)
         work.publish(AgentAbort(reason=reason))
         work.publish(AbortSettled(receipt=AbortReceipt()))
-        work.change(last=Ended(outcome="aborted", text="", reason=reason))
+        work.data.last = Ended(outcome="aborted", text="", reason=reason)
     refuse_askers(work, prompt, CycleAborted(reason))
     return Phase.IDLE
 
@@ -130,7 +132,7 @@ def drop_queue(work: Work, why: AgentrailError) -> None:
     for prompt in work.data.queue:
         work.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
         refuse_askers(work, prompt, why)
-    work.change(queue=())
+    work.data.queue = ()
 
 
 def begin_turn(work: Work) -> Phase:
@@ -146,10 +148,8 @@ def begin_turn(work: Work) -> Phase:
     _apply_interventions(work)
     if turn == config.max_turns:
         work.publish(MaxTurnsReached(turns=config.max_turns))
-    work.change(
-        cycle=msgspec.structs.replace(
-            work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn(), handed=None
-        )
+    work.data.cycle = msgspec.structs.replace(
+        work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn(), handed=None
     )
     if somebody_listens(work, BeforeRequest):
         _ask_about_request(work)
@@ -171,7 +171,7 @@ def _ask_about_request(work: Work) -> None:
     ):  # what they want said comes behind what they handed on, as it does behind the conversation
         handed = (*handed, *work.data.history.since(seen))
     points = outcome.hints.cache_points or ()
-    work.change(cycle=msgspec.structs.replace(work.cycle, cache_points=points, handed=handed))
+    work.data.cycle = msgspec.structs.replace(work.cycle, cache_points=points, handed=handed)
 
 
 def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
@@ -201,10 +201,10 @@ def send_request(work: Work) -> Phase:
     last_turn = is_last_turn(data)
     attempt = work.mint("r")
     model = model_of(data).model
-    work.change(stream=Stream(effect_id=attempt, model=model, last_turn=last_turn))
+    work.data.stream = Stream(effect_id=attempt, model=model, last_turn=last_turn)
     if cycle.handed is None:
         kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
-        work.change(outgoing=kept)
+        work.data.outgoing = kept
     else:  # another conversation, of which nothing is kept for the next one
         kept, messages = outgoing(Outgoing(), cycle.handed, data.refused)
     request = request_of(work.data, attempt, last_turn=last_turn, messages=messages)
@@ -213,7 +213,7 @@ def send_request(work: Work) -> Phase:
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     refusal = reserve_request(work, request, notes=len(notes), is_handed=cycle.handed is not None)
     if refusal is not None:
-        work.change(minted=work.data.minted - 1)  # nothing was asked for under this id
+        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
         return fail(work, refusal)
     work.publish(
         RequestStart(
@@ -233,7 +233,7 @@ def _moved(points: tuple[CachePoint, ...], kept: Outgoing) -> tuple[CachePoint, 
     return tuple(point for point in moved if point is not None)
 
 
-def is_last_turn(data: SessionData) -> bool:
+def is_last_turn(data: Known) -> bool:
     """Say whether tools are withheld on this turn, because the cycle may have no other."""
     turn = data.cycle.turn if data.cycle is not None else 0
     return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
@@ -297,7 +297,7 @@ def fail(work: Work, error: ErrorInfo) -> Phase:
     """End the cycle with an error. An error is never an empty answer."""
     cycle = work.cycle
     if error.code == "content_refused":
-        work.change(refused=(*work.data.refused, cycle.ref))
+        work.data.refused = (*work.data.refused, cycle.ref)
     close(work, "failed", error=error)
     work.publish(AgentError(error=error))
     for asker in cycle.askers:
@@ -316,7 +316,11 @@ def close(
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
     after_turn(work, outcome, reason=reason if error is None else error.message)
     ended = Ended(outcome=outcome, text=answer_of(work), reason=reason, error=error)
-    work.change(cycle=None, stream=None, batch=NO_CALLS, interventions=(), last=ended)
+    work.data.cycle = None
+    work.data.stream = None
+    work.data.batch = NO_CALLS
+    work.data.interventions = ()
+    work.data.last = ended
     return ended
 
 
@@ -351,7 +355,8 @@ def requeue_steers(work: Work) -> None:
         ref = PromptRef(steer.ref)
         first.append(QueuedPrompt(ref=ref, content=content))
         work.publish(PromptQueued(ref=ref, content=content, position=position))
-    work.change(steers=(), queue=(*first, *work.data.queue))
+    work.data.steers = ()
+    work.data.queue = (*first, *work.data.queue)
 
 
 def wait_for_reply(work: Work, to: SignalId) -> None:
@@ -365,12 +370,12 @@ def wait_for_reply(work: Work, to: SignalId) -> None:
         )
         work.refuse(to, MailboxFull(message))
     elif cycle is not None:
-        work.change(cycle=msgspec.structs.replace(cycle, askers=(*askers, to)))
+        work.data.cycle = msgspec.structs.replace(cycle, askers=(*askers, to))
     elif (
         held is not None and prompt is not None
     ):  # its cycle has not begun yet, but that is the one that is meant
         prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
-        work.change(held=msgspec.structs.replace(held, prompt=prompt))
+        work.data.held = msgspec.structs.replace(held, prompt=prompt)
     elif last is None:
         work.reply(to, "")
     elif last.outcome == "finished":
@@ -388,7 +393,8 @@ def _apply_interventions(work: Work) -> None:
         return
     prompt = "\n\n".join(one.prompt for one in injected)
     message = UserMessage(content=(Text(text=prompt),), origin="intervention")
-    work.change(interventions=(), history=work.data.history.with_user(message))
+    work.data.interventions = ()
+    work.data.history = work.data.history.with_user(message)
     work.publish(Intervention(prompt=prompt, by=tuple(one.by for one in injected)))
 
 
@@ -397,5 +403,6 @@ def _apply_steers(work: Work) -> None:
     if not steers:
         return
     content = (Text(text="\n\n".join(steer.text for steer in steers)),)
-    work.change(steers=(), history=work.data.history.with_user(UserMessage(content=content, origin="steer")))
+    work.data.steers = ()
+    work.data.history = work.data.history.with_user(UserMessage(content=content, origin="steer"))
     work.publish(SteeringApplied(refs=tuple(steer.ref for steer in steers), count=len(steers)))

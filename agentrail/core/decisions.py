@@ -259,7 +259,7 @@ def _always(work: Work, approved: CallState) -> None:
     if approved.bound_to != hash_arguments(approved.arguments):
         return
     rule = Rule(tool=approved.call.name, family=interactions.family_of(approved.arguments))
-    work.change(rules=work.data.rules | {rule})
+    work.data.rules = work.data.rules | {rule}
     work.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
     for interaction in work.data.interactions:
         asked = interaction.asked

@@ -63,6 +63,8 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Args:
             messages: The whole conversation.
         """
+        if self.messages == len(messages) and self.messages:
+            return self
         if self.messages > len(messages) or not self.messages:
             return TokenCount(
                 fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=len(messages)

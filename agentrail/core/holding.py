@@ -52,7 +52,7 @@ def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) ->
     """
     held = now_held(work)
     close_errand(work, held.effect_id, result)
-    work.change(held=None)
+    work.data.held = None
     work.ask(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
     outcome = ask_further(work, held.outcome, result)
     if outcome.waiting is not None:
@@ -74,7 +74,7 @@ def break_off(work: Work) -> tuple[EffectId, ...]:
     """
     held = now_held(work)
     close_errand(work, held.effect_id)
-    work.change(held=None)
+    work.data.held = None
     work.ask(CancelErrand(effect_id=held.effect_id))
     work.ask(CancelTimer(effect_id=held.timer))
     return (held.effect_id,)
@@ -92,7 +92,7 @@ def forget(work: Work) -> None:
     held = work.data.held
     if held is not None:
         close_errand(work, held.effect_id)
-        work.change(held=None)
+        work.data.held = None
         _queue(work, held.prompt)
 
 
@@ -115,10 +115,10 @@ def _hold(
     timer = work.mint("w")
     work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000))
     held = Held(effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason)
-    work.change(held=held)
+    work.data.held = held
 
 
 def _queue(work: Work, prompt: QueuedPrompt | None) -> None:
     if prompt is not None:
-        work.change(queue=(prompt, *work.data.queue))
+        work.data.queue = (prompt, *work.data.queue)
         work.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))

@@ -110,7 +110,7 @@ def take(work: Work, outcome: Outcome) -> None:
 def take_so_far(work: Work, outcome: Outcome) -> None:
     """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
     if outcome.states is not work.data.plugin_states:
-        work.change(plugin_states=outcome.states)
+        work.data.plugin_states = outcome.states
     for event in outcome.events:
         work.publish(event)
     for errand in outcome.errands:
@@ -125,18 +125,18 @@ def take_decision(work: Work, outcome: Outcome) -> None:
             decision.action.reason
         )  # the first counts; hooks that follow in the same step are still asked
     if outcome.interventions and work.data.cycle is not None:
-        work.change(interventions=(*work.data.interventions, *outcome.interventions))
+        work.data.interventions = (*work.data.interventions, *outcome.interventions)
     if outcome.switch is not None:
         _switch(work, outcome.switch)
     if outcome.context:
-        work.change(sections=_changed(work.data.sections, outcome.context))
+        work.data.sections = _changed(work.data.sections, outcome.context)
 
 
 def open_errand(work: Work, errand: Errand) -> EffectId:
     """Have something done for a plugin."""
     effect_id = work.mint("e")
     opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
-    work.change(errands=(*work.data.errands, opened))
+    work.data.errands = (*work.data.errands, opened)
     wanted, refused = errand.effect, None
     if isinstance(wanted, CallModel):
         wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
@@ -149,7 +149,7 @@ def open_errand(work: Work, errand: Errand) -> EffectId:
 def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
     """Note that an errand is done, or given up; what a model took for it counts like all that the session uses."""
     errand = next(one for one in work.data.errands if one.effect_id == effect_id)
-    work.change(errands=tuple(one for one in work.data.errands if one is not errand))
+    work.data.errands = tuple(one for one in work.data.errands if one is not errand)
     # A file has cost nothing: no reservation is there that could be booked.
     usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
     book(work, effect_id, usage)
@@ -214,10 +214,10 @@ def _switch(work: Work, switch: Switch) -> None:
     before = model_of(work.data).model
     if switch.model == before and switch.provider_opts is None:  # a router says so before each request
         return
-    work.change(model=ModelFacts(model=switch.model))
+    work.data.model = ModelFacts(model=switch.model)
     cycle = work.cycle  # no hook outside of one may switch
     attempts = msgspec.structs.replace(cycle.attempts, model=0)
-    work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
+    work.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
     changed = switch.provider_opts is not None
     if switch.provider_opts is not None:
         work.ask(SetProviderOpts(model=switch.model, provider_opts=switch.provider_opts))

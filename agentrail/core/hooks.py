@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.errors import ErrorInfo
@@ -23,9 +22,14 @@ from agentrail.messages import (
     ToolResult,
     UserBlock,
 )
+from agentrail.structs import Member, Value
 
 
-class SessionStarted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _LifecycleBase(Value, frozen=True, tag_field="hook", tag=True):
+    """What the fourteen share: whoever writes one down names its class."""
+
+
+class SessionStarted(_LifecycleBase, frozen=True, kw_only=True):
     """The session is up, before its first prompt.
 
     Attributes:
@@ -35,11 +39,11 @@ class SessionStarted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recovered: bool = False
 
 
-class SessionEnding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SessionEnding(_LifecycleBase, frozen=True, kw_only=True):
     """The session ends normally."""
 
 
-class AfterTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AfterTurn(_LifecycleBase, frozen=True, kw_only=True):
     """A cycle is over, well or not, right before the return to idle; an abort that met none is seen too.
 
     Attributes:
@@ -61,7 +65,7 @@ class AfterTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     duration_ms: int = 0
 
 
-class BeforePrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforePrompt(_LifecycleBase, frozen=True, kw_only=True):
     """A user's prompt is about to start.
 
     Attributes:
@@ -73,7 +77,7 @@ class BeforePrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content: tuple[UserBlock, ...] = ()
 
 
-class BeforeRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforeRequest(_LifecycleBase, frozen=True, kw_only=True):
     """A model is about to be asked.
 
     Attributes:
@@ -83,7 +87,7 @@ class BeforeRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[Message, ...] = ()
 
 
-class AfterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AfterResponse(_LifecycleBase, frozen=True, kw_only=True):
     """A response is complete.
 
     Attributes:
@@ -93,7 +97,7 @@ class AfterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: AssistantMessage
 
 
-class BeforeTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforeTool(_LifecycleBase, frozen=True, kw_only=True):
     """One call is about to run.
 
     Attributes:
@@ -111,7 +115,7 @@ class BeforeTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
-class OnToolError(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class OnToolError(_LifecycleBase, frozen=True, kw_only=True):
     """A tool raised, and is about to be tried again.
 
     Attributes:
@@ -127,7 +131,7 @@ class OnToolError(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int
 
 
-class AfterTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AfterTool(_LifecycleBase, frozen=True, kw_only=True):
     """One call is done.
 
     Attributes:
@@ -141,7 +145,7 @@ class AfterTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: ToolResult
 
 
-class AfterToolBatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AfterToolBatch(_LifecycleBase, frozen=True, kw_only=True):
     """All calls of a batch are done.
 
     Attributes:
@@ -151,11 +155,11 @@ class AfterToolBatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     results: tuple[ToolResult, ...]
 
 
-class BeforeFinish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforeFinish(_LifecycleBase, frozen=True, kw_only=True):
     """The final answer is about to be returned."""
 
 
-class BeforeCompact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforeCompact(_LifecycleBase, frozen=True, kw_only=True):
     """The conversation is about to be compacted.
 
     Attributes:
@@ -165,7 +169,7 @@ class BeforeCompact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[Message, ...] = ()
 
 
-class BeforeSteering(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforeSteering(_LifecycleBase, frozen=True, kw_only=True):
     """A steer is about to be queued.
 
     Attributes:
@@ -175,7 +179,7 @@ class BeforeSteering(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
 
 
-class BeforePluginOptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BeforePluginOptsUpdate(_LifecycleBase, frozen=True, kw_only=True):
     """The options of another plugin are about to change.
 
     Attributes:
@@ -194,7 +198,7 @@ class BeforePluginOptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False
 # --- what a plugin asked for
 
 
-class FileText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class FileText(Member, frozen=True, kw_only=True):
     """The answer to `ReadFile`.
 
     Attributes:
@@ -206,7 +210,7 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str | None
 
 
-class FileWritten(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class FileWritten(Member, frozen=True, kw_only=True):
     """The answer to `WriteFile`.
 
     Attributes:
@@ -218,7 +222,7 @@ class FileWritten(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     written_bytes: int
 
 
-class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ModelAnswer(Member, frozen=True, kw_only=True):
     """The answer to `CallModel`.
 
     Attributes:
@@ -230,7 +234,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: TokenUsage = TokenUsage()
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Found(Member, frozen=True, kw_only=True):
     """The answer to `Search`.
 
     Attributes:
@@ -244,7 +248,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
 
 
-class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestFailed(Member, frozen=True, kw_only=True):
     """The answer when it could not be done.
 
     Attributes:
@@ -259,7 +263,7 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | RequestFailed
 
 
-class RequestDone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestDone(Value, frozen=True, kw_only=True):
     """What this plugin asked for with `Request` is there. Nobody else sees it.
 
     Attributes:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, pairwise
 from typing import Final, Literal, TypeAlias, assert_never
 
-import attrs
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.core.history import History
 from agentrail.messages import (
@@ -114,7 +114,7 @@ class _Importing:
             self._sound_call(position, block) if isinstance(block, ToolCall) else block
             for block in message.content
         ]
-        self.history = self.history.with_response(attrs.evolve(message, content=tuple(sound)))
+        self.history = self.history.with_response(replace(message, content=tuple(sound)))
         used: list[int] = []
         results: list[ToolResult] = []
         for call, as_it_came in zip(self.history.open, message.calls, strict=True):
@@ -153,7 +153,7 @@ class _Importing:
         if arguments is None and call.malformed is None:
             self._report("call_arguments", position, call.call_id)
             arguments = {}
-        return attrs.evolve(call, call_id=call_id, arguments=arguments)
+        return replace(call, call_id=call_id, arguments=arguments)
 
     def _sound_result(self, position: int, result: ToolResult, call: ToolCall) -> ToolResult:
         """Give a result the id and the name of its call, and a text."""
@@ -161,7 +161,7 @@ class _Importing:
             self._report("result_name", position, result.call_id)
         if not result.text:
             self._report("empty_result", position, result.call_id)
-        return attrs.evolve(result, call_id=call.call_id, name=call.name, text=result.text or NO_OUTPUT)
+        return replace(result, call_id=call.call_id, name=call.name, text=result.text or NO_OUTPUT)
 
     def _report(self, code: RepairCode, position: int, call_id: CallId | None = None) -> None:
         self.repairs.append(Repair(code=code, position=position, call_id=call_id))

@@ -196,10 +196,10 @@ def of_call(work: Work, call_id: CallId) -> Interaction:
 
 def close(work: Work, interaction: Interaction, status: ApprovalStatus, by: DecidedBy) -> None:
     """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
-    work.change(
-        interactions=tuple(one for one in work.data.interactions if one is not interaction),
-        resolved=(*work.data.resolved, Resolved(id=interaction.id, status=status, by=by))[-MAX_RESOLVED:],
-    )
+    work.data.interactions = tuple(one for one in work.data.interactions if one is not interaction)
+    work.data.resolved = (*work.data.resolved, Resolved(id=interaction.id, status=status, by=by))[
+        -MAX_RESOLVED:
+    ]
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
         work.ask(CancelTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
@@ -214,7 +214,7 @@ def rearm(work: Work) -> None:
     for interaction in work.data.interactions:
         timer = _set_timer(work, interaction.asked.expires_at_ms)
         renewed.append(msgspec.structs.replace(interaction, timer=timer))
-    work.change(interactions=tuple(renewed))
+    work.data.interactions = tuple(renewed)
 
 
 def _open(
@@ -222,7 +222,7 @@ def _open(
 ) -> None:
     timer = _set_timer(work, expires_at_ms)
     opened = Interaction(asked=asked, timer=timer, asker=asker)
-    work.change(interactions=(*work.data.interactions, opened))
+    work.data.interactions = (*work.data.interactions, opened)
 
 
 def _set_timer(work: Work, at_ms: int | None) -> EffectId | None:

@@ -1,13 +1,13 @@
 """What is legal: phase × signal → take, postpone, drop. Total, and the only place that says so.
 
 The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
-is still open. What a signal that is taken means stands elsewhere, in the `match` of `machine.py`.
+is still open. What a signal that is taken means stands elsewhere, by the `TAKERS` of `machine.py`.
 
 The diagram and the table in docs/reference/session.md are drawn from here.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -54,7 +54,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.state import Phase, SessionData, Stream
+from agentrail.core.state import Known, Phase, Stream
 
 
 class Verdict(enum.Enum):
@@ -115,49 +115,79 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyTy
 # fmt: on
 
 
-def verdict(phase: Phase, data: SessionData, signal: Signal) -> Verdict:
+def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
     """Read the table; an outcome that nobody waits for is dropped, whatever the cell says."""
     cell = LEGALITY[type(signal)][phase]
-    if cell is Verdict.TAKE and isinstance(signal, Outcome) and not is_awaited(data, signal):
-        return Verdict.DROP
+    if cell is T and isinstance(signal, Outcome) and not is_awaited(data, signal):
+        return D
     return cell
 
 
-def is_awaited(data: SessionData, outcome: Outcome) -> bool:
+def is_awaited(data: Known, outcome: Outcome) -> bool:
     """Say whether the effect that this came from is still open."""
-    open_id = outcome.effect_id
-    match outcome:
-        case ToolProgressed() | ToolEmitted():
-            return _stands(data.batch.waiting_for(open_id), _RUNNING)
-        case ChildStarted() | ChildPublished():
-            return _stands(data.batch.waiting_for(open_id), _RUNNING) or _is_in(
-                data.survivors, open_id, _RUNNING
-            )
-        case ToolFinished():
-            return (
-                _stands(data.batch.waiting_for(open_id), _NOT_ENDED)
-                or _is_in(data.survivors, open_id, _NOT_ENDED)
-                or open_id in data.loans  # answered long ago, but what its child used is to be counted
-            )
-        case TeardownFinished():
-            return open_id in data.drains or (
-                data.teardown is not None and data.teardown.effect_id == open_id
-            )
-        case ErrandFinished() | ResponseCompleted() | StreamFailed() if _is_of_compaction(data, open_id):
-            return True
-        case ErrandFinished():
-            return any(errand.effect_id == open_id for errand in data.errands)
-        case TimerFired() if data.compaction is not None and is_timer(data.compaction, open_id):
-            return True
-        case TimerFired():
-            return (
-                (data.stream is not None and _timer_of(data.stream) == open_id)
-                or any(interaction.timer == open_id for interaction in data.interactions)
-                or (data.held is not None and data.held.timer == open_id)
-                or _stands(data.batch.waiting_for(open_id), _PAUSING)
-            )
-        case _:
-            return data.stream is not None and not data.stream.pausing and data.stream.effect_id == open_id
+    return _AWAITED[type(outcome)](data, outcome.effect_id)
+
+
+def _is_call_running(data: Known, effect_id: EffectId) -> bool:
+    return _stands(data.batch.waiting_for(effect_id), _RUNNING)
+
+
+def _is_child_running(data: Known, effect_id: EffectId) -> bool:
+    return _is_call_running(data, effect_id) or _is_in(data.survivors, effect_id, _RUNNING)
+
+
+def _is_call_out(data: Known, effect_id: EffectId) -> bool:
+    return (
+        _stands(data.batch.waiting_for(effect_id), _NOT_ENDED)
+        or _is_in(data.survivors, effect_id, _NOT_ENDED)
+        or effect_id in data.loans  # answered long ago, but what its child used is to be counted
+    )
+
+
+def _is_teardown(data: Known, effect_id: EffectId) -> bool:
+    return effect_id in data.drains or (data.teardown is not None and data.teardown.effect_id == effect_id)
+
+
+def _is_errand(data: Known, effect_id: EffectId) -> bool:
+    return _is_of_compaction(data, effect_id) or any(one.effect_id == effect_id for one in data.errands)
+
+
+def _is_timer(data: Known, effect_id: EffectId) -> bool:
+    return (
+        (data.compaction is not None and is_timer(data.compaction, effect_id))
+        or (data.stream is not None and _timer_of(data.stream) == effect_id)
+        or any(interaction.timer == effect_id for interaction in data.interactions)
+        or (data.held is not None and data.held.timer == effect_id)
+        or _stands(data.batch.waiting_for(effect_id), _PAUSING)
+    )
+
+
+def _is_streaming(data: Known, effect_id: EffectId) -> bool:
+    stream = data.stream
+    return stream is not None and stream.effect_id == effect_id and not stream.pausing
+
+
+def _is_request(data: Known, effect_id: EffectId) -> bool:
+    return _is_streaming(data, effect_id) or _is_of_compaction(data, effect_id)
+
+
+_AWAITED: Final[Mapping[type[Outcome], Callable[[Known, EffectId], bool]]] = MappingProxyType(
+    {
+        StreamStarted: _is_streaming,
+        ChunksArrived: _is_streaming,
+        ResponseCompleted: _is_request,
+        StreamFailed: _is_request,
+        ToolProgressed: _is_call_running,
+        ToolEmitted: _is_call_running,
+        ChildStarted: _is_child_running,
+        ChildPublished: _is_child_running,
+        ToolFinished: _is_call_out,
+        TimerFired: _is_timer,
+        ErrandFinished: _is_errand,
+        TeardownFinished: _is_teardown,
+    }
+)
+"""Whether the effect that an outcome came from is still open, by the class of the outcome."""
 
 
 def _timer_of(stream: Stream) -> EffectId:
@@ -169,7 +199,7 @@ _NOT_ENDED: Final[frozenset[Stage]] = frozenset({"running", "stopping"})
 _PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
 
 
-def _is_of_compaction(data: SessionData, effect_id: EffectId) -> bool:
+def _is_of_compaction(data: Known, effect_id: EffectId) -> bool:
     return data.compaction is not None and data.compaction.effect_id == effect_id
 
 

@@ -23,7 +23,7 @@ def hear(work: Work, text: str) -> None:
         reader, visible, tags = stream.reader.fed(text)
     else:
         reader, visible, tags = stream.reader, text, ()
-    work.change(stream=msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader))
+    work.data.stream = msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader)
     _publish(work, visible, tags)
 
 

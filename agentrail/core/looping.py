@@ -20,7 +20,7 @@ def look_for_loops(work: Work, batch: OpenCalls) -> tuple[str, ...]:
         What the model is to be told before its next turn. Where it has been told in vain, `work.abort` is set.
     """
     watch, loops = watched(work.cycle.loops, [_seen(state) for state in batch])
-    work.change(cycle=msgspec.structs.replace(work.cycle, loops=watch))
+    work.data.cycle = msgspec.structs.replace(work.cycle, loops=watch)
     for loop in loops:
         work.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]
@@ -33,7 +33,7 @@ def tell(work: Work, notes: tuple[str, ...]) -> None:
     """Tell the model about its loops, behind the results that show them."""
     if notes:
         content = tuple(Text(text=note) for note in notes)
-        work.change(history=work.data.history.with_user(UserMessage(content=content, origin="note")))
+        work.data.history = work.data.history.with_user(UserMessage(content=content, origin="note"))
 
 
 def _seen(state: CallState) -> CallSeen:
@@ -45,7 +45,7 @@ def _seen(state: CallState) -> CallSeen:
         arguments = {"": state.call.malformed}
     return CallSeen(
         name=state.call.name,
-        arguments_hash=hash_arguments(arguments),
+        arguments_hash=state.arguments_hash or hash_arguments(arguments),
         text=result.text,
         is_error=result.is_error,
         is_pure=spec is not None and spec.effect_class == "pure",

@@ -1,15 +1,24 @@
 """`step(state, signal) -> (state, effects)`: the only door through which a session advances.
 
-What is legal stands in `legality.py`; what happens stands in `_take`; nothing else decides. The machine is written for
-the gen_statem engine of `otp/statem.py`, whose states are the four phases: a postponed signal is replayed when the phase
-changes, and the next prompt, or the end, is a state timeout of zero, so it comes after all that was postponed and before
-anything from the mailbox.
+What is legal stands in `legality.py`; who takes a signal stands in `TAKERS`; nothing else decides. This is the order:
+
+| | what happens in a step | as long as |
+|---|---|---|
+| 1 | the signal is taken, dropped or postponed, as the table says | |
+| 2 | an abort that a plugin wanted breaks the cycle off; what waits for idle is applied | 1, 3 or 4 has taken something |
+| 3 | what was postponed is judged anew, oldest first, in front of what is still to be judged | the phase has changed |
+| 4 | in idle the session ends if it is to end, or the oldest prompt that waits begins | nothing is left to judge |
+
+So who asked first is answered first: the next prompt, or the end, comes after all that was postponed, and before anything
+from the mailbox. All that a step does it does at the time of its signal, to one draft that is frozen at its end.
 
 No clock, no id, no randomness and no I/O: they arrive inside signals.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeAlias, assert_never
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,12 +35,12 @@ from agentrail.core import (
     teardown,
 )
 from agentrail.core.budget import Ledger
-from agentrail.core.effects import Effect, End, Refuse, look_of
+from agentrail.core.effects import Effect, End, look_of
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
-from agentrail.core.legality import Verdict, verdict
+from agentrail.core.legality import LEGALITY, Verdict, verdict
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -56,7 +65,6 @@ from agentrail.core.signals import (
     ResponseCompleted,
     Restarted,
     Signal,
-    SignalId,
     SnapshotQuery,
     Started,
     StatusQuery,
@@ -81,28 +89,18 @@ from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.messages import Message
-from agentrail.otp import statem
+from agentrail.otp.edges import travels
 from agentrail.otp.exits import Crashed, Shutdown, describe
-from agentrail.otp.statem import (
-    Call,
-    EngineEffect,
-    Info,
-    Internal,
-    Keep,
-    NextEvent,
-    NextState,
-    Note,
-    PerformEffect,
-    Postpone,
-    RefuseCall,
-    StateTimeout,
-    Terminate,
-    TimedOut,
-)
 
-Transition: TypeAlias = statem.Transition[Phase, SessionData]
+MAX_POSTPONED: Final = 1_000
+"""How many signals may wait for another phase; one more is refused."""
 
-_GOODBYE: Final = "goodbye"
+_TAKE: Final = Verdict.TAKE
+_IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
+
+S = TypeVar("S", bound=Signal)
+Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
+"""Says what a signal means, which may be taken in this phase; gives the phase that follows."""
 
 
 def new_session(
@@ -133,8 +131,7 @@ def new_session(
         history, repairs = import_messages(messages)
         call_ids = call_ids_of(history.messages)
         data = msgspec.structs.replace(data, history=history, repairs=repairs, call_ids=call_ids)
-    engine, _ = statem.start(_MACHINE, statem.Init(Phase.IDLE, data), now=0.0)
-    return SessionState(engine)
+    return SessionState(Phase.IDLE, data)
 
 
 def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
@@ -147,161 +144,91 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     """
     if state.ended:
         return state, ()
-    incoming = Call(signal.signal_id, signal) if isinstance(signal, Asked) else Info(signal)
+    _check_time(signal)
+    work = Work(state.data, signal.at_ms)
     try:
-        now = signal.at_ms / 1000
-    except (TypeError, OverflowError) as error:  # no clock says that; a bug of whoever made the signal
+        phase, postponed, ended = _advance(work, state.phase, state.postponed, signal)
+        after = SessionState(phase, work.close(), postponed, ended)
+    except BaseException as error:
+        if travels(error):
+            raise
+        crash = Crashed.from_exception(error)
+    else:
+        return after, tuple(work.effects)
+    # Out here, so that it carries no frames along: what they hold is of no use to whoever keeps the error.
+    raise InternalError(describe(crash))
+
+
+def _check_time(signal: Signal) -> None:
+    try:
+        is_time = math.isfinite(signal.at_ms)
+    except (TypeError, OverflowError):
+        is_time = False
+    if not is_time:  # no clock says that; a bug of whoever made the signal
         message = (
             f"{type(signal).__name__} has the time {signal.at_ms!r:.50}: expected milliseconds since 1970"
         )
-        raise InternalError(message) from error
-    engine, wanted = statem.step(_MACHINE, state.engine, incoming, now=now)
-    effects = [
-        wish.effect if type(wish) is PerformEffect else _effect(wish)
-        for wish in wanted
-        if type(wish) is not Note
-    ]
-    return SessionState(engine), tuple(effects)  # type: ignore[arg-type]  # all that a `Work` performs is an Effect
+        raise InternalError(message)
 
 
-class _SessionMachine:
-    """The session as a gen_statem callback module: one event in, one transition out."""
+def _advance(
+    work: Work, phase: Phase, postponed: tuple[Signal, ...], signal: Signal
+) -> tuple[Phase, tuple[Signal, ...], bool]:
+    """Take a signal, and all that follows from it, until only the mailbox could bring more.
 
-    def handle(self, event: statem.Event, phase: Phase, data: SessionData) -> Transition:
-        match event:
-            case Info(message) | Call(request=message):
-                # `step` sends nothing but signals; a `cast` here would cost every delta of every stream.
-                return self._judge(message, phase, data)  # type: ignore[arg-type]
-            case TimedOut(content=int(at_ms)):
-                work = Work(data, at_ms)
-                if teardown.is_over(work):
-                    teardown.say_goodbye(work)
-                    return Keep(work.data, [*work.actions, NextEvent(Internal(data.stopping))])
-                after = cycle.start_next(work)
-                return _transition(
-                    work, phase, after if work.abort is None else teardown.abort_by_plugin(work)
-                )
-            case _:  # the `Internal` from above: nothing else is ever sent to this machine
-                return statem.Stop(Shutdown(data.stopping))
-
-    def _judge(self, signal: Signal, phase: Phase, data: SessionData) -> Transition:
-        work = Work(data, signal.at_ms)
-        match verdict(phase, data, signal):
-            case Verdict.TAKE:
-                after = _take(work, phase, signal)
-                if work.abort is not None:
-                    after = teardown.abort_by_plugin(work)
-                if (
-                    work.data is data
-                ):  # a question: nothing begins or ends, and a postponed one carries an old time
-                    return Keep(actions=work.actions)
-                return _transition(work, phase, after)
-            case Verdict.DROP:
-                work.change(dropped=data.dropped + 1)
-                return Keep(work.data)
-            case Verdict.POSTPONE:
-                return Keep(actions=(Postpone(),))
-            case unreachable:
-                assert_never(unreachable)
+    Returns:
+        The phase, what is postponed, and whether the session is over.
+    """
+    todo: list[Signal] = [signal]  # the next one last
+    while True:
+        before = phase
+        if todo:
+            judged = todo.pop()
+            judgement = verdict(phase, work.data, judged)
+            if judgement is _TAKE:
+                phase = settled(work, TAKERS[type(judged)](work, phase, judged))
+            elif judgement is Verdict.DROP:
+                work.data.dropped += 1
+            else:
+                postponed = _postponed(work, postponed, judged)
+        elif phase is not _IDLE:
+            return phase, postponed, False
+        elif teardown.is_over(work):
+            teardown.say_goodbye(work)
+            work.ask(End(describe(Shutdown(work.data.stopping))))
+            return phase, postponed, True
+        elif work.data.queue and work.data.cycle is None and work.data.teardown is None:
+            phase = settled(work, cycle.start_next(work))
+        else:
+            return phase, postponed, False
+        if postponed and phase is not before:
+            todo += reversed(postponed)
+            postponed = ()
 
 
-_MACHINE: Final = _SessionMachine()
+def settled(work: Work, after: Phase) -> Phase:
+    """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
+    if work.abort is not None:
+        after = teardown.abort_by_plugin(work)
+    held = work.data.held
+    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
+        holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if after is _IDLE:
+        settings.apply_updates(work)
+    return after
 
 
-def _take(work: Work, phase: Phase, signal: Signal) -> Phase:
-    """Say what a signal means; frequent ones stand first, because classes are tried in this order."""
-    match signal:
-        case ChunksArrived():
-            return response.arrived(work, signal)
-        case ToolFinished():
-            return batch.tool_finished(work, phase, signal)
-        case ResponseCompleted(message=message, usage=usage) if work.data.compaction is not None:
-            compacting.summarised(work, message.text, usage)
-        case ResponseCompleted():
-            return response.completed(work, phase, signal)
-        case StreamStarted():
-            return response.started(work)
-        case Prompt():
-            return prompts.admit(work, phase, signal)
-        case ToolProgressed():
-            batch.tool_progressed(work, signal)
-        case ChildPublished():
-            children.published(work, signal)
-        case ChildStarted():
-            children.started(work, signal)
-        case ToolEmitted():
-            batch.tool_emitted(work, signal)
-        case StreamFailed(usage=usage) if work.data.compaction is not None:
-            return cycle.go_on_after_compaction(work, compacting.failed(work, usage))
-        case StreamFailed():
-            return response.failed(work, phase, signal)
-        case Steer():
-            return prompts.steer(work, phase, signal)
-        case TimerFired():
-            return _time_has_come(work, phase, signal)
-        case Approve():
-            return decisions.approve(work, phase, signal)
-        case Reject():
-            return decisions.reject(work, phase, signal)
-        case Respond():
-            return decisions.respond(work, phase, signal)
-        case ToolAsked():
-            batch.tool_asked(work, signal)
-        case AbortTool():
-            return batch.abort_tool(work, phase, signal)
-        case Abort():
-            return teardown.abort(work, signal)
-        case Stop():
-            return teardown.stop(work, signal)
-        case TeardownFinished(effect_id=effect_id) if effect_id in work.data.drains:
-            return batch.drained(work, phase, effect_id)
-        case TeardownFinished():
-            teardown.settled(work, signal)
-        case SwitchModel():
-            settings.switch_model(work, signal)
-        case ChangeTools():
-            settings.change_tools(work, signal)
-        case UpdatePluginOpts():
-            settings.update_plugin_opts(work, phase, signal)
-        case ChangePlugins():
-            settings.change_plugins(work, signal)
-        case ErrandFinished(effect_id=effect_id, result=result) if _is_writing(work, effect_id):
-            return cycle.go_on_after_compaction(work, compacting.saved(work, result))
-        case ErrandFinished(effect_id=effect_id, result=result) if _is_held_for(work, effect_id):
-            return _go_on_held(work, phase, result)
-        case ErrandFinished():
-            errand_finished(work, signal)
-        case ReplyQuery(signal_id=to):
-            cycle.wait_for_reply(work, to)
-        case StatusQuery(signal_id=to, at_ms=at_ms):
-            work.reply(to, status_of(phase, work.data, at_ms))
-        case MessagesQuery(signal_id=to):
-            work.reply(to, work.data.history.messages[:])
-        case SnapshotQuery(signal_id=to, at_ms=at_ms):
-            work.reply(to, snapshot_of(phase, work.data, at_ms))
-        case Started():
-            work.change(started_at_ms=signal.at_ms)
-            data = work.data
-            work.publish(
-                SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names)
-            )
-            if somebody_listens(work, SessionStarted):
-                ask(work, SessionStarted())
-                if work.abort is not None:
-                    return teardown.refuse_session(work)
-        case Restarted():
-            return teardown.restarted(work, signal)
-        case Parked():
-            return teardown.parked(work, signal)
-        case StepCrashed():
-            return _put_aside(work, phase, signal)
-        case PluginLagged(plugin=plugin, hook=hook, milliseconds=milliseconds):
-            work.publish(PluginSlow(plugin=plugin, hook=hook, milliseconds=milliseconds))
-        case Compact():
-            return _compact(work, phase, signal)
-        case _:
-            assert_never(signal)
-    return phase
+def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
+    if len(postponed) < MAX_POSTPONED:
+        return (*postponed, signal)
+    if not isinstance(signal, Asked):
+        message = f"{MAX_POSTPONED} signals are postponed, and nobody waits for this {type(signal).__name__} who could be told"
+        raise InternalError(message)
+    work.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
+    return postponed
+
+
+# --- what each signal means
 
 
 def _is_held_for(work: Work, effect_id: EffectId) -> bool:
@@ -332,7 +259,7 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
         work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return phase
     if data.compaction is None:  # else the one that goes on serves, and its end is the answer
-        work.change(compact_asked=signal.reason or "asked")
+        work.data.compact_asked = signal.reason or "asked"
     work.reply(signal.signal_id, None)
     is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
@@ -358,7 +285,7 @@ def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
 
 def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
-    work.change(quarantined=work.data.quarantined + 1)
+    work.data.quarantined = work.data.quarantined + 1
     work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     work.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
@@ -378,37 +305,142 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     )
     for stand_in in (failed, finished, settled, fired, undone):
         if verdict(phase, work.data, stand_in) is Verdict.TAKE:
-            return _take(work, phase, stand_in)
+            return TAKERS[type(stand_in)](work, phase, stand_in)
     return phase
 
 
-def _transition(work: Work, before: Phase, after: Phase) -> Transition:
-    """Turn what was worked out into a transition; in idle, look whether the session is over or a prompt waits."""
-    actions: list[Any] = work.actions
-    held = work.data.held
-    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
-        holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
-    # Both wait for a timeout of zero, because it comes after all that was postponed: who asked first is answered first.
-    if after is Phase.IDLE:
-        settings.apply_updates(work)
+def _start(work: Work, phase: Phase, signal: Started) -> Phase:
+    work.data.started_at_ms = signal.at_ms
     data = work.data
-    is_free = data.cycle is None and data.teardown is None
-    if after is Phase.IDLE and (teardown.is_over(work) or (data.queue and is_free)):
-        actions.append(StateTimeout(0.0, content=work.at_ms))
-    if after is before:
-        return Keep(work.data, actions)
-    return NextState(after, work.data, actions)
+    work.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
+    if somebody_listens(work, SessionStarted):
+        ask(work, SessionStarted())
+        if work.abort is not None:
+            return teardown.refuse_session(work)
+    return phase
 
 
-def _effect(wanted: EngineEffect) -> Effect:
-    """Translate what the engine wants into an effect of the session."""
-    match wanted:
-        case RefuseCall(to, why):
-            return Refuse(SignalId(str(to)), MailboxFull(f"too many callers wait already ({why})"))
-        case Terminate(Crashed() as crash):
-            raise InternalError(describe(crash))
-        case Terminate(reason):
-            return End(describe(reason))
-        case _:
-            message = f"the session machine asked for {wanted!r}, which sessions do not carry out"
-            raise InternalError(message)
+def _response_completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
+    if work.data.compaction is None:
+        return response.completed(work, phase, signal)
+    compacting.summarised(work, signal.message.text, signal.usage)
+    return phase
+
+
+def _stream_failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
+    if work.data.compaction is None:
+        return response.failed(work, phase, signal)
+    return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
+
+
+def _teardown_finished(work: Work, phase: Phase, signal: TeardownFinished) -> Phase:
+    if signal.effect_id in work.data.drains:
+        return batch.drained(work, phase, signal.effect_id)
+    teardown.settled(work, signal)
+    return phase
+
+
+def _errand_finished(work: Work, phase: Phase, signal: ErrandFinished) -> Phase:
+    if _is_writing(work, signal.effect_id):
+        return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
+    if _is_held_for(work, signal.effect_id):
+        return _go_on_held(work, phase, signal.result)
+    errand_finished(work, signal)
+    return phase
+
+
+def _wait_for_reply(work: Work, phase: Phase, signal: ReplyQuery) -> Phase:
+    cycle.wait_for_reply(work, signal.signal_id)
+    return phase
+
+
+def _tell_status(work: Work, phase: Phase, signal: StatusQuery) -> Phase:
+    work.reply(signal.signal_id, status_of(phase, work.data, signal.at_ms))
+    return phase
+
+
+def _tell_messages(work: Work, phase: Phase, signal: MessagesQuery) -> Phase:
+    work.reply(signal.signal_id, work.data.history.messages[:])
+    return phase
+
+
+def _tell_snapshot(work: Work, phase: Phase, signal: SnapshotQuery) -> Phase:
+    work.reply(signal.signal_id, snapshot_of(phase, work.data, signal.at_ms))
+    return phase
+
+
+def _plugin_lagged(work: Work, phase: Phase, signal: PluginLagged) -> Phase:
+    work.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
+    return phase
+
+
+def _update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> Phase:
+    settings.update_plugin_opts(work, phase, signal)
+    return phase
+
+
+def _by(kind: type[S], take: Callable[[Work, Phase, S], Phase]) -> tuple[type[Any], Take]:
+    return kind, take
+
+
+def _in_any(kind: type[S], take: Callable[[Work, S], Phase]) -> tuple[type[Any], Take]:
+    """Let a function take a signal that wants to know of no phase."""
+
+    def taken(work: Work, _: Phase, signal: S) -> Phase:
+        return take(work, signal)
+
+    return kind, taken
+
+
+def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any], Take]:
+    """Let a function take a signal that changes no phase."""
+
+    def taken(work: Work, phase: Phase, signal: S) -> Phase:
+        take(work, signal)
+        return phase
+
+    return kind, taken
+
+
+_GIVEN: Final = dict(
+    (
+        _by(Prompt, prompts.admit),
+        _by(Steer, prompts.steer),
+        _in_any(Abort, teardown.abort),
+        _by(AbortTool, batch.abort_tool),
+        _in_any(Stop, teardown.stop),
+        _by(ReplyQuery, _wait_for_reply),
+        _by(StatusQuery, _tell_status),
+        _by(MessagesQuery, _tell_messages),
+        _by(SnapshotQuery, _tell_snapshot),
+        _by(Approve, decisions.approve),
+        _by(Reject, decisions.reject),
+        _by(Respond, decisions.respond),
+        _staying(ToolAsked, batch.tool_asked),
+        _staying(SwitchModel, settings.switch_model),
+        _by(UpdatePluginOpts, _update_plugin_opts),
+        _staying(ChangePlugins, settings.change_plugins),
+        _staying(ChangeTools, settings.change_tools),
+        _by(Compact, _compact),
+        _by(Started, _start),
+        _in_any(Restarted, teardown.restarted),
+        _in_any(Parked, teardown.parked),
+        _by(StepCrashed, _put_aside),
+        _by(PluginLagged, _plugin_lagged),
+        _in_any(StreamStarted, response.started),
+        _by(ChunksArrived, response.arrived),
+        _by(ResponseCompleted, _response_completed),
+        _by(StreamFailed, _stream_failed),
+        _staying(ToolProgressed, batch.tool_progressed),
+        _staying(ChildStarted, children.started),
+        _staying(ChildPublished, children.published),
+        _staying(ToolEmitted, batch.tool_emitted),
+        _by(ToolFinished, batch.tool_finished),
+        _by(TimerFired, _time_has_come),
+        _by(ErrandFinished, _errand_finished),
+        _by(TeardownFinished, _teardown_finished),
+    )
+)
+# Total: a row of the table without a taker fails when this is imported.
+TAKERS: Final[Mapping[type[Signal], Take]] = MappingProxyType({kind: _GIVEN[kind] for kind in LEGALITY})
+"""Who takes a signal, by its class."""

@@ -40,6 +40,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         operation_id: The same for all attempts; empty before the first.
         bound_to: The hash of the arguments that somebody decided to let run, taken when they were shown; nothing else runs.
             None where nobody was asked.
+        arguments_hash: Of what ran, since the first attempt; empty before.
         began_at_ms: When its last attempt was started; 0 before the first.
         child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
         effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
@@ -56,6 +57,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     operation_id: str = ""
     bound_to: str | None = None
+    arguments_hash: str = ""
     began_at_ms: int = 0
     child_ids: tuple[SessionId, ...] = ()
     effect_id: EffectId | None = None

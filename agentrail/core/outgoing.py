@@ -9,10 +9,11 @@ argument lies in the block that it passes. A shortened message is made once and 
 """
 
 from collections.abc import Collection, Sequence
+from operator import is_
 from typing import Final
 
-import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.messages import AssistantMessage, JsonValue, Message, PromptRef, ToolCall, UserMessage
 
@@ -131,18 +132,33 @@ def _shortened(message: Message) -> Message:
     if not isinstance(message, AssistantMessage):
         return message
     content = tuple(
-        attrs.evolve(block, arguments=short)
+        replace(block, arguments=short)
         if isinstance(block, ToolCall) and (short := _short_arguments(block)) is not None
         else block
         for block in message.content
     )
-    return message if content == message.content else attrs.evolve(message, content=content)
+    if all(map(is_, content, message.content)):
+        return message
+    return replace(message, content=content)
 
 
 def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:
-    arguments = dict(call.arguments or {})
-    short = {name: _short(value) for name, value in arguments.items()}
-    return None if short == arguments else short
+    arguments = call.arguments or {}
+    if not any(map(_is_long, arguments.values())):
+        return None
+    return {name: _short(value) for name, value in arguments.items()}
+
+
+def _is_long(value: JsonValue) -> bool:
+    match value:
+        case str():
+            return len(value) > MAX_CHARACTERS
+        case list():
+            return any(map(_is_long, value))
+        case dict():
+            return any(map(_is_long, value.values()))
+        case _:
+            return False
 
 
 def _short(value: JsonValue) -> JsonValue:

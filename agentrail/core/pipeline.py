@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-import attrs
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.actions import (
     ACTIONS,
@@ -435,9 +435,9 @@ class _Run:
     def _replace_result(self, member: Member, given: ToolResult | str) -> None:
         event: Any = self.out.event
         if isinstance(given, str):
-            result = attrs.evolve(event.result, text=given)
+            result = replace(event.result, text=given)
         else:
-            result = attrs.evolve(given, call_id=event.call_id, name=event.name)
+            result = replace(given, call_id=event.call_id, name=event.name)
         event = msgspec.structs.replace(event, result=result)
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 

@@ -83,12 +83,14 @@ def find_plugin(stack: Stack, name: str) -> Member:
 def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
     """Make the state that new options lead to, unless the plugin has its own way.
 
-    A mapping and an attrs class are merged, field by field; anything else is replaced by what `init` makes of the
+    A mapping, an attrs class and a Struct are merged, field by field; anything else is replaced by what `init` makes of the
     options.
 
     Raises:
         TypeError: Your move: the state has no such field.
     """
+    if isinstance(state, msgspec.Struct):
+        return msgspec.structs.replace(state, **options)
     if attrs.has(type(state)):
         return attrs.evolve(state, **options)
     if isinstance(state, FrozenDict):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from agentrail.events import Event, PluginEvent
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
@@ -18,9 +16,7 @@ def published(said: Any, user_data: JsonObject) -> Event:
         case (str(name), payload):
             return plugin_event(name, payload, user_data)
         case _:
-            event: Event = attrs.evolve(
-                said, meta=None
-            )  # whoever publishes writes to it, and plugins keep values
+            event: Event = said
             return event
 
 

@@ -1,8 +1,8 @@
 """What a plugin may remember: frozen values that the codec can store.
 
-Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes of such. A session keeps the state of
-each plugin, journals it and gives it back after a crash, so a value that could change under its feet, or not be read
-back, is refused when a plugin answers with it, with the place in the value where the fault lies.
+Scalars, enumerations, tuples, frozen sets, frozen JSON, and frozen attrs classes and Structs of such. A session keeps the
+state of each plugin, journals it and gives it back after a crash, so a value that could change under its feet, or not be
+read back, is refused when a plugin answers with it, with the place in the value where the fault lies.
 """
 
 import enum
@@ -48,6 +48,10 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             return f"{where} is a mappingproxy, and what lies behind it can be changed: use p.frozen_json"
         case dict() | list() | set() | bytearray():
             return f"{where} is a {type(value).__name__}, which can be changed: use a tuple, a frozenset, or p.frozen_json"
+        case msgspec.Struct():
+            if not value.__struct_config__.frozen:
+                return f"{where} is a {type(value).__name__}, which can be changed: make it frozen=True"
+            return _first((getattr(value, name), f"{where}.{name}") for name in value.__struct_fields__)
         case _ if attrs.has(type(value)):
             if not attrs.inspect(type(value)).is_frozen:
                 return f"{where} is a {type(value).__name__}, which can be changed: make it @attrs.frozen"
@@ -120,6 +124,11 @@ def _frozen_again(value: Any) -> Any:
             return FrozenList(map(_frozen_again, value))
         case tuple():
             return tuple(map(_frozen_again, value))
+        case msgspec.Struct():
+            names = value.__struct_fields__
+            return msgspec.structs.replace(
+                value, **{name: _frozen_again(getattr(value, name)) for name in names}
+            )
         case _ if attrs.has(type(value)):
             fields = attrs.fields(type(value))
             again = {field.alias: _frozen_again(getattr(value, field.name)) for field in fields if field.init}

@@ -10,7 +10,7 @@ from attrs import frozen
 from agentrail.core.budget import BudgetLeft, budget_left
 from agentrail.core.listening import visible_so_far
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import Phase, QueuedPrompt, SessionData
+from agentrail.core.state import Known, Phase, QueuedPrompt
 from agentrail.events import Approval, Question, Todo
 from agentrail.messages import (
     CallId,
@@ -183,7 +183,7 @@ class Snapshot:
     last_seq: int
 
 
-def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
+def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
     """Say how a session stands at a time."""
     asked = [interaction.asked for interaction in data.interactions]
     return Status(
@@ -221,7 +221,7 @@ def status_of(phase: Phase, data: SessionData, at_ms: int) -> Status:
     )
 
 
-def snapshot_of(phase: Phase, data: SessionData, at_ms: int) -> Snapshot:
+def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
     """Draw a session as it stands at a time."""
     steers = [
         QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True) for steer in data.steers
@@ -236,7 +236,7 @@ def snapshot_of(phase: Phase, data: SessionData, at_ms: int) -> Snapshot:
     )
 
 
-def _running_tools(data: SessionData) -> tuple[RunningTool, ...]:
+def _running_tools(data: Known) -> tuple[RunningTool, ...]:
     calls = ((state, False) for state in data.batch if state.stage in {"running", "stopping"})
     survivors = ((state, True) for state in data.survivors)
     return tuple(
@@ -251,26 +251,27 @@ def _running_tools(data: SessionData) -> tuple[RunningTool, ...]:
     )
 
 
-def models_of(data: SessionData) -> tuple[ModelFacts, ...]:
+def models_of(data: Known) -> tuple[ModelFacts, ...]:
     """Give the model of a session and its fallbacks, in the order in which they are asked."""
     return (data.model, *data.config.fallbacks)
 
 
-def _waiting_prompts(data: SessionData) -> tuple[QueuedPrompt, ...]:
+def _waiting_prompts(data: Known) -> tuple[QueuedPrompt, ...]:
     """Give the prompts that have not begun: the one that plugins are still asked about, and those behind it."""
     held = data.held.prompt if data.held is not None else None
     return (held, *data.queue) if held is not None else data.queue
 
 
-def model_of(data: SessionData) -> ModelFacts:
+def model_of(data: Known) -> ModelFacts:
     """Give the model that the running cycle asks at this moment; without one that of the next request."""
-    return models_of(data)[data.cycle.attempts.model if data.cycle is not None else 0]
+    place = data.cycle.attempts.model if data.cycle is not None else 0
+    return data.config.fallbacks[place - 1] if place else data.model
 
 
 _NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
 
 
-def system_prompt_of(data: SessionData) -> str | None:
+def system_prompt_of(data: Known) -> str | None:
     """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
     own, mode = data.config.system_prompt, data.config.prompt_mode
     if mode == "none" or not (data.sections or mode == "minimal"):
@@ -284,14 +285,14 @@ def system_prompt_of(data: SessionData) -> str | None:
     return "\n\n".join(parts) or None
 
 
-def cycle_messages_of(data: SessionData) -> tuple[Message, ...]:
+def cycle_messages_of(data: Known) -> tuple[Message, ...]:
     """Give the messages of the running cycle, also those that a summary stands for by now; none without a cycle."""
     cycle = data.cycle
     return () if cycle is None else (*cycle.earlier, *data.history.since(cycle.first_message))
 
 
 def request_of(
-    data: SessionData,
+    data: Known,
     attempt: EffectId,
     *,
     last_turn: bool,

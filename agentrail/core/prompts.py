@@ -16,7 +16,7 @@ from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
-from agentrail.core.state import Phase, QueuedPrompt, QueuedSteer, SessionData
+from agentrail.core.state import Known, Phase, QueuedPrompt, QueuedSteer
 from agentrail.core.work import Work
 from agentrail.errors import (
     ClientIdReused,
@@ -58,7 +58,7 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
             holding.back_to_queue(work)
         supersede(work)
     position = len(work.data.queue)
-    work.change(queue=(*work.data.queue, prompt))
+    work.data.queue = (*work.data.queue, prompt)
     work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
     _give_receipt(
         work, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=work.data.seq)
@@ -91,9 +91,9 @@ def _judged_prompt(
 ) -> Phase:
     if work.data.cycle is None:
         return cycle.start_judged(work, prompt, outcome)
-    work.change(
-        interventions=waiting
-    )  # what is said here belongs to the prompt, and not to the cycle that waits
+    work.data.interventions = (
+        waiting  # what is said here belongs to the prompt, and not to the cycle that waits
+    )
     if work.abort is not None:
         return cycle.reject(work, prompt, work.abort)
     decision = outcome.decision if outcome is not None else None
@@ -133,7 +133,7 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
         _say(work, signal, "rejected_full")
         work.refuse(signal.signal_id, SteeringQueueFull(full))
         return phase
-    work.change(steers=(*data.steers, QueuedSteer(ref=signal.ref, text=signal.text)))
+    work.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))
     _say(work, signal, "queued")
     _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="queued", seq=work.data.seq))
     if work.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(work):
@@ -143,7 +143,7 @@ def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
     return hear_steer(work, phase) if work.data.batch else phase
 
 
-def _why_no_steer(data: SessionData) -> str | None:
+def _why_no_steer(data: Known) -> str | None:
     """Say why no more steers may wait, if that is so."""
     waiting, most = len(data.steers), data.config.max_steering_queue
     if waiting >= most:
@@ -182,7 +182,7 @@ def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
         return signal, False
     waiting = work.data.interventions
     outcome = ask(work, BeforeSteering(text=signal.text))
-    work.change(interventions=waiting)  # what is said here belongs to the steer, and not to the next request
+    work.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
     if work.abort is not None:
         work.abort = None
         _say(work, signal, "rejected_by_plugin")
@@ -210,7 +210,7 @@ def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
     if is_free:
         work.publish(PromptReceived(ref=ref, content=content))
         return cycle.start(work, prompt)
-    work.change(queue=(*data.queue, prompt))
+    work.data.queue = (*data.queue, prompt)
     work.publish(PromptQueued(ref=ref, content=content, position=position))
     return phase
 

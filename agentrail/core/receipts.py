@@ -89,7 +89,7 @@ def remember(work: Work, client_id: str | None, said: object, receipt: object) -
     """Keep the receipt of a message that has a name of its sender's."""
     if client_id is not None:
         one = Remembered(client_id=client_id, digest=_digest_of(said), receipt=receipt)
-        work.change(remembered=(*work.data.remembered, one)[-MAX_REMEMBERED:])
+        work.data.remembered = (*work.data.remembered, one)[-MAX_REMEMBERED:]
 
 
 def _digest_of(said: object) -> str:

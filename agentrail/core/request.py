@@ -13,6 +13,7 @@ from agentrail.core.budget import Price
 from agentrail.core.stalls import StallOptions
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
+from agentrail.structs import Member, Value
 
 EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
@@ -20,7 +21,7 @@ CachePoint: TypeAlias = int | Literal["system"]
 """Where a cached prefix ends: behind the message at a position, or behind all that stands before the messages."""
 
 
-class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ModelFacts(Value, frozen=True, kw_only=True):
     """What a session knows of a model when it decides; the shell found it out when it found the provider.
 
     Attributes:
@@ -75,20 +76,20 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return rest.partition(":")[2] if provider == "registry" else rest
 
 
-class TextDelta(msgspec.Struct, frozen=True, gc=False):
+class TextDelta(Member, frozen=True):
     """More visible text."""
 
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True, gc=False):
+class ThinkingDelta(Member, frozen=True):
     """More thinking, or the signature that ends it."""
 
     text: str
     signature: str | None = None
 
 
-class ToolCallStarted(msgspec.Struct, frozen=True, gc=False):
+class ToolCallStarted(Member, frozen=True):
     """The model begins a call; indexes are dense from 0, id and name are always there."""
 
     index: int
@@ -96,20 +97,20 @@ class ToolCallStarted(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
+class ArgumentsDelta(Member, frozen=True):
     """More of a call's arguments: raw JSON text, never parsed in pieces."""
 
     index: int
     text: str
 
 
-class UsageUpdate(msgspec.Struct, frozen=True, gc=False):
+class UsageUpdate(Member, frozen=True):
     """The total of this response so far, never an increment."""
 
     usage: TokenUsage
 
 
-class Completed(msgspec.Struct, frozen=True, gc=False):
+class Completed(Member, frozen=True):
     """The one terminal chunk. Its message equals what the deltas add up to, in text, calls and order."""
 
     stop_reason: StopReason

@@ -23,7 +23,7 @@ from agentrail.core.retries import (
     RetryOptions,
     decide_retry,
 )
-from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, TimerFired
+from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, StreamStarted, TimerFired
 from agentrail.core.silence import look, note_chunk
 from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
 from agentrail.core.state import Phase, Stream
@@ -50,14 +50,14 @@ REFUSED: Final = ErrorInfo(
 EMPTY: Final = ErrorInfo(code="protocol_error", message="the model sent an empty response", retryable=True)
 
 
-def started(work: Work) -> Phase:
+def started(work: Work, _: StreamStarted) -> Phase:
     """The first chunk is here."""
     note_chunk(work)
     work.publish(MessageStart(attempt=work.cycle.attempts.number))
     return Phase.STREAMING
 
 
-def arrived(work: Work, signal: ChunksArrived) -> Phase:
+def arrived(work: Work, _: Phase, signal: ChunksArrived) -> Phase:
     """Pass deltas on.
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
@@ -72,7 +72,7 @@ def arrived(work: Work, signal: ChunksArrived) -> Phase:
             case ThinkingDelta(text=text):
                 thought.append(text)
             case UsageUpdate(usage=usage):
-                work.change(stream=msgspec.structs.replace(work.stream, usage=usage))
+                work.data.stream = msgspec.structs.replace(work.stream, usage=usage)
             case _:  # calls are in the completed message; half of a call is of no use to anybody
                 pass
     if thought:
@@ -95,16 +95,17 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
         hear_at_once(work, signal.message)
     message = _with_own_ids(work, signal.message)
     before = work.data.history
-    work.change(history=before.with_response(message), stream=None)
+    work.data.history = before.with_response(message)
+    work.data.stream = None
     learn_from(work, signal.usage)
     if signal.stop_reason == "context_window":
-        work.change(compact_asked="the window was full")
+        work.data.compact_asked = "the window was full"
     outcome = None
     if somebody_listens(work, AfterResponse):
         outcome = consult(work, AfterResponse(message=message))
         if outcome.message is not None:  # who reads the event reads what the history says
             message = outcome.message
-            work.change(history=before.with_response(message))
+            work.data.history = before.with_response(message)
     work.publish(
         ResponseComplete(
             message=message,
@@ -143,7 +144,7 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
         work.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
     if work.stream.model != model_of(work.data).model:  # another was chosen meanwhile: it has not failed yet
         number = cycle.attempts.number + 1
-        work.change(cycle=msgspec.structs.replace(cycle, attempts=Attempts(number=number)))
+        work.data.cycle = msgspec.structs.replace(cycle, attempts=Attempts(number=number))
         return send_request(work)
     names = tuple(facts.model for facts in models_of(work.data))
     facts = model_of(work.data)
@@ -153,14 +154,14 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
         stall_policy=facts.stalls.stall_policy,
     )
     attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
-    work.change(cycle=msgspec.structs.replace(cycle, attempts=attempts))
+    work.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
     match remedy:
         case RetryAfter(delay_ms):
             work.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
             timer = work.mint("w")
             stream = work.stream
-            work.change(
-                stream=Stream(effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn)
+            work.data.stream = Stream(
+                effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn
             )
             work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms))
             return Phase.RUNNING
@@ -170,7 +171,7 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
             return send_request(work)
         case CompactFirst():
             work.publish(ContextOverflow(error=error))
-            work.change(stream=None)
+            work.data.stream = None
             return (
                 Phase.RUNNING
                 if compacting.begin(work, error=error)
@@ -185,7 +186,7 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
 
 def _publish_thinking(work: Work, text: str) -> None:
     if not work.stream.thinking:
-        work.change(stream=msgspec.structs.replace(work.stream, thinking=True))
+        work.data.stream = msgspec.structs.replace(work.stream, thinking=True)
         work.publish(ThinkingStart(attempt=work.cycle.attempts.number))
     work.publish(ThinkingDeltaEvent(delta=text, attempt=work.cycle.attempts.number))
 
@@ -195,7 +196,7 @@ def _with_own_ids(work: Work, message: AssistantMessage) -> AssistantMessage:
     if not calls:
         return message
     call_ids, used = settle_call_ids(calls, work.data.call_ids, work.stream.effect_id)
-    work.change(call_ids=used)
+    work.data.call_ids = used
     if call_ids == tuple(call.call_id for call in calls):
         return message
     fresh = iter(call_ids)

@@ -31,11 +31,12 @@ def switch_model(work: Work, signal: SwitchModel) -> None:
     if signal.model.model == before == data.model.model and not signal.opts_changed:
         work.reply(signal.signal_id, None)
         return
-    work.change(model=signal.model, tools=data.tools.described(signal.described))
+    work.data.model = signal.model
+    work.data.tools = data.tools.described(signal.described)
     cycle = data.cycle
     if cycle is not None:  # the fallbacks of the model before are not those of this one
-        work.change(
-            cycle=msgspec.structs.replace(cycle, attempts=msgspec.structs.replace(cycle.attempts, model=0))
+        work.data.cycle = msgspec.structs.replace(
+            cycle, attempts=msgspec.structs.replace(cycle.attempts, model=0)
         )
     work.publish(
         ModelSwitched(
@@ -55,7 +56,7 @@ def change_tools(work: Work, signal: ChangeTools) -> None:
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
     detached = tuple(name for name in before.names if after.get(name) is None)
     missing = tuple(name for name in signal.detach if before.get(name) is None)
-    work.change(tools=after)
+    work.data.tools = after
     for name in attached:
         work.publish(ToolAttached(name=name))
     for name in detached:
@@ -74,7 +75,7 @@ def update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> No
         return
     waiting = {update.plugin: update.options for update in work.data.updates}
     waiting[signal.plugin] = {**waiting.get(signal.plugin, {}), **signal.options}
-    work.change(updates=tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items()))
+    work.data.updates = tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items())
     if phase is Phase.IDLE:
         apply_updates(work)
     work.reply(signal.signal_id, None)
@@ -85,13 +86,14 @@ def apply_updates(work: Work) -> None:
     if not work.data.updates or work.data.cycle is not None:
         return
     updates = work.data.updates
-    work.change(updates=())
+    work.data.updates = ()
     for update in updates:
         data = work.data
         changed = decide_update(
             data.stack, update.plugin, update.options, data.plugin_states, context_of(work)
         )
-        work.change(stack=changed.stack, plugin_states=changed.states)
+        work.data.stack = changed.stack
+        work.data.plugin_states = changed.states
         for event in changed.events:
             work.publish(event)
 
@@ -115,5 +117,6 @@ def change_plugins(work: Work, signal: ChangePlugins) -> None:
     except PluginError as error:
         work.refuse(signal.signal_id, error)
         return
-    work.change(stack=change.stack, plugin_states=change.states)
+    work.data.stack = change.stack
+    work.data.plugin_states = change.states
     work.reply(signal.signal_id, None)

@@ -3,14 +3,12 @@
 Signals are past tense or nouns, frozen, and carry their time and their ids; the shell mints both. There is no other
 way in: what no signal says, the core does not know.
 
-They are msgspec Structs and not attrs classes because one is made for every chunk of every stream, and a frozen
-Struct costs a tenth. `gc=False`, here and in the other Structs of the core: frozen values that point downwards only can
-form no cycle, and ten thousand sessions of them are what the cyclic collector would walk through again and again.
+One is made for every chunk of every stream, and ten thousand sessions of them are what the cyclic collector would walk
+through again and again, if it could see them: see `structs`.
 """
 
 from typing import Any, Literal, NewType, TypeAlias
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.budget import Spent
@@ -35,12 +33,13 @@ from agentrail.messages import (
     TokenUsage,
     UserBlock,
 )
+from agentrail.structs import Member
 
 SignalId = NewType("SignalId", str)
 KillTools: TypeAlias = Literal["killable", "all", "none"]
 
 
-class Stamped(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Stamped(Member, frozen=True, kw_only=True):
     """What every signal carries.
 
     Attributes:
@@ -50,7 +49,7 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_ms: int
 
 
-class Asked(Stamped, frozen=True, kw_only=True, gc=False):
+class Asked(Stamped, frozen=True, kw_only=True):
     """A call from outside, whose caller waits for exactly one `Reply`.
 
     Attributes:
@@ -60,7 +59,7 @@ class Asked(Stamped, frozen=True, kw_only=True, gc=False):
     signal_id: SignalId
 
 
-class Outcome(Stamped, frozen=True, kw_only=True, gc=False):
+class Outcome(Stamped, frozen=True, kw_only=True):
     """What became of an effect. One whose id is no longer open is dropped and counted.
 
     Attributes:
@@ -73,7 +72,7 @@ class Outcome(Stamped, frozen=True, kw_only=True, gc=False):
 # --- calls from outside
 
 
-class Prompt(Asked, frozen=True, kw_only=True, gc=False):
+class Prompt(Asked, frozen=True, kw_only=True):
     """The user says something.
 
     Attributes:
@@ -89,7 +88,7 @@ class Prompt(Asked, frozen=True, kw_only=True, gc=False):
     client_id: str | None = None
 
 
-class Steer(Asked, frozen=True, kw_only=True, gc=False):
+class Steer(Asked, frozen=True, kw_only=True):
     """The user speaks into a running cycle.
 
     Attributes:
@@ -103,7 +102,7 @@ class Steer(Asked, frozen=True, kw_only=True, gc=False):
     client_id: str | None = None
 
 
-class Abort(Asked, frozen=True, kw_only=True, gc=False):
+class Abort(Asked, frozen=True, kw_only=True):
     """Stop the cycle, now.
 
     Attributes:
@@ -119,7 +118,7 @@ class Abort(Asked, frozen=True, kw_only=True, gc=False):
     wait: bool = True
 
 
-class AbortTool(Asked, frozen=True, kw_only=True, gc=False):
+class AbortTool(Asked, frozen=True, kw_only=True):
     """Stop one call; the others of its batch go on.
 
     Attributes:
@@ -131,7 +130,7 @@ class AbortTool(Asked, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
 
 
-class Stop(Asked, frozen=True, kw_only=True, gc=False):
+class Stop(Asked, frozen=True, kw_only=True):
     """End the session: abort what runs, then go.
 
     Attributes:
@@ -141,23 +140,23 @@ class Stop(Asked, frozen=True, kw_only=True, gc=False):
     reason: str = "stopped"
 
 
-class ReplyQuery(Asked, frozen=True, kw_only=True, gc=False):
+class ReplyQuery(Asked, frozen=True, kw_only=True):
     """Somebody wants the text of the running cycle, or of the last one."""
 
 
-class StatusQuery(Asked, frozen=True, kw_only=True, gc=False):
+class StatusQuery(Asked, frozen=True, kw_only=True):
     """Somebody wants to know how the session stands."""
 
 
-class MessagesQuery(Asked, frozen=True, kw_only=True, gc=False):
+class MessagesQuery(Asked, frozen=True, kw_only=True):
     """Somebody wants the conversation."""
 
 
-class SnapshotQuery(Asked, frozen=True, kw_only=True, gc=False):
+class SnapshotQuery(Asked, frozen=True, kw_only=True):
     """Somebody wants all that a late client needs to draw the session."""
 
 
-class Approve(Asked, frozen=True, kw_only=True, gc=False):
+class Approve(Asked, frozen=True, kw_only=True):
     """A person lets a call run.
 
     Attributes:
@@ -177,7 +176,7 @@ class Approve(Asked, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
-class Reject(Asked, frozen=True, kw_only=True, gc=False):
+class Reject(Asked, frozen=True, kw_only=True):
     """A person refuses a call.
 
     Attributes:
@@ -191,7 +190,7 @@ class Reject(Asked, frozen=True, kw_only=True, gc=False):
     auto_resume: bool = False
 
 
-class Respond(Asked, frozen=True, kw_only=True, gc=False):
+class Respond(Asked, frozen=True, kw_only=True):
     """A person answers a question, or gives the result of a call in place of its tool.
 
     Attributes:
@@ -203,7 +202,7 @@ class Respond(Asked, frozen=True, kw_only=True, gc=False):
     response: str | int
 
 
-class ToolAsked(Asked, frozen=True, kw_only=True, gc=False):
+class ToolAsked(Asked, frozen=True, kw_only=True):
     """A running tool has a question to the user, and waits for the answer.
 
     Answered with the text; with None when nobody answered in time; refused with `CycleAborted` when its call is over first.
@@ -221,7 +220,7 @@ class ToolAsked(Asked, frozen=True, kw_only=True, gc=False):
     timeout_ms: int | None = None
 
 
-class SwitchModel(Asked, frozen=True, kw_only=True, gc=False):
+class SwitchModel(Asked, frozen=True, kw_only=True):
     """Another model from now on; a request that is out keeps its own.
 
     Attributes:
@@ -236,7 +235,7 @@ class SwitchModel(Asked, frozen=True, kw_only=True, gc=False):
     described: tuple[ToolSpec, ...] = ()
 
 
-class ChangeTools(Asked, frozen=True, kw_only=True, gc=False):
+class ChangeTools(Asked, frozen=True, kw_only=True):
     """Other tools from now on, all at once; calls that are under way keep the tool they began with.
 
     Attributes:
@@ -252,7 +251,7 @@ class ChangeTools(Asked, frozen=True, kw_only=True, gc=False):
     generation: int
 
 
-class UpdatePluginOpts(Asked, frozen=True, kw_only=True, gc=False):
+class UpdatePluginOpts(Asked, frozen=True, kw_only=True):
     """A plugin gets other options when the session is idle.
 
     Attributes:
@@ -268,7 +267,7 @@ class UpdatePluginOpts(Asked, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "options", frozen_json(self.options))
 
 
-class ChangePlugins(Asked, frozen=True, kw_only=True, gc=False):
+class ChangePlugins(Asked, frozen=True, kw_only=True):
     """Plugins come, go, or get new code. Only in idle, between two cycles.
 
     Attributes:
@@ -282,7 +281,7 @@ class ChangePlugins(Asked, frozen=True, kw_only=True, gc=False):
     entry: Any = None
 
 
-class Compact(Asked, frozen=True, kw_only=True, gc=False):
+class Compact(Asked, frozen=True, kw_only=True):
     """Somebody wants the history shortened: now in idle, else before the next request.
 
     Attributes:
@@ -295,11 +294,11 @@ class Compact(Asked, frozen=True, kw_only=True, gc=False):
 # --- from the supervisor
 
 
-class Started(Stamped, frozen=True, kw_only=True, gc=False):
+class Started(Stamped, frozen=True, kw_only=True):
     """The actor is up, for the first time."""
 
 
-class Restarted(Stamped, frozen=True, kw_only=True, gc=False):
+class Restarted(Stamped, frozen=True, kw_only=True):
     """The actor crashed and is up again with the last state it had; nothing of the old one runs.
 
     Attributes:
@@ -311,7 +310,7 @@ class Restarted(Stamped, frozen=True, kw_only=True, gc=False):
     incarnation: int
 
 
-class Parked(Stamped, frozen=True, kw_only=True, gc=False):
+class Parked(Stamped, frozen=True, kw_only=True):
     """The actor crashed too often; this is the last signal of its life.
 
     Attributes:
@@ -321,7 +320,7 @@ class Parked(Stamped, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
-class StepCrashed(Stamped, frozen=True, kw_only=True, gc=False):
+class StepCrashed(Stamped, frozen=True, kw_only=True):
     """A signal crashed the core and was put aside.
 
     Attributes:
@@ -337,7 +336,7 @@ class StepCrashed(Stamped, frozen=True, kw_only=True, gc=False):
     owed_by: EffectId | None = None
 
 
-class PluginLagged(Stamped, frozen=True, kw_only=True, gc=False):
+class PluginLagged(Stamped, frozen=True, kw_only=True):
     """A plugin took long. The shell says so, because the core has no clock.
 
     Attributes:
@@ -354,15 +353,15 @@ class PluginLagged(Stamped, frozen=True, kw_only=True, gc=False):
 # --- outcomes of effects
 
 
-class Final(Outcome, frozen=True, kw_only=True, gc=False):
+class Final(Outcome, frozen=True, kw_only=True):
     """The one outcome that an effect owes; nothing comes after it."""
 
 
-class StreamStarted(Outcome, frozen=True, kw_only=True, gc=False):
+class StreamStarted(Outcome, frozen=True, kw_only=True):
     """The first chunk of a response is here."""
 
 
-class ChunksArrived(Outcome, frozen=True, kw_only=True, gc=False):
+class ChunksArrived(Outcome, frozen=True, kw_only=True):
     """More of a response: all chunks that waited together. Ephemeral, never journaled.
 
     Attributes:
@@ -372,7 +371,7 @@ class ChunksArrived(Outcome, frozen=True, kw_only=True, gc=False):
     chunks: tuple[Chunk, ...]
 
 
-class ResponseCompleted(Final, frozen=True, kw_only=True, gc=False):
+class ResponseCompleted(Final, frozen=True, kw_only=True):
     """The response is complete.
 
     Attributes:
@@ -388,7 +387,7 @@ class ResponseCompleted(Final, frozen=True, kw_only=True, gc=False):
     jitter: float = 0.0
 
 
-class StreamFailed(Final, frozen=True, kw_only=True, gc=False):
+class StreamFailed(Final, frozen=True, kw_only=True):
     """There will be no response.
 
     Attributes:
@@ -402,7 +401,7 @@ class StreamFailed(Final, frozen=True, kw_only=True, gc=False):
     jitter: float = 0.0
 
 
-class ToolProgressed(Outcome, frozen=True, kw_only=True, gc=False):
+class ToolProgressed(Outcome, frozen=True, kw_only=True):
     """A tool says how far it is. Ephemeral, never journaled.
 
     Attributes:
@@ -412,7 +411,7 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True, gc=False):
     text: str
 
 
-class ChildStarted(Outcome, frozen=True, kw_only=True, gc=False):
+class ChildStarted(Outcome, frozen=True, kw_only=True):
     """A session works for a call.
 
     Attributes:
@@ -424,7 +423,7 @@ class ChildStarted(Outcome, frozen=True, kw_only=True, gc=False):
     description: str | None = None
 
 
-class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
+class ChildPublished(Outcome, frozen=True, kw_only=True):
     """A child published an event.
 
     Attributes:
@@ -436,7 +435,7 @@ class ChildPublished(Outcome, frozen=True, kw_only=True, gc=False):
     child_id: SessionId | None = None
 
 
-class ToolEmitted(Outcome, frozen=True, kw_only=True, gc=False):
+class ToolEmitted(Outcome, frozen=True, kw_only=True):
     """A running tool lets the world know something.
 
     Attributes:
@@ -452,7 +451,7 @@ class ToolEmitted(Outcome, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
-class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
+class ToolFinished(Final, frozen=True, kw_only=True):
     """A tool is done, well or badly, or was stopped.
 
     Attributes:
@@ -483,7 +482,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, gc=False):
             force_setattr(self, "details", frozen_value(self.details))
 
 
-class TimerFired(Final, frozen=True, kw_only=True, gc=False):
+class TimerFired(Final, frozen=True, kw_only=True):
     """The time that a `SetTimer` named has come.
 
     Attributes:
@@ -495,7 +494,7 @@ class TimerFired(Final, frozen=True, kw_only=True, gc=False):
     pinged_at_ms: int = 0
 
 
-class ErrandFinished(Final, frozen=True, kw_only=True, gc=False):
+class ErrandFinished(Final, frozen=True, kw_only=True):
     """What a plugin had asked for is there, or cannot be done.
 
     Attributes:
@@ -505,7 +504,7 @@ class ErrandFinished(Final, frozen=True, kw_only=True, gc=False):
     result: RequestResult
 
 
-class TeardownFinished(Final, frozen=True, kw_only=True, gc=False):
+class TeardownFinished(Final, frozen=True, kw_only=True):
     """All that an abort stopped is gone, or its time is over.
 
     Attributes:

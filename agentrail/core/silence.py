@@ -19,7 +19,7 @@ def start_stream(work: Work, request: ModelRequest) -> None:
     """Send a request, and say when to look at it first."""
     clock = StallClock(heard_at_ms=work.at_ms)
     _, silence = decide_stall(clock, work.at_ms, model_of(work.data).stalls)
-    work.change(stream=msgspec.structs.replace(work.stream, clock=clock))
+    work.data.stream = msgspec.structs.replace(work.stream, clock=clock)
     work.ask(StartStream(request=request, look_at_ms=silence.look_again_at_ms or work.at_ms))
 
 
@@ -27,7 +27,7 @@ def note_chunk(work: Work) -> None:
     """Note that something came. The first time the silence that counts becomes another, and may end before the next look."""
     stream = work.stream
     clock = stream.clock.heard(work.at_ms)
-    work.change(stream=msgspec.structs.replace(stream, clock=clock))
+    work.data.stream = msgspec.structs.replace(stream, clock=clock)
     stalls = model_of(work.data).stalls
     if not stream.clock.begun and stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
         work.ask(SetTimer(effect_id=look_of(stream.effect_id), at_ms=work.at_ms + stalls.stall_ms))
@@ -46,7 +46,7 @@ def look(work: Work, pinged_at_ms: int) -> ErrorInfo | None:
     stream = work.stream
     heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
     clock, silence = decide_stall(heard, work.at_ms, model_of(work.data).stalls)
-    work.change(stream=msgspec.structs.replace(stream, clock=clock))
+    work.data.stream = msgspec.structs.replace(stream, clock=clock)
     if silence.reported_seconds is not None:
         work.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))
     if silence.look_again_at_ms is not None:

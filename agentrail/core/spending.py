@@ -3,8 +3,10 @@
 What may be spent, and how sums are kept, stands in `budget`. A session without a budget keeps no ledger and estimates nothing.
 """
 
+from collections.abc import Sequence
+
 import msgspec
-from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.actions import CallModel
 from agentrail.core.budget import (
@@ -19,13 +21,13 @@ from agentrail.core.budget import (
     take_back,
 )
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
-from agentrail.core.projection import model_of, models_of
+from agentrail.core.projection import model_of, models_of, system_prompt_of
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import Phase, SessionData
+from agentrail.core.state import Known, Phase
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
-from agentrail.messages import Text, TokenUsage, UserMessage
+from agentrail.messages import Message, Text, TokenUsage, UserMessage
 
 
 def reserve_request(
@@ -51,7 +53,7 @@ def reserve_request(
     decided = reserve(ledger, _reservation_of(work.data, request.attempt), bound)
     if isinstance(decided, Refusal):
         return decided.error
-    work.change(ledger=decided)
+    work.data.ledger = decided
     return None
 
 
@@ -78,18 +80,19 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorI
     decided = reserve(ledger, _reservation_of(work.data, effect_id), bound)
     if isinstance(decided, Refusal):
         return decided.error
-    work.change(ledger=decided)
+    work.data.ledger = decided
     return None
 
 
 def spend(work: Work, usage: TokenUsage) -> None:
     """Book what the request that is out has used: it is over."""
     cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.change(cycle=cycle, usage=work.data.usage + usage)
+    work.data.cycle = cycle
+    work.data.usage = work.data.usage + usage
     ledger = work.data.ledger
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)
-        work.change(ledger=settle(ledger, reservation, usage))
+        work.data.ledger = settle(ledger, reservation, usage)
 
 
 def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
@@ -98,7 +101,7 @@ def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
         _count(work, usage)
     ledger = work.data.ledger
     if ledger is not None:
-        work.change(ledger=settle(ledger, _reservation_of(work.data, effect_id), usage))
+        work.data.ledger = settle(ledger, _reservation_of(work.data, effect_id), usage)
 
 
 def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
@@ -119,7 +122,8 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
         if isinstance(decided, Refusal):
             return decided.error
         ledger, share = decided
-    work.change(ledger=ledger, loans=(*work.data.loans, effect_id))
+    work.data.ledger = ledger
+    work.data.loans = (*work.data.loans, effect_id)
     return share
 
 
@@ -129,7 +133,7 @@ def note_child(work: Work, effect_id: EffectId) -> None:
     It was lent nothing: where there is a budget, a tool is refused a session. A child of `task` is noted already.
     """
     if work.data.ledger is None and effect_id not in work.data.loans:
-        work.change(loans=(*work.data.loans, effect_id))
+        work.data.loans = (*work.data.loans, effect_id)
 
 
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
@@ -141,12 +145,12 @@ def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
         if spent is not None:
             _count(work, spent.usage)
         return
-    work.change(loans=tuple(loan for loan in work.data.loans if loan != effect_id))
+    work.data.loans = tuple(loan for loan in work.data.loans if loan != effect_id)
     if spent is not None:
         _count(work, spent.usage)
     ledger = work.data.ledger
     if ledger is not None:
-        work.change(ledger=take_back(ledger, _reservation_of(work.data, effect_id), spent))
+        work.data.ledger = take_back(ledger, _reservation_of(work.data, effect_id), spent)
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -170,8 +174,8 @@ def spend_what_is_out(work: Work) -> None:
     if ledger is not None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
-        work.change(ledger=ledger)
-    work.change(loans=())
+        work.data.ledger = ledger
+    work.data.loans = ()
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:
@@ -179,7 +183,7 @@ def learn_from(work: Work, usage: TokenUsage) -> None:
     data = work.data
     if work.cycle.handed is not None:  # it has read something else
         return
-    work.change(tokens=data.tokens.reported(usage, len(data.history)))
+    work.data.tokens = data.tokens.reported(usage, len(data.history))
 
 
 def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed: bool = False) -> int:
@@ -187,18 +191,31 @@ def count_tokens(work: Work, request: ModelRequest, *, notes: int = 0, is_handed
 
     Not where plugins handed other messages on: those alone count, and the history is counted anew after them.
     """
-    history = work.data.history
     fixed = request.tools.size_with(request.system, fixed_tokens_of)
+    if is_handed:
+        return count_handed(work, fixed, request.messages)
+    return count_history(work, fixed) + tokens_of(request.messages[len(request.messages) - notes :])
+
+
+def count_history(work: Work, fixed: int) -> int:
+    """Estimate the conversation with what stands before it; what was counted once is not counted again."""
     known = work.data.tokens
     if known.fixed != fixed:  # other tools or another prompt: what was reported contains the old ones
         known = TokenCount(fixed=fixed)
-    if is_handed:
-        tokens = fixed + tokens_of(request.messages)
-        work.change(tokens=TokenCount(fixed=fixed, tokens=tokens))
-        return tokens
-    known = known.grown(history.messages)
-    work.change(tokens=known)
-    return known.tokens + tokens_of(request.messages[len(request.messages) - notes :])
+    known = work.data.tokens = known.grown(work.data.history.messages)
+    return known.tokens
+
+
+def count_handed(work: Work, fixed: int, messages: Sequence[Message]) -> int:
+    """Estimate what plugins handed on with what stands before it; the history is counted anew after that."""
+    tokens = fixed + tokens_of(messages)
+    work.data.tokens = TokenCount(fixed=fixed, tokens=tokens)
+    return tokens
+
+
+def fixed_of(data: Known) -> int:
+    """Estimate what stands before the conversation in the next request."""
+    return data.tools.size_with(system_prompt_of(data), fixed_tokens_of)
 
 
 def lost_usage(work: Work) -> TokenUsage:
@@ -208,19 +225,19 @@ def lost_usage(work: Work) -> TokenUsage:
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in work.stream.text)
     known = work.stream.usage or TokenUsage(input=work.data.tokens.tokens)
-    usage = evolve(
+    usage = replace(
         known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )
     price = model_of(work.data).price
-    return usage if price is None else evolve(usage, cost_usd=price.cost_usd(usage))
+    return usage if price is None else replace(usage, cost_usd=price.cost_usd(usage))
 
 
 def _count(work: Work, usage: TokenUsage) -> None:
     cycle = work.data.cycle
-    work.change(usage=work.data.usage + usage)
+    work.data.usage = work.data.usage + usage
     if cycle is not None:
-        work.change(cycle=msgspec.structs.replace(cycle, usage=cycle.usage + usage))
+        work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
 
 
-def _reservation_of(data: SessionData, attempt: EffectId) -> ReservationId:
+def _reservation_of(data: Known, attempt: EffectId) -> ReservationId:
     return ReservationId(f"{data.config.session_id}/{attempt}")

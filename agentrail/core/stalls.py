@@ -11,6 +11,7 @@ import msgspec
 
 from agentrail.core.retries import StallPolicy
 from agentrail.errors import ErrorInfo
+from agentrail.structs import Value
 
 FIRST_REPORT_MS: Final = 10_000
 NEXT_REPORT_MS: Final = 5_000
@@ -18,7 +19,7 @@ MAX_PINGED_MS: Final = 600_000
 """How long pings alone keep a stream alive, counted from the last chunk."""
 
 
-class StallOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StallOptions(Value, frozen=True, kw_only=True):
     """How patient a session is.
 
     Attributes:

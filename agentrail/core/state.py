@@ -1,7 +1,7 @@
 """What a session knows. The invariants stand beside the fields they bind; the property tests hold exactly those.
 
-`SessionState` is the value that `step` takes and returns: the engine, whose states are the four phases, around
-`SessionData`, which is everything else. All of it is frozen; fields that change in every step are why these are Structs.
+`SessionState` is the value that `step` takes and returns: one of the four phases, and `SessionData`, which is everything
+else. All of it is frozen. Inside a step the same fields are those of a `Draft`, which is frozen once, at its end.
 """
 
 import enum
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import astuple, force_setattr
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
@@ -24,7 +24,7 @@ from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import SignalId
+from agentrail.core.signals import Signal, SignalId
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
@@ -46,11 +46,14 @@ from agentrail.messages import (
     TokenUsage,
     UserBlock,
 )
-from agentrail.otp.statem import Engine
 
 
 class Phase(enum.Enum):
     """Where a session stands."""
+
+    __hash__ = (
+        object.__hash__
+    )  # members are one of a kind; that of `Enum` hashes the name, in Python, in every step
 
     IDLE = "idle"
     """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
@@ -362,8 +365,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that a session knows, besides its phase. Each line names what binds its field."""
+class _Fields(msgspec.Struct, gc=False):
+    """All that a session knows, besides its phase. Each line names what binds its field, between two steps."""
 
     config: SessionConfig
     model: ModelFacts  # of the next request
@@ -437,29 +440,44 @@ class SessionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at_ms: int = 0  # when the actor first came up
 
 
+class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the draft has the same fields, and no others
+    """All that a session knows, besides its phase, between two steps."""
+
+
+class Draft(_Fields, gc=False):
+    """All that a session knows, besides its phase, inside a step: its fields are written as decisions fall.
+
+    One step makes it, and nobody else ever sees it. The values in it are frozen, so they may be kept and handed out.
+    """
+
+    @staticmethod
+    def of(data: SessionData) -> "Draft":
+        """Begin with what is known."""
+        return Draft(*astuple(data))
+
+    def frozen(self) -> SessionData:
+        """Give what is known by now."""
+        return SessionData(*astuple(self))
+
+
+Known: TypeAlias = SessionData | Draft
+"""What a session knows, for whoever only reads."""
+
+
 class SessionState(msgspec.Struct, frozen=True, gc=False):
     """What `step` takes and returns: complete, so that one can be kept, compared, and gone back to.
 
     Attributes:
-        engine: The gen_statem engine; its states are the phases, its data is `SessionData`.
+        phase: Where the session stands.
+        data: All that it knows besides.
+        postponed: Signals that wait for another phase, oldest first; at most `MAX_POSTPONED`, and none in IDLE.
+        ended: Whether it is over: no signal does anything any more.
     """
 
-    engine: Engine[Phase, SessionData]
-
-    @property
-    def phase(self) -> Phase:
-        """Where the session stands."""
-        return self.engine.state
-
-    @property
-    def data(self) -> SessionData:
-        """All that it knows besides."""
-        return self.engine.data
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is over: no signal does anything any more."""
-        return self.engine.stopped is not None
+    phase: Phase
+    data: SessionData
+    postponed: tuple[Signal, ...] = ()
+    ended: bool = False
 
     @property
     def suspended(self) -> bool:

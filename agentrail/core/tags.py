@@ -89,6 +89,8 @@ class TagReader(msgspec.Struct, frozen=True, gc=False):
 
     def closed(self) -> tuple[str, tuple[Tag, ...]]:
         """Say what was held back: the response is complete, or broke off."""
+        if not self.held:
+            return "", ()
         _, visible, found = _read(self.held, self.code, is_all=True)
         return visible, found
 

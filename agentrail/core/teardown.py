@@ -7,7 +7,6 @@ never work at the same time.
 
 from typing import Final, TypeAlias
 
-import attrs
 import msgspec
 
 from agentrail.core import calls, compacting, holding, hooking, interactions
@@ -71,7 +70,7 @@ def abort(work: Work, signal: Abort) -> Phase:
     if work.data.teardown is None:
         work.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, attrs.evolve(receipt, settled=False))
+        work.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
     elif work.data.teardown is None:
         work.reply(signal.signal_id, receipt)
     elif len(work.data.teardown.waiting) >= MAX_ASKERS:
@@ -99,7 +98,7 @@ def abort_by_plugin(work: Work) -> Phase:
 def refuse_session(work: Work) -> Phase:
     """End a session that a plugin did not let begin."""
     reason, work.abort = work.abort, None
-    work.change(stopping=f"refused by a plugin: {reason}")
+    work.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
 
@@ -109,7 +108,8 @@ def stop(work: Work, signal: Stop) -> Phase:
     if len(data.stoppers) >= MAX_ASKERS:
         work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
         return Phase.IDLE
-    work.change(stopping=data.stopping or signal.reason, stoppers=(*data.stoppers, signal.signal_id))
+    work.data.stopping = data.stopping or signal.reason
+    work.data.stoppers = (*data.stoppers, signal.signal_id)
     data = work.data
     if data.cycle is not None or data.compaction is not None or data.held is not None:
         _break_off(work, signal.reason, "all")
@@ -124,7 +124,7 @@ def settled(work: Work, signal: TeardownFinished) -> None:
     """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
     teardown = work.data.teardown
     assert teardown is not None  # noqa: S101 - `verdict` dropped the signal otherwise
-    work.change(teardown=None)
+    work.data.teardown = None
     work.publish(AbortSettled(receipt=signal.receipt))
     for caller in teardown.waiting:
         work.reply(caller, signal.receipt)
@@ -146,11 +146,11 @@ def say_goodbye(work: Work) -> None:
     data = work.data
     reason = data.stopping or ""
     spend_what_is_out(work)
-    work.change(errands=())
+    work.data.errands = ()
     work.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
         work.reply(caller, None)
-    work.change(stoppers=())
+    work.data.stoppers = ()
 
 
 def restarted(work: Work, signal: Restarted) -> Phase:
@@ -159,7 +159,7 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
     """
     work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
-    work.change(incarnation=max(signal.incarnation, work.data.incarnation))
+    work.data.incarnation = max(signal.incarnation, work.data.incarnation)
     for state in work.data.batch:
         interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
     interactions.rearm(work)
@@ -197,7 +197,7 @@ def _end(work: Work, reason: str, error: ErrorInfo) -> Phase:
         interactions.close(work, interaction, "aborted", "abort")
     _fail_cycle(work, error)
     drop_queue(work, SessionDown(work.data.config.session_id, reason))
-    work.change(stopping=reason)
+    work.data.stopping = reason
     return Phase.IDLE
 
 
@@ -208,7 +208,9 @@ def _forget_what_ran(work: Work) -> None:
     for state in work.data.survivors:
         if state.result is None:
             calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
-    work.change(survivors=(), drains=(), errands=())
+    work.data.survivors = ()
+    work.data.drains = ()
+    work.data.errands = ()
     teardown = work.data.teardown
     if teardown is not None:
         settled(
@@ -280,7 +282,7 @@ def _stop_holding(work: Work, reason: str | None) -> tuple[EffectId, ...]:
         work.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
         refuse_askers(work, prompt, CycleAborted(reason))
         if work.data.cycle is None:
-            work.change(last=Ended(outcome="aborted", text="", reason=reason))
+            work.data.last = Ended(outcome="aborted", text="", reason=reason)
     return stopped
 
 
@@ -296,7 +298,7 @@ def _stop_stream(work: Work) -> tuple[EffectId, ...]:
     text = "".join(stream.text)
     if text:
         message = AssistantMessage(content=(Text(text=text),), model=model_of(work.data).model, cut=True)
-        work.change(history=work.data.history.with_response(message))
+        work.data.history = work.data.history.with_response(message)
     return (stream.effect_id,)
 
 
@@ -320,7 +322,7 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
     stopping = tuple(state for state in work.data.batch if state.stage == "stopping")
     if killed:
         work.ask(KillTools(effect_ids=tuple(killed)))
-    work.change(survivors=(*work.data.survivors, *spared))
+    work.data.survivors = (*work.data.survivors, *spared)
     into_history(work)
     return _told_to_stop(stopping)
 
@@ -349,7 +351,7 @@ def _stop_survivors(work: Work) -> None:
         call = state.call
         work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
         calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
-    work.change(survivors=())
+    work.data.survivors = ()
     work.ask(KillTools(effect_ids=ids))
     _begin_teardown(work, ids, (), unknown)
 
@@ -358,7 +360,7 @@ def _begin_teardown(
     work: Work, stopped: tuple[EffectId, ...], committed: tuple[CallId, ...], unknown: tuple[CallId, ...]
 ) -> None:
     effect_id = work.mint("d")
-    work.change(teardown=TeardownState(effect_id=effect_id, waiting=()))
+    work.data.teardown = TeardownState(effect_id=effect_id, waiting=())
     work.ask(
         Teardown(
             effect_id=effect_id,
@@ -373,4 +375,4 @@ def _begin_teardown(
 def _wait_for_teardown(work: Work, caller: SignalId) -> None:
     teardown = work.data.teardown
     assert teardown is not None  # noqa: S101 - the caller looked
-    work.change(teardown=TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller)))
+    work.data.teardown = TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller))

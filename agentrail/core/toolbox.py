@@ -8,15 +8,16 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Final, Literal, NoReturn, TypeAlias
 
-from attrs import field, frozen
+from msgspec.structs import force_setattr
 
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
 from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
+from agentrail.structs import Value
 
 EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 """What a tool promises about being run twice; see docs/explanation/tools.md."""
@@ -28,8 +29,14 @@ _set: Final = object.__setattr__  # for `Toolbox`, whose attributes nobody else 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@frozen(kw_only=True)
-class ToolSpec:
+class _Memoized:
+    """A place beside the fields of a Struct: no part of the value, so nobody compares, copies, writes or reads it."""
+
+    __slots__ = ("_validator",)
+    _validator: CompiledSchema
+
+
+class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
     """One tool, as the model is told of it and as the core judges its calls.
 
     Attributes:
@@ -46,21 +53,25 @@ class ToolSpec:
 
     name: str
     description: str
-    parameters: JsonObject = field(converter=frozen_json)
+    parameters: JsonObject
     killable: bool = True
     effect_class: EffectClass = "once"
     timeout_seconds: float | None = None
     max_retries: int | None = None
     polling: bool = False
     answered_by: Literal["code", "user", "child"] = "code"
-    _validator: Any = field(default=None, init=False, eq=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Freeze the schema: the tool goes on with its own."""
+        force_setattr(self, "parameters", frozen_json(self.parameters))
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
         """Say what is wrong with the arguments, at most ten sentences, each with its path; nothing when all is well."""
-        if self._validator is None:
-            # A memo, like the encoded form of a message; `Any`, because attrs would make it part of the value.
-            object.__setattr__(self, "_validator", CompiledSchema(self.parameters))
-        return self._validator.faults(arguments)  # type: ignore[no-any-return]  # see above
+        validator = getattr(self, "_validator", None)
+        if validator is None:
+            validator = CompiledSchema(self.parameters)
+            force_setattr(self, "_validator", validator)
+        return validator.faults(arguments)
 
     def with_defaults(self, arguments: JsonObject) -> JsonObject:
         """Fill in the schema's defaults for properties that are missing, and freeze it all; what was given is not touched."""

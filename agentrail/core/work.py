@@ -1,21 +1,18 @@
-"""One signal being worked out: the data as it stands by now, and the effects so far, in order.
+"""One step being worked out: a draft of what the session knows by now, and the effects so far, in order.
 
 A `Work` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
 What the rules of a session are stands in its siblings (`cycle`, `batch`, `teardown`); here is only how they write down
 what they decide.
 """
 
-from typing import Any
-
-import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
-from agentrail.core.state import Cycle, SessionData, Stream
+from agentrail.core.state import Cycle, Draft, SessionData, Stream
 from agentrail.errors import AgentrailError
 from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
-from agentrail.otp.statem import Perform
 
 
 def is_ephemeral(event: Event) -> bool:
@@ -27,28 +24,30 @@ class Work:
     """The step in progress.
 
     Attributes:
-        data: What the session knows by now.
-        at_ms: The time of the signal.
-        actions: The effects so far, as the engine wants them.
+        data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
+        at_ms: The time of the step, which is that of the signal.
+        effects: What was asked for so far.
         abort: Set when a plugin wants the cycle to be over: why. Nothing of the cycle may begin then.
     """
 
-    __slots__ = ("abort", "actions", "at_ms", "data")
+    __slots__ = ("abort", "at_ms", "data", "effects")
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""
-        self.data = data
+        self.data = Draft.of(data)
         self.at_ms = at_ms
-        self.actions: list[Perform] = []
+        self.effects: list[Effect] = []
         self.abort: str | None = None
 
-    def change(self, **fields: Any) -> None:
-        """Replace fields of the data."""
-        self.data = msgspec.structs.replace(self.data, **fields)
+    def close(self) -> SessionData:
+        """Give what the session knows at the end of the step. The draft is gone then: whoever uses it after that fails."""
+        data = self.data.frozen()
+        del self.data
+        return data
 
     def ask(self, effect: Effect) -> None:
         """Add an effect."""
-        self.actions.append(Perform(effect))
+        self.effects.append(effect)
 
     def publish(self, event: Event) -> None:
         """Give a new event its number and its place, and add it."""
@@ -56,27 +55,24 @@ class Work:
         kind = type(event)
         ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))
         if not ephemeral:
-            data = self.data = msgspec.structs.replace(data, seq=data.seq + 1)
+            data.seq += 1
         config = data.config
         meta = Envelope(config.session_id, data.seq, self.at_ms, config.path, ephemeral)
-        # The event was made for this call a moment ago, so nobody has seen it without its envelope yet. Making it a
-        # second time with `attrs.evolve` would cost more than the rest of publishing.
-        object.__setattr__(event, "meta", meta)
-        self.actions.append(Perform(Publish(event)))
+        self.effects.append(Publish(replace(event, meta=meta)))
 
     def reply(self, to: SignalId, value: object) -> None:
         """Answer a caller."""
-        self.actions.append(Perform(Reply(to, value)))
+        self.effects.append(Reply(to, value))
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
         """Answer a caller with an error, if there is one."""
         if to is not None:
-            self.actions.append(Perform(Refuse(to, error)))
+            self.effects.append(Refuse(to, error))
 
     def mint(self, prefix: str) -> EffectId:
         """Make the next effect id. Counted, not drawn, so that a replay makes the same."""
         minted = self.data.minted + 1
-        self.change(minted=minted)
+        self.data.minted = minted
         return EffectId(f"{prefix}{minted}")
 
     @property

@@ -1,13 +1,15 @@
 """What is true of every event: where it stands, and the class that all of them extend."""
 
-from attrs import field, frozen
+from typing import Any
+
 from msgspec import Struct
 
 from agentrail.messages import SessionId
+from agentrail.structs import Member
 
 
 class Envelope(Struct, frozen=True, gc=False):
-    """Where an event stands. A Struct, because every event gets one and an attrs class would cost more than the event.
+    """Where an event stands.
 
     Attributes:
         session_id: Whose event it is.
@@ -24,12 +26,33 @@ class Envelope(Struct, frozen=True, gc=False):
     ephemeral: bool = False
 
 
-@frozen(kw_only=True)
-class EventBase:
-    """What all events share.
+class EventBase(Member, frozen=True, kw_only=True):
+    """What all events share. Where one stands is no part of what it says: equality, hash and repr leave `meta` out.
 
     Attributes:
         meta: Set on everything that a session published; None on an event that somebody made by hand.
     """
 
-    meta: Envelope | None = field(default=None, eq=False, repr=False)
+    meta: Envelope | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what two events say."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(other, name) == value for name, value in self._said())
+
+    def __hash__(self) -> int:
+        """Hash what the event says."""
+        return hash((type(self), *(value for _, value in self._said())))
+
+    def __repr__(self) -> str:
+        """Write the event as somebody would make it."""
+        said = ", ".join(f"{name}={value!r}" for name, value in self._said())
+        return f"{type(self).__name__}({said})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Show the same where it is shown in colours."""
+        return self._said()
+
+    def _said(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name != "meta"]

@@ -2,8 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-from attrs import frozen
-
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import Approval, ApprovalStatus, DecidedBy
 from agentrail.messages import ApprovalId, QuestionRef, SteerRef
@@ -11,8 +9,7 @@ from agentrail.messages import ApprovalId, QuestionRef, SteerRef
 # --- approvals and questions
 
 
-@frozen(kw_only=True)
-class ApprovalRequired(EventBase):
+class ApprovalRequired(EventBase, frozen=True, kw_only=True):
     """A call waits for a person. The others of its batch go on.
 
     Attributes:
@@ -22,8 +19,7 @@ class ApprovalRequired(EventBase):
     approval: Approval
 
 
-@frozen(kw_only=True)
-class ApprovalResolved(EventBase):
+class ApprovalResolved(EventBase, frozen=True, kw_only=True):
     """An approval is decided, once and for good.
 
     Attributes:
@@ -37,8 +33,7 @@ class ApprovalResolved(EventBase):
     by: DecidedBy
 
 
-@frozen(kw_only=True)
-class ToolApprovedAlways(EventBase):
+class ToolApprovedAlways(EventBase, frozen=True, kw_only=True):
     """A person made a rule: calls like this one need no approval any more.
 
     Attributes:
@@ -50,8 +45,7 @@ class ToolApprovedAlways(EventBase):
     command_family: str | None = None
 
 
-@frozen(kw_only=True)
-class AskUser(EventBase):
+class AskUser(EventBase, frozen=True, kw_only=True):
     """The model asks the user something.
 
     Attributes:
@@ -65,8 +59,7 @@ class AskUser(EventBase):
     options: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class UserResponded(EventBase):
+class UserResponded(EventBase, frozen=True, kw_only=True):
     """The user answered a question, or gave the result of a call in place of its tool.
 
     Attributes:
@@ -84,8 +77,7 @@ SteerStatus: TypeAlias = Literal["queued", "became_prompt", "rejected_full", "re
 """What became of a steer."""
 
 
-@frozen(kw_only=True)
-class SteeringReceived(EventBase):
+class SteeringReceived(EventBase, frozen=True, kw_only=True):
     """The user spoke into the session while it was at work, or wanted to.
 
     Attributes:
@@ -101,8 +93,7 @@ class SteeringReceived(EventBase):
     status: SteerStatus
 
 
-@frozen(kw_only=True)
-class SteeringApplied(EventBase):
+class SteeringApplied(EventBase, frozen=True, kw_only=True):
     """The steers that waited entered the history, as one message of the user.
 
     Attributes:
@@ -121,8 +112,7 @@ SkipReason: TypeAlias = Literal["plugin", "nothing_to_cut", "too_soon", "budget"
 """Why there was no compaction."""
 
 
-@frozen(kw_only=True)
-class CompactDue(EventBase):
+class CompactDue(EventBase, frozen=True, kw_only=True):
     """A compaction is about to begin, and plugins are asked about it; `CompactStart` or `CompactSkipped` follows, one of them.
 
     Attributes:
@@ -136,8 +126,7 @@ class CompactDue(EventBase):
     tokens: int
 
 
-@frozen(kw_only=True)
-class CompactStart(EventBase):
+class CompactStart(EventBase, frozen=True, kw_only=True):
     """The model is asked for a summary of the beginning. `CompactEnd` says what became of it.
 
     Attributes:
@@ -147,8 +136,7 @@ class CompactStart(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class CompactEnd(EventBase):
+class CompactEnd(EventBase, frozen=True, kw_only=True):
     """The history is shorter now.
 
     Attributes:
@@ -164,8 +152,7 @@ class CompactEnd(EventBase):
     saved_to: str | None
 
 
-@frozen(kw_only=True)
-class CompactSkipped(EventBase):
+class CompactSkipped(EventBase, frozen=True, kw_only=True):
     """The history was not shortened, although it was time, or somebody had asked for it.
 
     Attributes:

@@ -1,9 +1,8 @@
 """Events of plans, memory and policy, most of which plugins make; then of the plugins themselves."""
 
-from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from msgspec.structs import force_setattr
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
@@ -12,32 +11,24 @@ from agentrail.events.values import Amount, Plan, PlanStep, Todo
 from agentrail.frozen import frozen_value
 from agentrail.messages import JsonValue
 
-
-# Plugins make some of these, and may go on writing to a list that they made one of.
-def _todos(todos: Iterable[Todo]) -> tuple[Todo, ...]:
-    return tuple(todos)
-
-
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(texts)
-
-
 # --- plans, memory, policy
 
 
-@frozen(kw_only=True)
-class TodoChange(EventBase):
+class TodoChange(EventBase, frozen=True, kw_only=True):
     """The model changed its list of todos.
 
     Attributes:
         todos: All of them, as they are now.
     """
 
-    todos: tuple[Todo, ...] = field(converter=_todos)
+    todos: tuple[Todo, ...]
+
+    def __post_init__(self) -> None:
+        """Keep the todos: a plugin makes this event, and may go on writing to its list."""
+        force_setattr(self, "todos", tuple(self.todos))
 
 
-@frozen(kw_only=True)
-class PlanGenerated(EventBase):
+class PlanGenerated(EventBase, frozen=True, kw_only=True):
     """The model wrote down a plan.
 
     Attributes:
@@ -47,8 +38,7 @@ class PlanGenerated(EventBase):
     plan: Plan
 
 
-@frozen(kw_only=True)
-class PlanStepCompleted(EventBase):
+class PlanStepCompleted(EventBase, frozen=True, kw_only=True):
     """The model ticked off a step of its plan.
 
     Attributes:
@@ -58,8 +48,7 @@ class PlanStepCompleted(EventBase):
     step: PlanStep
 
 
-@frozen(kw_only=True)
-class PlanCompleted(EventBase):
+class PlanCompleted(EventBase, frozen=True, kw_only=True):
     """All steps of the plan are done.
 
     Attributes:
@@ -69,8 +58,7 @@ class PlanCompleted(EventBase):
     plan: Plan
 
 
-@frozen(kw_only=True)
-class MemoryFlushed(EventBase):
+class MemoryFlushed(EventBase, frozen=True, kw_only=True):
     """Facts were kept before the messages that they stand in are compacted away.
 
     Attributes:
@@ -78,12 +66,15 @@ class MemoryFlushed(EventBase):
         count: How many they are.
     """
 
-    facts: tuple[str, ...] = field(converter=_texts)
+    facts: tuple[str, ...]
     count: int
 
+    def __post_init__(self) -> None:
+        """Keep the facts: a plugin makes this event, and may go on writing to its list."""
+        force_setattr(self, "facts", tuple(self.facts))
 
-@frozen(kw_only=True)
-class ContentPolicyViolated(EventBase):
+
+class ContentPolicyViolated(EventBase, frozen=True, kw_only=True):
     """A text is not what the policy of the application allows.
 
     Attributes:
@@ -92,11 +83,14 @@ class ContentPolicyViolated(EventBase):
     """
 
     summary: str
-    triggered_policies: tuple[str, ...] = field(converter=_texts)
+    triggered_policies: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Keep the names: a plugin makes this event, and may go on writing to its list."""
+        force_setattr(self, "triggered_policies", tuple(self.triggered_policies))
 
 
-@frozen(kw_only=True)
-class BudgetWarning(EventBase):
+class BudgetWarning(EventBase, frozen=True, kw_only=True):
     """Most of a budget is used up.
 
     Attributes:
@@ -111,8 +105,7 @@ class BudgetWarning(EventBase):
 # --- plugins
 
 
-@frozen(kw_only=True)
-class PluginEvent(EventBase):
+class PluginEvent(EventBase, frozen=True, kw_only=True):
     """Something that a plugin or a tool lets the world know.
 
     Attributes:
@@ -121,11 +114,14 @@ class PluginEvent(EventBase):
     """
 
     name: str
-    payload: JsonValue = field(default=None, converter=frozen_value)
+    payload: JsonValue = None
+
+    def __post_init__(self) -> None:
+        """Freeze the payload: whoever said it goes on with theirs."""
+        force_setattr(self, "payload", frozen_value(self.payload))
 
 
-@frozen(kw_only=True)
-class Intervention(EventBase):
+class Intervention(EventBase, frozen=True, kw_only=True):
     """Plugins put words in, which the model reads as coming from the user.
 
     Attributes:
@@ -137,8 +133,7 @@ class Intervention(EventBase):
     by: tuple[str, ...]
 
 
-@frozen(kw_only=True)
-class PluginOptsUpdated(EventBase):
+class PluginOptsUpdated(EventBase, frozen=True, kw_only=True):
     """New options of a plugin were applied, or refused.
 
     Attributes:
@@ -152,8 +147,7 @@ class PluginOptsUpdated(EventBase):
     error: ErrorInfo | None = None
 
 
-@frozen(kw_only=True)
-class PluginFailed(EventBase):
+class PluginFailed(EventBase, frozen=True, kw_only=True):
     """A plugin raised, or answered with what is no answer. Its state is as it was before.
 
     Attributes:
@@ -169,8 +163,7 @@ class PluginFailed(EventBase):
     policy: Literal["open", "closed"]
 
 
-@frozen(kw_only=True)
-class PluginSlow(EventBase):
+class PluginSlow(EventBase, frozen=True, kw_only=True):
     """A plugin held the session up. At most once a minute for each.
 
     Attributes:
@@ -184,8 +177,7 @@ class PluginSlow(EventBase):
     milliseconds: int
 
 
-@frozen(kw_only=True)
-class ActionIgnored(EventBase):
+class ActionIgnored(EventBase, frozen=True, kw_only=True):
     """A plugin answered with an action that means nothing in that place.
 
     Attributes:

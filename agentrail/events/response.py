@@ -2,15 +2,12 @@
 
 from typing import TypeAlias
 
-from attrs import frozen
-
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.messages import AssistantMessage, StopReason, TokenUsage
 
 
-@frozen(kw_only=True)
-class RequestStart(EventBase):
+class RequestStart(EventBase, frozen=True, kw_only=True):
     """A request goes to the model.
 
     Attributes:
@@ -28,8 +25,7 @@ class RequestStart(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class MessageStart(EventBase):
+class MessageStart(EventBase, frozen=True, kw_only=True):
     """The first chunk of a response is here.
 
     Attributes:
@@ -39,8 +35,7 @@ class MessageStart(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class MessageDelta(EventBase):
+class MessageDelta(EventBase, frozen=True, kw_only=True):
     """More visible text. Ephemeral.
 
     Attributes:
@@ -52,8 +47,7 @@ class MessageDelta(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class ThinkingStart(EventBase):
+class ThinkingStart(EventBase, frozen=True, kw_only=True):
     """The model begins to think aloud.
 
     Attributes:
@@ -63,8 +57,7 @@ class ThinkingStart(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class ThinkingDelta(EventBase):
+class ThinkingDelta(EventBase, frozen=True, kw_only=True):
     """More thinking. Ephemeral.
 
     Attributes:
@@ -76,8 +69,7 @@ class ThinkingDelta(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class StatusUpdate(EventBase):
+class StatusUpdate(EventBase, frozen=True, kw_only=True):
     """The model says what it is doing, in a `<status>` tag.
 
     Attributes:
@@ -87,8 +79,7 @@ class StatusUpdate(EventBase):
     text: str
 
 
-@frozen(kw_only=True)
-class TitleGenerated(EventBase):
+class TitleGenerated(EventBase, frozen=True, kw_only=True):
     """The model gives the conversation a title, in a `<title>` tag.
 
     Attributes:
@@ -98,8 +89,7 @@ class TitleGenerated(EventBase):
     title: str
 
 
-@frozen(kw_only=True)
-class ResponseComplete(EventBase):
+class ResponseComplete(EventBase, frozen=True, kw_only=True):
     """The response is complete and in the history.
 
     Attributes:
@@ -115,8 +105,7 @@ class ResponseComplete(EventBase):
     attempt: int = 1
 
 
-@frozen(kw_only=True)
-class StreamError(EventBase):
+class StreamError(EventBase, frozen=True, kw_only=True):
     """A response broke off.
 
     Attributes:
@@ -130,8 +119,7 @@ class StreamError(EventBase):
     discarded: bool = False
 
 
-@frozen(kw_only=True)
-class StreamStalled(EventBase):
+class StreamStalled(EventBase, frozen=True, kw_only=True):
     """Nothing has come for a while; it still may. Ephemeral.
 
     Attributes:
@@ -141,8 +129,7 @@ class StreamStalled(EventBase):
     elapsed_seconds: float
 
 
-@frozen(kw_only=True)
-class Retry(EventBase):
+class Retry(EventBase, frozen=True, kw_only=True):
     """The request is sent once more after a pause.
 
     Attributes:
@@ -156,8 +143,7 @@ class Retry(EventBase):
     error: ErrorInfo
 
 
-@frozen(kw_only=True)
-class ContextOverflow(EventBase):
+class ContextOverflow(EventBase, frozen=True, kw_only=True):
     """The conversation is longer than the model's window. The first time, it is compacted and sent once more.
 
     Attributes:
@@ -167,8 +153,7 @@ class ContextOverflow(EventBase):
     error: ErrorInfo
 
 
-@frozen(kw_only=True)
-class ModelSwitched(EventBase):
+class ModelSwitched(EventBase, frozen=True, kw_only=True):
     """The next request goes to another model.
 
     Attributes:

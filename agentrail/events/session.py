@@ -2,16 +2,13 @@
 
 from typing import Literal, TypeAlias
 
-from attrs import frozen
-
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import AbortReceipt, RecoveryDecision
 from agentrail.messages import ApprovalId, Message, PromptRef, StopReason, TokenUsage, UserBlock
 
 
-@frozen(kw_only=True)
-class SessionStart(EventBase):
+class SessionStart(EventBase, frozen=True, kw_only=True):
     """The actor is up.
 
     Attributes:
@@ -25,8 +22,7 @@ class SessionStart(EventBase):
     plugins: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class SessionRestarted(EventBase):
+class SessionRestarted(EventBase, frozen=True, kw_only=True):
     """The session crashed and its supervisor brought it back.
 
     Attributes:
@@ -38,8 +34,7 @@ class SessionRestarted(EventBase):
     incarnation: int
 
 
-@frozen(kw_only=True)
-class SessionRecovered(EventBase):
+class SessionRecovered(EventBase, frozen=True, kw_only=True):
     """The session was rebuilt from its journal.
 
     Attributes:
@@ -49,8 +44,7 @@ class SessionRecovered(EventBase):
     decisions: tuple[RecoveryDecision, ...]
 
 
-@frozen(kw_only=True)
-class SessionEnd(EventBase):
+class SessionEnd(EventBase, frozen=True, kw_only=True):
     """The last event of a session.
 
     Attributes:
@@ -60,8 +54,7 @@ class SessionEnd(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class SessionParked(EventBase):
+class SessionParked(EventBase, frozen=True, kw_only=True):
     """The session crashed too often and is not brought back; `SessionEnd` follows.
 
     Attributes:
@@ -71,8 +64,7 @@ class SessionParked(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class PromptReceived(EventBase):
+class PromptReceived(EventBase, frozen=True, kw_only=True):
     """A prompt was accepted and starts at once.
 
     Attributes:
@@ -84,8 +76,7 @@ class PromptReceived(EventBase):
     content: tuple[UserBlock, ...]
 
 
-@frozen(kw_only=True)
-class PromptQueued(EventBase):
+class PromptQueued(EventBase, frozen=True, kw_only=True):
     """A prompt was accepted and waits.
 
     Attributes:
@@ -99,8 +90,7 @@ class PromptQueued(EventBase):
     position: int
 
 
-@frozen(kw_only=True)
-class PromptDropped(EventBase):
+class PromptDropped(EventBase, frozen=True, kw_only=True):
     """A prompt that waited was thrown away: the queue was cleared, or the session ended.
 
     Attributes:
@@ -112,8 +102,7 @@ class PromptDropped(EventBase):
     content: tuple[UserBlock, ...]
 
 
-@frozen(kw_only=True)
-class PromptRejected(EventBase):
+class PromptRejected(EventBase, frozen=True, kw_only=True):
     """A plugin refused a prompt; its text never enters the history.
 
     Attributes:
@@ -125,8 +114,7 @@ class PromptRejected(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class PromptTaken(EventBase):
+class PromptTaken(EventBase, frozen=True, kw_only=True):
     """A plugin took a prompt for a decision about what waits: its text never enters the history, and no cycle of its own begins.
 
     `ApprovalResolved` follows, and says what was decided.
@@ -142,8 +130,7 @@ class PromptTaken(EventBase):
     by: str
 
 
-@frozen(kw_only=True)
-class AgentStart(EventBase):
+class AgentStart(EventBase, frozen=True, kw_only=True):
     """A cycle begins. Exactly one of `AgentEnd`, `AgentAbort`, `AgentError` ends it.
 
     Attributes:
@@ -156,8 +143,7 @@ class AgentStart(EventBase):
 EndReason: TypeAlias = StopReason | Literal["max_turns", "not_resumed", "superseded"]
 
 
-@frozen(kw_only=True)
-class AgentEnd(EventBase):
+class AgentEnd(EventBase, frozen=True, kw_only=True):
     """The cycle finished.
 
     Attributes:
@@ -172,8 +158,7 @@ class AgentEnd(EventBase):
     stop_reason: EndReason
 
 
-@frozen(kw_only=True)
-class AgentAbort(EventBase):
+class AgentAbort(EventBase, frozen=True, kw_only=True):
     """The cycle was aborted; published in idle too, where there was none.
 
     Attributes:
@@ -183,8 +168,7 @@ class AgentAbort(EventBase):
     reason: str | None
 
 
-@frozen(kw_only=True)
-class AbortSettled(EventBase):
+class AbortSettled(EventBase, frozen=True, kw_only=True):
     """The teardown behind an abort is over.
 
     Attributes:
@@ -194,8 +178,7 @@ class AbortSettled(EventBase):
     receipt: AbortReceipt
 
 
-@frozen(kw_only=True)
-class AgentError(EventBase):
+class AgentError(EventBase, frozen=True, kw_only=True):
     """The cycle failed; the history is valid and the session takes the next prompt at once.
 
     Attributes:
@@ -211,8 +194,7 @@ ResumeTrigger: TypeAlias = Literal[
 """What makes a suspended cycle go on."""
 
 
-@frozen(kw_only=True)
-class AgentResumed(EventBase):
+class AgentResumed(EventBase, frozen=True, kw_only=True):
     """A cycle that waited for a person goes on.
 
     Attributes:
@@ -222,8 +204,7 @@ class AgentResumed(EventBase):
     trigger: ResumeTrigger
 
 
-@frozen(kw_only=True)
-class MaxTurnsReached(EventBase):
+class MaxTurnsReached(EventBase, frozen=True, kw_only=True):
     """The last turn of the cycle begins: tools are withheld and the model is told to answer.
 
     Attributes:
@@ -233,8 +214,7 @@ class MaxTurnsReached(EventBase):
     turns: int
 
 
-@frozen(kw_only=True)
-class SignalQuarantined(EventBase):
+class SignalQuarantined(EventBase, frozen=True, kw_only=True):
     """A signal crashed the core; it was put aside and the state is as if it had never come.
 
     Attributes:
@@ -246,8 +226,7 @@ class SignalQuarantined(EventBase):
     error: ErrorInfo
 
 
-@frozen(kw_only=True)
-class EventsLost(EventBase):
+class EventsLost(EventBase, frozen=True, kw_only=True):
     """A subscriber asked for events that are kept no longer; a fresh snapshot follows. Only that subscriber gets it.
 
     Attributes:

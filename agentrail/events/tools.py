@@ -6,7 +6,7 @@ it; what became of it stands between the two.
 
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from msgspec.structs import force_setattr
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
@@ -14,8 +14,7 @@ from agentrail.frozen import frozen_json
 from agentrail.messages import CallId, JsonObject, ToolResult
 
 
-@frozen(kw_only=True)
-class ToolCalls(EventBase):
+class ToolCalls(EventBase, frozen=True, kw_only=True):
     """The response asks for tools.
 
     Attributes:
@@ -25,8 +24,7 @@ class ToolCalls(EventBase):
     count: int
 
 
-@frozen(kw_only=True)
-class ToolExecutionStart(EventBase):
+class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
     """The verdict on a call is known: it runs now, or it is refused. One `ToolExecutionEnd` follows.
 
     Attributes:
@@ -37,11 +35,14 @@ class ToolExecutionStart(EventBase):
 
     name: str
     call_id: CallId
-    arguments: JsonObject = field(converter=frozen_json)
+    arguments: JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments, which every subscriber will be given."""
+        force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
-@frozen(kw_only=True)
-class ToolProgress(EventBase):
+class ToolProgress(EventBase, frozen=True, kw_only=True):
     """A tool says how far it is. Ephemeral.
 
     Attributes:
@@ -55,8 +56,7 @@ class ToolProgress(EventBase):
     text: str
 
 
-@frozen(kw_only=True)
-class ToolExecutionEnd(EventBase):
+class ToolExecutionEnd(EventBase, frozen=True, kw_only=True):
     """A call has its result.
 
     Attributes:
@@ -70,8 +70,7 @@ class ToolExecutionEnd(EventBase):
     result: ToolResult
 
 
-@frozen(kw_only=True)
-class ToolExecutionMetrics(EventBase):
+class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
     """How long a call took; only for calls that were executed.
 
     Attributes:
@@ -91,8 +90,7 @@ class ToolExecutionMetrics(EventBase):
     attempts: int = 1
 
 
-@frozen(kw_only=True)
-class ToolBlocked(EventBase):
+class ToolBlocked(EventBase, frozen=True, kw_only=True):
     """A policy said no: the call is not run, and the model reads why.
 
     Attributes:
@@ -108,8 +106,7 @@ class ToolBlocked(EventBase):
     by: str
 
 
-@frozen(kw_only=True)
-class ToolKilled(EventBase):
+class ToolKilled(EventBase, frozen=True, kw_only=True):
     """A running call was stopped; it has its result already.
 
     Attributes:
@@ -123,8 +120,7 @@ class ToolKilled(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class ToolSkippedForSteering(EventBase):
+class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
     """A call was stopped, or never started, because the user spoke into the cycle.
 
     Attributes:
@@ -138,8 +134,7 @@ class ToolSkippedForSteering(EventBase):
     reason: str
 
 
-@frozen(kw_only=True)
-class ToolRetry(EventBase):
+class ToolRetry(EventBase, frozen=True, kw_only=True):
     """A call raised and is tried once more after a pause.
 
     Attributes:
@@ -155,8 +150,7 @@ class ToolRetry(EventBase):
     error: ErrorInfo
 
 
-@frozen(kw_only=True)
-class ToolCallUnknown(EventBase):
+class ToolCallUnknown(EventBase, frozen=True, kw_only=True):
     """The model asked for a tool that does not exist.
 
     Attributes:
@@ -168,8 +162,7 @@ class ToolCallUnknown(EventBase):
     call_id: CallId
 
 
-@frozen(kw_only=True)
-class ToolAttached(EventBase):
+class ToolAttached(EventBase, frozen=True, kw_only=True):
     """A tool was added. The next request shows it.
 
     Attributes:
@@ -179,8 +172,7 @@ class ToolAttached(EventBase):
     name: str
 
 
-@frozen(kw_only=True)
-class ToolDetached(EventBase):
+class ToolDetached(EventBase, frozen=True, kw_only=True):
     """A tool was taken away. Calls under way go on.
 
     Attributes:
@@ -190,8 +182,7 @@ class ToolDetached(EventBase):
     name: str
 
 
-@frozen(kw_only=True)
-class ToolsUpdated(EventBase):
+class ToolsUpdated(EventBase, frozen=True, kw_only=True):
     """A change to the set of tools is complete.
 
     Attributes:
@@ -203,8 +194,7 @@ class ToolsUpdated(EventBase):
     detached: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class LoopDetected(EventBase):
+class LoopDetected(EventBase, frozen=True, kw_only=True):
     """The model goes round in circles.
 
     Attributes:
@@ -219,8 +209,7 @@ class LoopDetected(EventBase):
     count: int
 
 
-@frozen(kw_only=True)
-class LargeResultOffloaded(EventBase):
+class LargeResultOffloaded(EventBase, frozen=True, kw_only=True):
     """A result was too large for the model: all of it is in a file, the model sees how it begins and how to read on.
 
     Attributes:

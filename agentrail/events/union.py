@@ -3,12 +3,9 @@
 The events of sub-sessions stand here and not in a section of their own, because one of them holds any other event.
 """
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, get_args
-
-from attrs import frozen
 
 from agentrail.events.envelope import EventBase
 from agentrail.events.people import ContextEvent, PeopleEvent, SteeringEvent
@@ -17,10 +14,10 @@ from agentrail.events.response import MessageDelta, ResponseEvent, StreamStalled
 from agentrail.events.session import AgentAbort, AgentEnd, AgentError, SessionEvent
 from agentrail.events.tools import ToolEvent, ToolProgress
 from agentrail.messages import CallId, SessionId, ToolResult
+from agentrail.structs import wire_name
 
 
-@frozen(kw_only=True)
-class SubagentStart(EventBase):
+class SubagentStart(EventBase, frozen=True, kw_only=True):
     """A call started a session of its own.
 
     Attributes:
@@ -34,8 +31,7 @@ class SubagentStart(EventBase):
     description: str
 
 
-@frozen(kw_only=True)
-class SubagentEnd(EventBase):
+class SubagentEnd(EventBase, frozen=True, kw_only=True):
     """The session that a call had started is over.
 
     Attributes:
@@ -49,8 +45,7 @@ class SubagentEnd(EventBase):
     result: ToolResult
 
 
-@frozen(kw_only=True)
-class SubagentEvent(EventBase):
+class SubagentEvent(EventBase, frozen=True, kw_only=True):
     """Something that a child published. A child's child appears on all sessions above it, one level in each.
 
     Attributes:
@@ -103,15 +98,14 @@ TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, Agent
 
 def kind_of(kind: type) -> str:
     """Give the name of a class on the wire: its own in snake_case."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+    return wire_name(kind.__name__)
 
 
 KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_args(Event)}
 """The name of each kind on the wire."""
 
 
-@frozen(kw_only=True)
-class UnknownEvent(EventBase):
+class UnknownEvent(EventBase, frozen=True, kw_only=True, tag_field=None, tag=False):
     """An event of a newer version: of a kind that is not known here, or with something in it that is not.
 
     No session publishes it, so it is no member of `Event`; it is what the codec makes of such a text, so that whoever

@@ -1,16 +1,16 @@
 """What events carry and a state holds: receipts, what waits for a person, todos, plans, decisions. Frozen values."""
 
-from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from attrs import field, frozen
+import msgspec
+from msgspec.structs import force_setattr
 
 from agentrail.frozen import frozen_json
 from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef, SessionId
+from agentrail.structs import Value
 
 
-@frozen(kw_only=True)
-class LeftBehind:
+class LeftBehind(Value, frozen=True, kw_only=True):
     """Something that was stopped and is still there.
 
     Attributes:
@@ -24,8 +24,7 @@ class LeftBehind:
     pid: int | None = None
 
 
-@frozen(kw_only=True)
-class AbortReceipt:
+class AbortReceipt(Value, frozen=True, kw_only=True):
     """What an abort found and what became of it; what the sessions had at work that worked for stopped calls is counted too.
 
     Attributes:
@@ -61,8 +60,11 @@ PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", 
 """All of them, which is what is offered when nobody says otherwise."""
 
 
-@frozen(kw_only=True)
-class Approval:
+def _nothing() -> None:
+    """Make the default of a field that is written also where it is None. See `Approval`."""
+
+
+class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     """A call that waits for a person. Data, so it costs nothing while it waits and survives a restart.
 
     Attributes:
@@ -82,15 +84,21 @@ class Approval:
     id: ApprovalId
     call_id: CallId
     tool: str
-    arguments: JsonObject = field(converter=frozen_json)
+    arguments: JsonObject
     arguments_hash: str
-    hint: str | None = None
+    # `permission_options` came later, and is left out where it is the default, so that what was written before stays as it
+    # was. msgspec leaves out all fields of a class or none; a default that a function makes it always writes.
+    hint: str | None = msgspec.field(default_factory=_nothing)
     requested_at_ms: int
-    expires_at_ms: int | None = None
+    expires_at_ms: int | None = msgspec.field(default_factory=_nothing)
     path: tuple[SessionId, ...]
-    permission_options: tuple[PermissionOption, ...] = field(
-        default=PERMISSION_OPTIONS, metadata={"omit_default": True}
-    )
+    permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments, and take the one object that counts as the default on the wire where it equals that."""
+        force_setattr(self, "arguments", frozen_json(self.arguments))
+        if self.permission_options == PERMISSION_OPTIONS:
+            force_setattr(self, "permission_options", PERMISSION_OPTIONS)
 
 
 ApprovalStatus: TypeAlias = Literal["approved", "rejected", "timeout", "aborted", "superseded"]
@@ -100,8 +108,7 @@ DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded"]
 """Who ended it: a person, a rule that a person made, the clock, an abort, or the next prompt."""
 
 
-@frozen(kw_only=True)
-class Question:
+class Question(Value, frozen=True, kw_only=True):
     """A question of the model that waits for a person.
 
     Attributes:
@@ -128,8 +135,7 @@ class Question:
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
 
 
-@frozen(kw_only=True)
-class Todo:
+class Todo(Value, frozen=True, kw_only=True):
     """One entry of the list that a model keeps of its work.
 
     Attributes:
@@ -143,8 +149,7 @@ class Todo:
     status: TodoStatus = "pending"
 
 
-@frozen(kw_only=True)
-class PlanStep:
+class PlanStep(Value, frozen=True, kw_only=True):
     """One step of a plan.
 
     Attributes:
@@ -158,26 +163,24 @@ class PlanStep:
     done: bool = False
 
 
-def _steps(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
-    return tuple(steps)  # a plugin's own list may go on changing
-
-
-@frozen(kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """What a model wrote down before it began.
 
     Attributes:
         steps: In the order in which they stand there.
     """
 
-    steps: tuple[PlanStep, ...] = field(converter=_steps)
+    steps: tuple[PlanStep, ...]
+
+    def __post_init__(self) -> None:
+        """Keep the steps: a plugin may go on writing to its list."""
+        force_setattr(self, "steps", tuple(self.steps))
 
 
 # --- what was counted, what was decided
 
 
-@frozen(kw_only=True)
-class Amount:
+class Amount(Value, frozen=True, kw_only=True):
     """So much of something that a budget counts.
 
     Attributes:
@@ -189,8 +192,7 @@ class Amount:
     unit: Literal["usd", "tokens"]
 
 
-@frozen(kw_only=True)
-class RecoveryDecision:
+class RecoveryDecision(Value, frozen=True, kw_only=True):
     """What became of something that was open when the process stopped.
 
     Attributes:

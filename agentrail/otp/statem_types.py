@@ -34,6 +34,18 @@ KEEP: Final = KeepType.KEEP
 """In place of data: what it was."""
 
 
+R_co = TypeVar("R_co", covariant=True)
+
+
+class RequestFor(Generic[R_co]):
+    """A base for the classes of your requests: `class Total(RequestFor[int])` lets `await handle.call(Total())` be an `int`.
+
+    Only for type checkers and editors: nobody looks whether what `Reply` brings has that type.
+    """
+
+    __slots__ = ()
+
+
 # --- events
 
 
@@ -56,10 +68,16 @@ class Cast(Struct, frozen=True):
     message: object
 
 
-class Info(Struct, frozen=True):
-    """Anything else that arrives: the end of another actor, the outcome of an effect."""
+class Info(Struct, frozen=True, repr_omit_defaults=True):
+    """Anything else that arrives: the end of another actor, the outcome of an effect.
+
+    Attributes:
+        message: What.
+        tag: Of the outcome of an effect: that of its `Perform`, so that two of them can be told apart.
+    """
 
     message: object
+    tag: Hashable = None
 
 
 class TimedOut(Struct, frozen=True):
@@ -160,10 +178,17 @@ class UpdateTimer(Struct, frozen=True, gc=False):
     name: Hashable = None
 
 
-class Perform(Struct, frozen=True, gc=False):
-    """Hand an effect to the shell, in its place among the effects. The engine does not look into it."""
+class Perform(Struct, frozen=True, gc=False, repr_omit_defaults=True):
+    """Hand an effect to the shell, in its place among the effects. The engine does not look into it.
+
+    Attributes:
+        effect: For the shell.
+        tag: What its outcome carries, `Info(value, tag)`. One that is given is always answered, with `Info(None, tag)` where
+            there is no value; without one a value of `None` sends nothing.
+    """
 
     effect: object
+    tag: Hashable = None
 
 
 class Hibernate(Struct, frozen=True):

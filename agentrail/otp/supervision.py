@@ -26,9 +26,9 @@ from agentrail import errors
 from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs, check_flags
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
-from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_requests import cancel, serve, undo_start
 from agentrail.otp.supervision_state import Child, Phase, SupervisorState, Sweep
+from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import (
     begin_ending,
     finish_ending,
@@ -85,15 +85,15 @@ def begin(
     """
     check_flags(flags)
     checked = check_child_specs(specs, flags=flags)
-    ledger = Ledger(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
-    if ledger.is_dynamic:
-        (ledger.template,) = (spec.accepted() for spec in checked)
+    step = SupervisorStep(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
+    if step.is_dynamic:
+        (step.template,) = (spec.accepted() for spec in checked)
     else:
         for number, spec in enumerate(checked):
-            ledger.add(Child(number=number, spec=spec.accepted()))
-    ledger.sweep = Sweep(course="up", cursor=0)
-    _settle(ledger)
-    return ledger.result()
+            step.add(Child(number=number, spec=spec.accepted()))
+    step.sweep = Sweep(course="up", cursor=0)
+    _settle(step)
+    return step.result()
 
 
 def step(
@@ -111,199 +111,199 @@ def step(
 
     Source: OTP, supervisor.
     """
-    ledger = Ledger(state, signal.at_seconds, signal.draw)
+    step = SupervisorStep(state, signal.at_seconds, signal.draw)
     match signal:
         case Request():
             if signal.request_id != NOBODY:
-                ledger.requests = ledger.requests.put(signal.request_id, -1)
-            serve(ledger, signal)
+                step.requests = step.requests.put(signal.request_id, -1)
+            serve(step, signal)
         case RequestCancelled(request_id=request_id):
-            cancel(ledger, request_id)
+            cancel(step, request_id)
         case AnswerUntaken(child=number, is_new=is_new):
-            undo_start(ledger, number, is_new=is_new)
+            undo_start(step, number, is_new=is_new)
         case StopRequested(reason=reason):
-            begin_ending(ledger, reason)
+            begin_ending(step, reason)
         case RetryDue(token=token):
-            _on_retry(ledger, token)
+            _on_retry(step, token)
         case _:
-            child = ledger.owner(signal.token)
-            if child is None or not _on_process(ledger, child, signal):
-                ledger.dropped += 1
-    _settle(ledger)
-    return ledger.result()
+            child = step.owner(signal.token)
+            if child is None or not _on_process(step, child, signal):
+                step.dropped += 1
+    _settle(step)
+    return step.result()
 
 
 # --- what a process says
 
 
 def _on_process(
-    ledger: Ledger,
+    step: SupervisorStep,
     child: Child,
     signal: ChildStarted | ChildIgnored | ChildStartFailed | ChildExited | ChildStopped | ChildStuck,
 ) -> bool:
     """Take what the process of a child says; `False` if that is nothing it can say now."""
     match child.phase, signal:
         case Phase.STARTING, ChildStarted():
-            _on_started(ledger, child, signal)
+            _on_started(step, child, signal)
         case Phase.STARTING, ChildIgnored():
-            _on_ignored(ledger, child)
+            _on_ignored(step, child)
         case Phase.STARTING, ChildStartFailed(reason=reason):
-            _on_failed(ledger, child, reason)
+            _on_failed(step, child, reason)
         case Phase.RUNNING, ChildExited(reason=reason):
-            _on_exit(ledger, child, reason)
+            _on_exit(step, child, reason)
         case Phase.STOPPING, ChildStopped(reason=reason, forced=forced):
-            finish_stop(ledger, child, reason, forced=forced)
+            finish_stop(step, child, reason, forced=forced)
         case Phase.STOPPING, ChildExited(reason=reason):  # it had ended before it was asked
-            finish_stop(ledger, child, reason)
+            finish_stop(step, child, reason)
         case Phase.STOPPING, ChildStuck():
-            finish_stuck(ledger, child, ledger.flags.stuck_after_seconds)
+            finish_stuck(step, child, step.flags.stuck_after_seconds)
         case Phase.STUCK, ChildExited(reason=reason) | ChildStopped(reason=reason):
-            _on_late_end(ledger, child, reason)
+            _on_late_end(step, child, reason)
         case _:
             return False
     return True
 
 
-def _on_started(ledger: Ledger, child: Child, signal: ChildStarted) -> None:
+def _on_started(step: SupervisorStep, child: Child, signal: ChildStarted) -> None:
     if child.handle is not None:
-        ledger.handles = ledger.handles.drop(child.handle)
-    ledger.handles = ledger.handles.put(signal.handle, child.number)
+        step.handles = step.handles.drop(child.handle)
+    step.handles = step.handles.put(signal.handle, child.number)
     child = structs.replace(
         child,
         handle=signal.handle,
         incarnation=child.incarnation + 1,
-        started_seconds=ledger.now,
+        started_seconds=step.now,
         restarting=False,
         phase=Phase.RUNNING,
     )
     if child.doomed:  # it was cancelled too late
-        ledger.save(child)
-        stop_child(ledger, child)
+        step.save(child)
+        stop_child(step, child)
         return
-    ledger.report("progress", child)
-    _end_start(ledger, child, Started(signal.handle, signal.info))
+    step.report("progress", child)
+    _end_start(step, child, Started(signal.handle, signal.info))
     child = structs.replace(child, fresh=False, starter=None)
     if child.spec.restart == "temporary":  # it is never started again
         spec = child.spec if child.from_template else child.spec.without_arguments()
         child = structs.replace(child, spec=spec, extra=NO_ARGUMENTS)
-    ledger.save(child)
+    step.save(child)
 
 
-def _on_ignored(ledger: Ledger, child: Child) -> None:
+def _on_ignored(step: SupervisorStep, child: Child) -> None:
     if child.doomed:
-        tell_who_waits(ledger, child)
-        ledger.leave(child)
+        tell_who_waits(step, child)
+        step.leave(child)
         return
-    _end_start(ledger, child, Started(None))
-    ledger.leave(structs.replace(child, fresh=False))
+    _end_start(step, child, Started(None))
+    step.leave(structs.replace(child, fresh=False))
 
 
-def _on_failed(ledger: Ledger, child: Child, reason: ExitReason) -> None:
+def _on_failed(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
     stuck = left_behind(reason)
     if child.doomed:
         if stuck is not None:
-            finish_stuck(ledger, child, stuck.seconds)
+            finish_stuck(step, child, stuck.seconds)
             return
         if not is_cancelled_start(reason):
-            ledger.report("shutdown_error", child, reason)
-        tell_who_waits(ledger, child)
-        ledger.leave(child)
+            step.report("shutdown_error", child, reason)
+        tell_who_waits(step, child)
+        step.leave(child)
         return
-    ledger.report("start_error", child, reason)
+    step.report("start_error", child, reason)
     if stuck is not None:
-        ledger.report("stuck", child, stuck)
+        step.report("stuck", child, stuck)
     phase = Phase.IDLE if stuck is None else Phase.STUCK
-    if child.starter is not None or ledger.is_stopping:
-        _end_start(ledger, child, start_failed(child, reason))
-        take_down(ledger, child, phase)
+    if child.starter is not None or step.is_stopping:
+        _end_start(step, child, start_failed(child, reason))
+        take_down(step, child, phase)
     else:
-        judge_failed_start(ledger, child, reason, phase)
+        judge_failed_start(step, child, reason, phase)
 
 
-def _on_exit(ledger: Ledger, child: Child, reason: ExitReason) -> None:
-    if ledger.is_stopping:
-        finish_stop(ledger, child, reason)
-    elif ledger.is_sweeping or ledger.starter is not None:
+def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
+    if step.is_stopping:
+        finish_stop(step, child, reason)
+    elif step.is_sweeping or step.starter is not None:
         # As in OTP, where the supervisor would not have looked yet: what is under way comes to its end first.
-        exited = structs.replace(child, phase=Phase.EXITED, exit_reason=reason, exit_seconds=ledger.now)
-        ledger.save(exited)
-        ledger.exits = ledger.exits.put(ledger.place(), child.number)
+        exited = structs.replace(child, phase=Phase.EXITED, exit_reason=reason, exit_seconds=step.now)
+        step.save(exited)
+        step.exits = step.exits.put(step.place(), child.number)
     else:
-        judge_exit(ledger, child, reason, ledger.now)
+        judge_exit(step, child, reason, step.now)
 
 
-def _on_late_end(ledger: Ledger, child: Child, reason: ExitReason) -> None:
-    if ledger.phase != "ended":  # else it says so itself, to its parent or by the end of its block
-        ledger.report("late_end", child, reason)
+def _on_late_end(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
+    if step.phase != "ended":  # else it says so itself, to its parent or by the end of its block
+        step.report("late_end", child, reason)
     if not child.restarting:
-        ledger.leave(child)
+        step.leave(child)
         return
     child = structs.replace(child, phase=Phase.IDLE, attempt=0)
-    ledger.save(child)
-    _retry(ledger, child)
+    step.save(child)
+    _retry(step, child)
 
 
 # --- going on
 
 
-def _on_retry(ledger: Ledger, token: Token) -> None:
-    child = ledger.children.get(token.child)
+def _on_retry(step: SupervisorStep, token: Token) -> None:
+    child = step.children.get(token.child)
     if child is None or child.retry != token.attempt:
-        ledger.dropped += 1
+        step.dropped += 1
         return
     child = structs.replace(child, retry=0)
-    ledger.save(child)
-    _retry(ledger, child)
+    step.save(child)
+    _retry(step, child)
 
 
-def _retry(ledger: Ledger, child: Child) -> None:
+def _retry(step: SupervisorStep, child: Child) -> None:
     """Start a child again that waited for it, unless it waits for more than that, or with its group."""
-    is_trigger = ledger.sweep is not None and ledger.sweep.trigger == child.number
-    if child.phase is Phase.IDLE and not child.retry and not is_trigger and not ledger.is_stopping:
-        ledger.start(child)
+    is_trigger = step.sweep is not None and step.sweep.trigger == child.number
+    if child.phase is Phase.IDLE and not child.retry and not is_trigger and not step.is_stopping:
+        step.start(child)
 
 
-def _settle(ledger: Ledger) -> None:
+def _settle(step: SupervisorStep) -> None:
     """Do all that needs no further signal, in this order: sweeps, ends that wait for judgement, calls that wait."""
-    while _go_on(ledger):
+    while _go_on(step):
         pass
 
 
-def _go_on(ledger: Ledger) -> bool:
-    if ledger.sweep is not None and advance(ledger, ledger.sweep):
+def _go_on(step: SupervisorStep) -> bool:
+    if step.sweep is not None and advance(step, step.sweep):
         return True
-    if ledger.is_sweeping and not ledger.is_stopping:
+    if step.is_sweeping and not step.is_stopping:
         return False
-    if ledger.starter is None and (waiting := ledger.exits.first()) is not None:
+    if step.starter is None and (waiting := step.exits.first()) is not None:
         place, number = waiting
-        ledger.exits = ledger.exits.drop(place)
-        child = ledger.children.get(number)
+        step.exits = step.exits.drop(place)
+        child = step.children.get(number)
         if child is not None and child.phase is Phase.EXITED and child.exit_reason is not None:
-            judge_exit(ledger, child, child.exit_reason, child.exit_seconds)
+            judge_exit(step, child, child.exit_reason, child.exit_seconds)
         return True
-    if (entry := ledger.pending.first()) is not None:
-        ledger.pending = ledger.pending.drop(entry[0])
-        _serve_if_wanted(ledger, entry[1])
+    if (entry := step.pending.first()) is not None:
+        step.pending = step.pending.drop(entry[0])
+        _serve_if_wanted(step, entry[1])
         return True
-    if ledger.starter is None and (entry := ledger.starts.first()) is not None:
-        ledger.starts = ledger.starts.drop(entry[0])
-        _serve_if_wanted(ledger, entry[1])
+    if step.starter is None and (entry := step.starts.first()) is not None:
+        step.starts = step.starts.drop(entry[0])
+        _serve_if_wanted(step, entry[1])
         return True
-    if ledger.phase == "stopping" and ledger.ending is not None and ledger.sweep is None and not ledger.open:
-        finish_ending(ledger, ledger.ending)
+    if step.phase == "stopping" and step.ending is not None and step.sweep is None and not step.open:
+        finish_ending(step, step.ending)
     return False
 
 
-def _serve_if_wanted(ledger: Ledger, request: Request) -> None:
-    if request.request_id == NOBODY or ledger.requests.get(request.request_id) is not None:
-        serve(ledger, request)
+def _serve_if_wanted(step: SupervisorStep, request: Request) -> None:
+    if request.request_id == NOBODY or step.requests.get(request.request_id) is not None:
+        serve(step, request)
 
 
-def _end_start(ledger: Ledger, child: Child, outcome: Started | errors.ChildStartFailed) -> None:
+def _end_start(step: SupervisorStep, child: Child, outcome: Started | errors.ChildStartFailed) -> None:
     """Answer who waits for a start that is over, and let the next one begin."""
-    if ledger.is_stopping:
-        ledger.answer(child.starter, stopping(ledger))
+    if step.is_stopping:
+        step.answer(child.starter, stopping(step))
     else:
-        ledger.answer(child.starter, outcome, started=child if isinstance(outcome, Started) else None)
-    if ledger.starter == child.number:
-        ledger.starter = None
+        step.answer(child.starter, outcome, started=child if isinstance(outcome, Started) else None)
+    if step.starter == child.number:
+        step.starter = None

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from agentrail.otp.exits import ExitReason, InitFailed, Shutdown, is_clean
 from agentrail.otp.restarts import admit_restart, has_recovered, is_restart_worthy, wait_before_restart
-from agentrail.otp.supervision_ledger import Ledger
 from agentrail.otp.supervision_state import Child, Phase, Sweep
+from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import begin_ending, stop_child, take_down
 from agentrail.otp.supervision_types import Culprit
 
@@ -22,170 +22,176 @@ SHUT_DOWN: Final = Shutdown("auto_shutdown")
 # --- sweeps
 
 
-def advance(ledger: Ledger, sweep: Sweep) -> bool:
+def advance(step: SupervisorStep, sweep: Sweep) -> bool:
     """Take the next step of a sweep; `False` if something has to come first."""
     match sweep.course:
         case "down":
-            return _advance_down(ledger, sweep)
+            return _advance_down(step, sweep)
         case "up":
-            return _advance_up(ledger, sweep)
+            return _advance_up(step, sweep)
         case "wait":
-            return _advance_waiting(ledger, sweep)
+            return _advance_waiting(step, sweep)
         case _:
             assert_never(sweep.course)
 
 
-def _advance_down(ledger: Ledger, sweep: Sweep) -> bool:
-    found = ledger.children.last(below=sweep.cursor)
+def _advance_down(step: SupervisorStep, sweep: Sweep) -> bool:
+    found = step.children.last(below=sweep.cursor)
     if found is None or found[0] < sweep.low:
-        _arrive_down(ledger, sweep)
+        _arrive_down(step, sweep)
         return True
     number, child = found
-    if number != sweep.trigger and stop_child(ledger, child):
+    if number != sweep.trigger and stop_child(step, child):
         return False
-    ledger.sweep = structs.replace(sweep, cursor=number)
+    step.sweep = structs.replace(sweep, cursor=number)
     return True
 
 
-def _arrive_down(ledger: Ledger, sweep: Sweep) -> None:
+def _arrive_down(step: SupervisorStep, sweep: Sweep) -> None:
     """Note that nothing of the group is left: a stop is over, a group waits or goes up."""
-    if ledger.is_stopping:
-        ledger.sweep = None
+    if step.is_stopping:
+        step.sweep = None
         return
-    trigger = ledger.children.get(sweep.trigger)
+    trigger = step.children.get(sweep.trigger)
     if sweep.delay_seconds is not None and trigger is not None:
-        ledger.sweep = structs.replace(sweep, course="wait", delay_seconds=None)
-        ledger.schedule_retry(trigger, sweep.delay_seconds)
-    elif _is_blocked(ledger, sweep):
-        ledger.sweep = structs.replace(sweep, course="wait")
+        step.sweep = structs.replace(sweep, course="wait", delay_seconds=None)
+        step.schedule_retry(trigger, sweep.delay_seconds)
+    elif _is_blocked(step, sweep):
+        step.sweep = structs.replace(sweep, course="wait")
     else:
-        ledger.sweep = structs.replace(sweep, course="up", cursor=sweep.low)
+        step.sweep = structs.replace(sweep, course="up", cursor=sweep.low)
 
 
-def _advance_waiting(ledger: Ledger, sweep: Sweep) -> bool:
-    trigger = ledger.children.get(sweep.trigger)
-    if trigger is None or trigger.retry or ledger.starter is not None or _is_blocked(ledger, sweep):
+def _advance_waiting(step: SupervisorStep, sweep: Sweep) -> bool:
+    trigger = step.children.get(sweep.trigger)
+    if trigger is None or trigger.retry or step.starter is not None or _is_blocked(step, sweep):
         return False
     # Down once more, as OTP does: somebody may have started one of the group meanwhile.
-    ledger.sweep = structs.replace(sweep, course="down", cursor=ledger.next_number)
+    step.sweep = structs.replace(sweep, course="down", cursor=step.next_number)
     return True
 
 
-def _is_blocked(ledger: Ledger, sweep: Sweep) -> bool:
+def _is_blocked(step: SupervisorStep, sweep: Sweep) -> bool:
     """Tell whether something of the group is stuck: a new instance would meet an old one."""
-    return ledger.stuck.first(sweep.low) is not None
+    return step.stuck.first(sweep.low) is not None
 
 
-def _advance_up(ledger: Ledger, sweep: Sweep) -> bool:
-    latest = ledger.children.get(sweep.cursor - 1)
+def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
+    latest = step.children.get(sweep.cursor - 1)
     if latest is not None and latest.phase is Phase.STARTING:
         return False
-    found = ledger.children.first(sweep.cursor)
+    found = step.children.first(sweep.cursor)
     if found is None:
-        ledger.sweep = None
-        ledger.phase = "running"
+        step.sweep = None
+        step.phase = "running"
         return True
     number, child = found
-    ledger.sweep = structs.replace(sweep, cursor=number + 1)
-    ledger.start(child)  # idle: a sweep goes up when all of its children are down, and calls wait for its end
+    step.sweep = structs.replace(sweep, cursor=number + 1)
+    step.start(child)  # idle: a sweep goes up when all of its children are down, and calls wait for its end
     return True
 
 
 # --- ends and restarts
 
 
-def judge_exit(ledger: Ledger, child: Child, reason: ExitReason, at_seconds: float) -> None:
+def judge_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
     """Decide what follows from the end of a child that nobody had asked to end.
 
     Args:
-        ledger: Of this step.
+        step: That is being made.
         child: As it is on the books.
         reason: How it ended.
         at_seconds: When its end arrived, which may be some time ago.
     """
     spec = child.spec
     if spec.restart == "permanent" or not is_clean(reason):
-        ledger.report("child_terminated", child, reason, at_seconds=at_seconds)
+        step.report("child_terminated", child, reason, at_seconds=at_seconds)
     if is_restart_worthy(spec.restart, reason):
-        backoff = ledger.flags.backoff
+        backoff = step.flags.backoff
         if backoff is not None and has_recovered(backoff, at_seconds - child.started_seconds):
             child = structs.replace(child, in_a_row=0)
-        restart(ledger, child, reason, at_seconds, Phase.IDLE)
+        restart(step, child, reason, at_seconds, Phase.IDLE)
         return
-    ledger.leave(child)
-    _shut_down_if_significant(ledger, child)
+    step.leave(child)
+    _shut_down_if_significant(step, child)
 
 
-def _shut_down_if_significant(ledger: Ledger, child: Child) -> None:
+def _shut_down_if_significant(step: SupervisorStep, child: Child) -> None:
     if child.spec.significant and (
-        ledger.flags.auto_shutdown == "any_significant"
-        or (ledger.flags.auto_shutdown == "all_significant" and not ledger.significant)
+        step.flags.auto_shutdown == "any_significant"
+        or (step.flags.auto_shutdown == "all_significant" and not step.significant)
     ):
-        begin_ending(ledger, SHUT_DOWN)
+        begin_ending(step, SHUT_DOWN)
 
 
-def judge_failed_start(ledger: Ledger, child: Child, reason: ExitReason, phase: Phase) -> None:
+def judge_failed_start(step: SupervisorStep, child: Child, reason: ExitReason, phase: Phase) -> None:
     """Decide what follows from a start that failed and that no caller waits for.
 
     Args:
-        ledger: Of this step.
+        step: That is being made.
         child: As it is on the books.
         reason: Why it did not start.
         phase: `STUCK` if it is still there, else `IDLE`.
     """
-    if ledger.phase == "starting":
-        take_down(ledger, child, phase)
-        begin_ending(ledger, InitFailed("child", cause=reason, child_id=child.spec.id))
+    if step.phase == "starting":
+        take_down(step, child, phase)
+        begin_ending(step, InitFailed("child", cause=reason, child_id=child.spec.id))
     else:
-        restart(ledger, child, reason, ledger.now, phase, failed=True)
+        restart(step, child, reason, step.now, phase, failed=True)
 
 
 def restart(  # noqa: PLR0913 - what is known of an end
-    ledger: Ledger, child: Child, reason: ExitReason, at_seconds: float, phase: Phase, *, failed: bool = False
+    step: SupervisorStep,
+    child: Child,
+    reason: ExitReason,
+    at_seconds: float,
+    phase: Phase,
+    *,
+    failed: bool = False,
 ) -> None:
     """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own.
 
     Args:
-        ledger: Of this step.
+        step: That is being made.
         child: As it is on the books.
         reason: How it ended, or why it did not start.
         at_seconds: When its end arrived.
         phase: `STUCK` if a failed start is still there, else `IDLE`.
         failed: A start failed, so this retry goes to the back of the queue.
     """
-    flags = ledger.flags
-    sweep = ledger.sweep
+    flags = step.flags
+    sweep = step.sweep
     if sweep is not None and sweep.course == "wait" and child.number >= sweep.low:
         # Somebody started it while its group waits for a retry, which will start it again with the rest.
-        ledger.leave(child)
+        step.leave(child)
         return
     is_apart = flags.intensity_per == "child"
     counted, go_ahead = admit_restart(
-        child.restarts if is_apart else ledger.restarts, at_seconds, flags.intensity, flags.period_seconds
+        child.restarts if is_apart else step.restarts, at_seconds, flags.intensity, flags.period_seconds
     )
     if is_apart:
         child = structs.replace(child, restarts=counted)
     else:
-        ledger.restarts = counted
+        step.restarts = counted
     if not go_ahead:
-        ledger.report("shutdown", child, GAVE_UP)
-        take_down(ledger, child, phase)
+        step.report("shutdown", child, GAVE_UP)
+        take_down(step, child, phase)
         if is_apart:  # as the supervisor of its own would have ended: cleanly, one level up
-            _shut_down_if_significant(ledger, child)
+            _shut_down_if_significant(step, child)
         else:
-            begin_ending(ledger, GAVE_UP, culprit=Culprit(child.spec.id, reason, child.handle))
+            begin_ending(step, GAVE_UP, culprit=Culprit(child.spec.id, reason, child.handle))
         return
     delay = 0.0 if failed else None
     if flags.backoff is not None:
-        delay = wait_before_restart(flags.backoff, child.in_a_row, ledger.draw)
+        delay = wait_before_restart(flags.backoff, child.in_a_row, step.draw)
     child = structs.replace(child, phase=phase, restarting=True, in_a_row=child.in_a_row + 1)
-    ledger.save(child)
-    if ledger.is_grouped:
+    step.save(child)
+    if step.is_grouped:
         low = child.number if flags.strategy == "rest_for_one" else 0
-        ledger.sweep = Sweep(
-            course="down", low=low, cursor=ledger.next_number, trigger=child.number, delay_seconds=delay
+        step.sweep = Sweep(
+            course="down", low=low, cursor=step.next_number, trigger=child.number, delay_seconds=delay
         )
     elif delay is None:
-        ledger.start(child)
+        step.start(child)
     else:
-        ledger.schedule_retry(child, delay)
+        step.schedule_retry(child, delay)

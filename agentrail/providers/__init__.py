@@ -3,8 +3,9 @@
 A provider implements `agentrail.abc.Provider`: it turns a `ModelRequest` into the bytes of a body, and what comes back
 into chunks. It decides nothing else; retries, fallbacks and budgets are decided in the core, from what it reports.
 
-Each format is two pure halves, a projection (request to bytes) and a reader (event to chunks), and one thin piece that
-joins them over `http.py`, the only module that knows the HTTP library. So a transcript tests a reader without Trio.
+Each format is a `WireFormat` of two pure halves: `x_request.py` (request to bytes) and `x_stream.py` (event to chunks). One
+`HttpProvider` carries any of them out, over `http.py`, the only module that knows the HTTP library; `x.py` gives it the name of
+the vendor. So a transcript tests a format without Trio, and who imports one does not load what talks to servers.
 
     async with HttpClients() as http:
         provider = OpenAIChat(ProviderOptions.parse({"base_url": "http://127.0.0.1:8080/v1"}), http)

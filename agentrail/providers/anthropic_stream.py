@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
-from agentrail.errors import ProtocolError, Transport
+from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in
-from agentrail.providers.failures import Vendor, failure_in_stream
-from agentrail.providers.json_text import decode_json, decode_object, encode_json
+from agentrail.providers.draft import Draft, pieces_in, text_of
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
+from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
     {
@@ -41,14 +41,7 @@ class MessagesStream:
     """Understands one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response.
-
-        Args:
-            model: The whole model string of the request.
-            attempt: The request's id.
-            vendor: Who answers, for error texts.
-            request_bytes: The size of the request's body, for an estimate where no usage is reported.
-        """
+        """Begin a response; see `MakeReader`."""
         self.draft = Draft(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -105,8 +98,7 @@ class MessagesStream:
             Transport: The vendor's move: the stream ended before the response did.
         """
         if not self._is_finished:
-            message = f"{self._vendor.name} closed the stream before the answer was complete"
-            raise Transport(message)
+            raise cut_short(self._vendor)
         return []
 
     # --- blocks
@@ -119,13 +111,13 @@ class MessagesStream:
         block = self._blocks[index] = _Block(payload)
         match payload.get("type"):
             case "text":
-                text = _text_of(payload, "text")
+                text = text_of(payload, "text")
                 return [self.draft.text(text)] if text else []
             case "thinking":
-                text, signature = _text_of(payload, "thinking"), _text_of(payload, "signature")
+                text, signature = text_of(payload, "thinking"), text_of(payload, "signature")
                 return [self.draft.thinking(text, signature or None)] if text or signature else []
             case "tool_use":
-                started = self.draft.start_call(_text_of(payload, "id"), _text_of(payload, "name"))
+                started = self.draft.start_call(text_of(payload, "id"), text_of(payload, "name"))
                 block.call_index = started.index
                 return [started]
             case _:
@@ -138,10 +130,10 @@ class MessagesStream:
             raise ProtocolError(message)
         match delta.get("type"):
             case "text_delta":
-                text = _text_of(delta, "text")
+                text = text_of(delta, "text")
                 return [self.draft.text(text)] if text else []
             case "input_json_delta":
-                piece = _text_of(delta, "partial_json")
+                piece = text_of(delta, "partial_json")
                 if not piece:
                     return []
                 if block.call_index is None:  # of a hosted tool's call, which goes back as it came
@@ -150,10 +142,10 @@ class MessagesStream:
                 block.payload["input"] = None  # what stood in the start was a placeholder
                 return [self.draft.arguments(block.call_index, piece)]
             case "thinking_delta":
-                text = _text_of(delta, "thinking")
+                text = text_of(delta, "thinking")
                 return [self.draft.thinking(text)] if text else []
             case "signature_delta":
-                signature = _text_of(delta, "signature")
+                signature = text_of(delta, "signature")
                 return [self.draft.thinking("", signature)] if signature else []
             case _:
                 self.ignored_events += 1  # citations, and what will be invented
@@ -165,7 +157,7 @@ class MessagesStream:
         if block.call_index is not None:
             whole = block.payload.get("input")  # some compatible servers send the input with the start
             return [self.draft.arguments(block.call_index, encode_json(whole).decode())] if whole else []
-        if _text_of(block.payload, "type") not in {"text", "thinking"}:
+        if text_of(block.payload, "type") not in {"text", "thinking"}:
             payload = block.payload
             self.draft.opaque(
                 {**payload, "input": decode_json("".join(block.pieces))} if block.pieces else payload
@@ -176,7 +168,8 @@ class MessagesStream:
         index = event.get("index")
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            message = f"the provider sent {event.get('type')} for block {index!r}, which is not open"
+            kind = event.get("type")
+            message = f"the provider sent {kind} for block {shown(repr(index))}, which is not open"
             raise ProtocolError(message)
         return block
 
@@ -228,8 +221,3 @@ class MessagesStream:
         self._is_finished = True
         reason: StopReason = _STOP_REASONS.get(self._stop_reason or "", "other")
         return self.draft.completed(reason, self._usage())
-
-
-def _text_of(value: dict[str, Any], name: str) -> str:
-    text = value.get(name)
-    return text if isinstance(text, str) else ""

@@ -242,6 +242,12 @@ def pieces_in(value: object) -> list[Any]:
     return value
 
 
+def text_of(value: Mapping[str, Any], name: str) -> str:
+    """Give the text of a member; an empty one where there is none."""
+    text = value.get(name)
+    return text if isinstance(text, str) else ""
+
+
 def _missing(pieces: list[str], whole: str) -> str:
     said = "".join(pieces)
     if whole.startswith(said):

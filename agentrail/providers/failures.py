@@ -24,6 +24,7 @@ from agentrail.errors import (
     ProviderError,
     RateLimited,
     Timeout,
+    Transport,
 )
 from agentrail.providers.json_text import decode_json, shown
 from agentrail.providers.numbers import read_date, read_integer, read_seconds
@@ -224,6 +225,11 @@ def reported_failure(error: Mapping[str, Any], vendor: Vendor) -> ProviderError:
         vendor: Who it came from.
     """
     return _broken_off(_fault_in(error), vendor, None)
+
+
+def cut_short(vendor: Vendor) -> Transport:
+    """Make the error of a stream that ended before the response did."""
+    return Transport(f"{vendor.name} closed the stream before the answer was complete")
 
 
 def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
-from agentrail.errors import ContentRefused, ProtocolError, Transport
+from agentrail.errors import ContentRefused, ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in
-from agentrail.providers.failures import Vendor, failure_in_stream
+from agentrail.providers.draft import Draft, pieces_in, text_of
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
 
 NAME: Final = "google"
@@ -45,18 +45,12 @@ class GeminiStream:
     """Understands one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response.
-
-        Args:
-            model: The whole model string of the request.
-            attempt: The request's id.
-            vendor: Who answers, for error texts.
-            request_bytes: The size of the request's body, for an estimate where no usage is reported.
-        """
+        """Begin a response; see `MakeReader`."""
         self.draft = Draft(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._counts: dict[str, int] = {}
+        self._reported: dict[str, Any] | None = None
         self._usage: TokenUsage | None = None
         self._finish_reason = ""
         self._finish_message = ""
@@ -101,8 +95,7 @@ class GeminiStream:
             return []
         self._is_finished = True
         if not self._finish_reason:
-            message = f"{self._vendor.name} closed the stream before the answer was complete"
-            raise Transport(message)
+            raise cut_short(self._vendor)
         if self._finish_reason == _BROKEN_CALL:
             said = f": {shown(self._finish_message)}" if self._finish_message else ""
             message = f"{self._vendor.name} says that the model wrote a malformed call{said}: try again"
@@ -120,10 +113,10 @@ class GeminiStream:
         reason = candidate.get("finishReason")
         if isinstance(reason, str) and reason not in _NO_REASON:
             self._finish_reason = reason
-            self._finish_message = _text_of(candidate, "finishMessage")
+            self._finish_message = text_of(candidate, "finishMessage")
 
     def _take_part(self, part: dict[str, Any], chunks: list[Chunk]) -> None:
-        signature = _text_of(part, SIGNATURE) or None
+        signature = text_of(part, SIGNATURE) or None
         call = part.get("functionCall")
         if isinstance(call, dict):
             self._take_call(call, signature, chunks)
@@ -131,9 +124,9 @@ class GeminiStream:
             self.draft.opaque(part)  # code that the vendor ran, pictures, and what will be invented
             self._says_something = True
         elif part.get("thought") is True:
-            self._take_thought(_text_of(part, "text"), signature, chunks)
+            self._take_thought(text_of(part, "text"), signature, chunks)
         else:
-            self._take_text(_text_of(part, "text"), signature, chunks)
+            self._take_text(text_of(part, "text"), signature, chunks)
 
     def _take_text(self, text: str, signature: str | None, chunks: list[Chunk]) -> None:
         if not text:
@@ -158,7 +151,7 @@ class GeminiStream:
         self._says_something = True
         if signature is not None:
             self.draft.opaque({SIGNATURE: signature})
-        started = self.draft.start_call(_text_of(call, "id"), _text_of(call, "name"))
+        started = self.draft.start_call(text_of(call, "id"), text_of(call, "name"))
         chunks.append(started)
         arguments = call.get("args")
         if arguments not in (None, {}):
@@ -167,21 +160,22 @@ class GeminiStream:
     # --- the end
 
     def _refuse_blocked(self, feedback: object) -> None:
-        reason = _text_of(feedback, "blockReason") if isinstance(feedback, dict) else ""
+        reason = text_of(feedback, "blockReason") if isinstance(feedback, dict) else ""
         if reason and not self._says_something:
-            message = (
-                f"{self._vendor.name} refused the prompt ({reason}): say it in other words, or with less"
-            )
+            message = f"{self._vendor.name} refused the prompt ({shown(reason)}): say it in other words, or with less"
             raise ContentRefused(message)
 
     def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
         """Take the totals that are named; one that is not named keeps its earlier value, and 0 is never named."""
+        if usage == self._reported and not self.draft.strange_counts:
+            return  # it stands in every event, mostly the same
+        self._reported = usage
         for name in _COUNTS:
             count = self.draft.count(name, usage.get(name))
             if count is not None:
                 self._counts[name] = count
         taken_together = self._total()
-        if taken_together != self._usage:  # it stands in every event, often the same
+        if taken_together != self._usage:
             self._usage = taken_together
             chunks.append(UsageUpdate(taken_together))
 
@@ -203,13 +197,6 @@ class GeminiStream:
             if self.draft.has_calls:
                 reason = "tool_use"
             elif not self._says_something:
-                message = (
-                    f"the provider answered with nothing (finish reason {self._finish_reason}): try again"
-                )
+                message = f"the provider answered with nothing (finish reason {shown(self._finish_reason)}): try again"
                 raise ProtocolError(message)
         return self.draft.completed(reason, self._usage or self.draft.estimate(self._request_bytes))
-
-
-def _text_of(value: dict[str, Any], name: str) -> str:
-    text = value.get(name)
-    return text if isinstance(text, str) else ""

@@ -1,27 +1,35 @@
 """How a conversation becomes the list in a body: neighbours of one role are one message there, and what is done is kept.
 
-All groups but the last stay what they are when the conversation grows. So their pieces are kept: those that the messages
-keep anyway, and constants between them. That costs a few pointers per message, and a body with one new message costs one
-join. Not the joined beginning itself, which would be quicker still: it would hold each conversation twice.
+All groups but the last stay what they are when the conversation grows. So their pieces are kept, and a body with one new
+message costs one join. A long piece is the one that its message keeps anyway: a conversation is held once. Short ones, and the
+constants between them, are joined in blocks: there are thousands of them, and to go through them would cost more than to
+copy what they hold.
 
-Pure: what is kept follows from the messages, and who has lost it begins anew.
+Pure: what is kept follows from the messages, and who has lost it begins anew. It is of one conversation, the one that was asked
+about last.
 """
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from agentrail.core.append_only import Log
 from agentrail.messages import Message
 
 Placed: TypeAlias = tuple[int, Message]
 """A message, and where in the conversation it stands."""
 
+_MAX_COPIED_BYTES: Final = 1_000
+_BLOCK_PIECES: Final = 64
+
 
 class Grouping:
     """What one provider keeps of the conversation that it was asked about last."""
 
-    __slots__ = ("_key", "_messages", "_pieces", "_role_of")
+    __slots__ = ("_key", "_kinds", "_known", "_last", "_pieces", "_role_of", "_short")
+
+    _known: int
 
     def __init__(self, role_of: Callable[[Message], str | None]) -> None:
         """Begin with nothing.
@@ -30,9 +38,8 @@ class Grouping:
             role_of: Neighbours of one role become one message of the body; None is no role, and stands alone.
         """
         self._role_of = role_of
-        self._key: object = None
-        self._messages: list[Message] = []
-        self._pieces: list[bytes] = []
+        self._last: Sequence[Message] = ()
+        self._begin_anew(None)
 
     def pieces_of(
         self,
@@ -55,30 +62,58 @@ class Grouping:
         """
         steady = len(messages) if steady is None else steady
         if not self._goes_on(messages, key, steady):
-            self._key, self._messages, self._pieces = key, [], []
-        start = len(self._messages)
-        groups = _groups(messages[start:], start, says, self._role_of)
-        done = start
+            self._begin_anew(key)
+        # A log keeps what it was, and shares what it holds with the session's; of anything else a copy is kept.
+        self._last = messages if isinstance(messages, Log) else tuple(messages)
+        groups = _groups(messages[self._known :], self._known, says, self._role_of)
+        settled = 0
         for group, (following, *_) in pairwise(groups):
             if following[0] > steady:
                 break
-            self._pieces += _behind(self._pieces, wrap(group))
-            done = following[0]
-        self._messages += messages[start:done]
-        pieces = self._pieces.copy()
-        for group in groups:
-            if group[0][0] >= done:
-                pieces += _behind(pieces, wrap(group))
-        return [b"[", *pieces, b"]"]
+            self._settle(wrap(group))
+            self._kinds.update(map(type, messages[self._known : following[0]]))
+            self._known = following[0]
+            settled += 1
+        pieces = [b"[", *self._pieces, *self._short]
+        for group in groups[settled:]:
+            if len(pieces) > 1:
+                pieces.append(b",")
+            pieces += wrap(group)
+        pieces.append(b"]")
+        return pieces
+
+    def has_kind(self, kind: type[Message]) -> bool:
+        """Say whether the conversation that was asked about last has a message of that kind."""
+        return kind in self._kinds or kind in map(type, self._last[self._known :])
+
+    def _begin_anew(self, key: object) -> None:
+        self._key = key
+        self._known = 0  # messages whose pieces are settled
+        self._kinds: set[type[Message]] = set()  # theirs
+        self._pieces: list[bytes] = []
+        self._short: list[bytes] = []  # behind the others, not a block yet
 
     def _goes_on(self, messages: Sequence[Message], key: object, steady: int) -> bool:
-        known = len(self._messages)
+        known = self._known
+        if known > min(len(messages), steady) or key != self._key:
+            return False
+        if isinstance(messages, Log) and isinstance(self._last, Log) and messages.grew_from(self._last):
+            return True
         # By identity: messages that are equal may be written otherwise, as `True` and `1` in arguments are.
-        return (
-            known <= min(len(messages), steady)
-            and key == self._key
-            and all(map(operator.is_, self._messages, messages[:known]))
-        )
+        return all(map(operator.is_, self._last[:known], messages[:known]))
+
+    def _settle(self, pieces: Iterable[bytes]) -> None:
+        if self._pieces or self._short:
+            self._short.append(b",")
+        for piece in pieces:
+            is_long = len(piece) > _MAX_COPIED_BYTES
+            if not is_long:
+                self._short.append(piece)
+            if self._short and (is_long or len(self._short) >= _BLOCK_PIECES):
+                self._pieces.append(b"".join(self._short))
+                self._short = []
+            if is_long:
+                self._pieces.append(piece)
 
 
 def between(separator: bytes, pieces: Iterable[bytes]) -> list[bytes]:
@@ -105,7 +140,3 @@ def _groups(
             groups.append([(place, message)])
         last = role
     return groups
-
-
-def _behind(pieces: Sequence[bytes], more: Sequence[bytes]) -> Sequence[bytes]:
-    return (b",", *more) if pieces else more

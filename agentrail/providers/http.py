@@ -93,15 +93,16 @@ class Pulse:
         has_ended: Whether the answer was read to its end.
     """
 
-    __slots__ = ("beat_at", "has_ended")
+    __slots__ = ("_now", "beat_at", "has_ended")
 
     def __init__(self) -> None:
         self.beat_at: float | None = None
         self.has_ended = False
+        self._now = trio.lowlevel.current_clock().current_time  # asked for with each piece of an answer
 
     def beat(self) -> None:
         """Note that something came."""
-        self.beat_at = trio.current_time()
+        self.beat_at = self._now()
 
 
 class HttpClients:
@@ -231,12 +232,9 @@ class HttpClients:
         self._requests += 1
         with _translated(vendor):
             async with client.stream("GET", url, headers={**_PLAIN, **headers}) as response:
-                body = (await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))).decode(
-                    "utf-8", "replace"
-                )
-        if response.status_code != httpx.codes.OK:
-            raise failure_of(_answer(response, body), vendor)
-        return body
+                if response.status_code != httpx.codes.OK:
+                    raise failure_of(_answer(response, await _read_refusal(response)), vendor)
+                return await _read_document(response)
 
     def _client_for(self, post: Post) -> httpx.AsyncClient:
         if self._is_closed:
@@ -309,7 +307,11 @@ _NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 def _may_need_tls(scheme: str, post: Post) -> bool:
     """Say whether there may be a certificate to look at: of the server, or of a proxy on the way to it."""
-    return scheme != "http" or (post.trust_env and bool(getproxies()))
+    if scheme != "http":
+        return True
+    proxies = getproxies() if post.trust_env else {}
+    # Those for other servers do not count, nor does `no_proxy`, which is among them.
+    return any(proxies.get(kind, "").lower().startswith("https:") for kind in ("http", "all"))
 
 
 def _is_loopback(host: str) -> bool:
@@ -333,14 +335,14 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
             source = httpx_sse.EventSource(cast("httpx.Response", metered))
             async with aclosing(metered), aclosing(source.aiter_sse()) as events:
                 async for event in events:
-                    metered.begin_event()
+                    metered.since_event_bytes = 0
                     if event.data:
                         yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
             pulse.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
-            document = await _read(response, min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES))
+            document = await _read_document(response)
             pulse.has_ended = True
-            yield document.decode("utf-8", "replace")  # noqa: ASYNC119 - as above
+            yield document  # noqa: ASYNC119 - as above
         else:
             raise failure_of(_answer(response, await _read_refusal(response)), vendor)
 
@@ -354,16 +356,16 @@ def _answer(response: httpx.Response, body: str) -> Answer:
     )
 
 
-async def _read(response: httpx.Response, max_bytes: int) -> bytes:
+async def _read_document(response: httpx.Response) -> str:
     """Read a body that must be whole; one that is too long for what it is to be read as is refused."""
-    body = bytearray()
+    body, max_bytes = bytearray(), min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES)
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
             body += piece
             if len(body) > max_bytes:
                 message = f"the answer is longer than {max_bytes} bytes: it is given up"
                 raise ProtocolError(message)
-    return bytes(body)
+    return body.decode("utf-8", "replace")
 
 
 async def _read_refusal(response: httpx.Response) -> str:
@@ -377,7 +379,7 @@ async def _read_refusal(response: httpx.Response) -> str:
                     break
     except ProtocolError as error:  # its status says more than how it was packed
         return str(error)
-    return bytes(body[:_MAX_REFUSAL_BYTES]).decode("utf-8", "replace")
+    return body[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")
 
 
 @asynccontextmanager
@@ -444,11 +446,7 @@ class _Metered:
     def __init__(self, response: httpx.Response, pulse: Pulse) -> None:
         self.headers = response.headers
         self._texts = self._read(response, pulse)
-        self._since_event_bytes = 0
-
-    def begin_event(self) -> None:
-        """Note that an event was complete."""
-        self._since_event_bytes = 0
+        self.since_event_bytes = 0
 
     def aiter_text(self) -> AsyncIterator[str]:
         return self._texts
@@ -458,20 +456,30 @@ class _Metered:
         await self._texts.aclose()
 
     async def _read(self, response: httpx.Response, pulse: Pulse) -> AsyncGenerator[str, None]:
-        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        # What the incremental decoder does, without its three calls of Python for each piece.
+        half, is_first = b"", True
         total_bytes = 0
         async with _open_pieces(response) as pieces:
             async for piece in pieces:
                 pulse.beat()
-                total_bytes += len(piece)
-                self._since_event_bytes += len(piece)
-                if self._since_event_bytes > MAX_EVENT_BYTES:
+                size = len(piece)
+                total_bytes += size
+                self.since_event_bytes += size
+                if self.since_event_bytes > MAX_EVENT_BYTES:
                     message = f"an event of the stream is longer than {MAX_EVENT_BYTES} bytes: it is given up"
                     raise ProtocolError(message)
                 if total_bytes > MAX_RESPONSE_BYTES:
                     message = f"the stream is longer than {MAX_RESPONSE_BYTES} bytes: it is given up"
                     raise ProtocolError(message)
-                if text := decoder.decode(piece):
+                data = half + piece if half else piece
+                if is_first:
+                    if len(data) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(data):
+                        half = data
+                        continue
+                    is_first, data = False, data.removeprefix(codecs.BOM_UTF8)
+                text, taken = codecs.utf_8_decode(data, "replace", False)  # noqa: FBT003 - the interpreter's own
+                half = data[taken:]
+                if text:
                     yield text  # noqa: ASYNC119 - closed by `_Metered.aclose`
 
 

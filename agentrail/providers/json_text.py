@@ -17,6 +17,7 @@ from agentrail.core.strict_json import without_half_pairs
 from agentrail.errors import ProtocolError
 
 _SHOWN_CHARACTERS: Final = 200
+_decode: Final = msgspec.json.Decoder().decode
 _MARKS: Final = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
@@ -35,7 +36,7 @@ def decode_json(text: str | bytes) -> Any:
         ProtocolError: The vendor's move: this is no JSON. The message shows the first 200 characters.
     """
     try:
-        return msgspec.json.decode(text)
+        return _decode(text)
     except (msgspec.DecodeError, RecursionError):
         # The fast decoder refuses lone surrogates, which are legal in JSON; the slow one is asked before we complain.
         return _decode_slowly(text)
@@ -47,7 +48,10 @@ def decode_object(text: str | bytes) -> dict[str, Any]:
     Raises:
         ProtocolError: The vendor's move: this is no JSON object. The message shows the first 200 characters.
     """
-    value = decode_json(text)
+    try:  # as `decode_json` does; each event of a stream comes by here
+        value = _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        value = _decode_slowly(text)
     if not isinstance(value, dict):
         message = f"expected a JSON object from the provider, got: {shown(text)}"
         raise ProtocolError(message)

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.core.toolbox import parse_arguments
-from agentrail.errors import Transport
 from agentrail.messages import StopReason, TokenUsage
 from agentrail.providers.draft import Draft, pieces_in, usage_in
-from agentrail.providers.failures import Vendor, failure_in_stream
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
 from agentrail.providers.think_tags import ThinkTags
 
@@ -44,14 +43,7 @@ class ChatStream:
     """Understands one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response.
-
-        Args:
-            model: The whole model string of the request.
-            attempt: The request's id.
-            vendor: Who answers, for error texts.
-            request_bytes: The size of the request's body, for an estimate where no usage is reported.
-        """
+        """Begin a response; see `MakeReader`."""
         self.draft = Draft(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -110,14 +102,16 @@ class ChatStream:
         if self._is_finished:
             return []
         if self._finish_reason is None:
-            message = f"{self._vendor.name} closed the stream before the answer was complete"
-            raise Transport(message)
+            raise cut_short(self._vendor)
         return [*self._start_waiting(), self._completed()]
 
     def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
         content = delta.get("content")
         if content and isinstance(content, str):  # first, because nearly every delta is this one
-            chunks.extend(self._said(content))
+            if self._tags.is_over:  # nearly always
+                chunks.append(self.draft.text(content))
+            else:
+                chunks += self._said(content)
             if len(delta) == 1:
                 return
         elif isinstance(content, list):  # parts, as in a request
@@ -137,8 +131,6 @@ class ChatStream:
                 self._call_part(part, chunks)
 
     def _said(self, text: str) -> list[Chunk]:
-        if self._tags.is_over:  # nearly always
-            return [self.draft.text(text)]
         return self._untagged(self._tags.feed(text))
 
     def _untagged(self, pieces: list[tuple[str, bool]]) -> list[Chunk]:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
-from agentrail.errors import ProtocolError, Transport
+from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in, usage_in
-from agentrail.providers.failures import Vendor, failure_in_stream, reported_failure
+from agentrail.providers.draft import Draft, pieces_in, text_of, usage_in
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object
 
 _INCOMPLETE: Final[Mapping[str, StopReason]] = MappingProxyType(
@@ -35,14 +35,7 @@ class ResponsesStream:
     """Understands one response. Feed it the data of each event, then close it."""
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
-        """Begin a response.
-
-        Args:
-            model: The whole model string of the request.
-            attempt: The request's id.
-            vendor: Who answers, for error texts.
-            request_bytes: The size of the request's body, for an estimate where no usage is reported.
-        """
+        """Begin a response; see `MakeReader`."""
         self.draft = Draft(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
@@ -69,18 +62,18 @@ class ResponsesStream:
         kind = event.get("type")
         match kind:
             case "response.output_text.delta":
-                return self._text(_text_of(event, "delta"), self._part(kind, event))
+                return self._text(text_of(event, "delta"), self._part(kind, event))
             case "response.function_call_arguments.delta":
                 return self._arguments(event)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._thinking(_text_of(event, "delta"), self._part(kind, event))
+                return self._thinking(text_of(event, "delta"), self._part(kind, event))
             case "response.refusal.delta":
                 self._was_refused = True
-                return self._text(_text_of(event, "delta"), self._part(kind, event))
+                return self._text(text_of(event, "delta"), self._part(kind, event))
             case str() if kind in _PART_DONE:
                 return self._part_done(kind, event)
             case "response.function_call_arguments.done":
-                return self._arguments_done(self._item(event), _text_of(event, "arguments"))
+                return self._arguments_done(self._item(event), text_of(event, "arguments"))
             case "response.output_item.added":
                 return self._item_added(event, _object_of(event, "item"))
             case "response.output_item.done":
@@ -99,8 +92,7 @@ class ResponsesStream:
             Transport: The vendor's move: the stream ended before the response did.
         """
         if not self._is_finished:
-            message = f"{self._vendor.name} closed the stream before the answer was complete"
-            raise Transport(message)
+            raise cut_short(self._vendor)
         return []
 
     # --- which item, which part of it
@@ -109,7 +101,7 @@ class ResponsesStream:
         """Say which item an event is about: by its place in the output, by its id where a server leaves that out."""
         place = event.get("output_index")
         if not isinstance(place, int):
-            place = _text_of(event, "item_id") or _text_of(_object_of(event, "item"), "id") or 0
+            place = text_of(event, "item_id") or text_of(_object_of(event, "item"), "id") or 0
         # Not by id in the first place: there are proxies that give an item another id with each event.
         return (place, self._announced.setdefault(place, 0))
 
@@ -128,7 +120,7 @@ class ResponsesStream:
         return [self.draft.thinking(piece, key=part)] if piece else []
 
     def _part_done(self, kind: str, event: dict[str, Any]) -> list[Chunk]:
-        whole, part = _text_of(event, _PART_DONE[kind]), self._part(kind, event)
+        whole, part = text_of(event, _PART_DONE[kind]), self._part(kind, event)
         if kind.startswith("response.reasoning"):
             return self._whole_thinking(whole, part)
         self._was_refused = self._was_refused or kind == "response.refusal.done"
@@ -142,7 +134,7 @@ class ResponsesStream:
         return self._thinking(self.draft.missing(part, whole), part) if whole else []
 
     def _arguments(self, event: dict[str, Any]) -> list[Chunk]:
-        index, piece = self._calls.get(self._item(event)), _text_of(event, "delta")
+        index, piece = self._calls.get(self._item(event)), text_of(event, "delta")
         if index is None:  # its item was not announced: the `done` of the item has the whole, and the name
             self.ignored_events += 1
             return []
@@ -163,7 +155,7 @@ class ResponsesStream:
         return self._start_call((place, earlier + 1), item) if item.get("type") == "function_call" else []
 
     def _start_call(self, key: object, item: dict[str, Any]) -> list[Chunk]:
-        started = self.draft.start_call(_text_of(item, "call_id"), _text_of(item, "name"))
+        started = self.draft.start_call(text_of(item, "call_id"), text_of(item, "name"))
         self._calls[key] = started.index
         return [started]
 
@@ -177,7 +169,7 @@ class ResponsesStream:
                 return self._message_done(key, item)
             case "function_call":
                 chunks = [] if key in self._calls else self._start_call(key, item)
-                return [*chunks, *self._arguments_done(key, _text_of(item, "arguments"))]
+                return [*chunks, *self._arguments_done(key, text_of(item, "arguments"))]
             case "reasoning":
                 chunks = self._reasoning_done(key, item)
                 self.draft.opaque(item)  # goes back unchanged; the thinking beside it is for people
@@ -192,10 +184,10 @@ class ResponsesStream:
     def _message_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
         chunks: list[Chunk] = []
         for number, part in _parts_of(item, "content"):
-            kind = _text_of(part, "type")
+            kind = text_of(part, "type")
             if kind in _ITEM_PARTS:
                 self._was_refused = self._was_refused or kind == "refusal"
-                chunks += self._whole_text(_text_of(part, _ITEM_PARTS[kind]), (key, "content", number))
+                chunks += self._whole_text(text_of(part, _ITEM_PARTS[kind]), (key, "content", number))
         return chunks
 
     def _reasoning_done(self, key: object, item: dict[str, Any]) -> list[Chunk]:
@@ -203,7 +195,7 @@ class ResponsesStream:
             chunk
             for member in ("summary", "content")
             for number, part in _parts_of(item, member)
-            for chunk in self._whole_thinking(_text_of(part, "text"), (key, member, number))
+            for chunk in self._whole_thinking(text_of(part, "text"), (key, member, number))
         ]
 
     # --- the end
@@ -215,7 +207,7 @@ class ResponsesStream:
         chunks: list[Chunk] = []
         if not self._done:  # items that came whole are what counts; here they would only stand once more
             for number, item in _parts_of(response, "output"):
-                item_id = _text_of(item, "id")
+                item_id = text_of(item, "id")
                 place = item_id if item_id in self._announced else number
                 chunks += self._item_done((place, self._announced.get(place, 0)), item)
         reported = response.get("usage")
@@ -235,7 +227,7 @@ class ResponsesStream:
         elif status == "incomplete":
             # Without a reason, as some servers leave it, it is the one that every server has.
             details = _object_of(response, "incomplete_details")
-            reason = _INCOMPLETE.get(_text_of(details, "reason") or "max_output_tokens", "other")
+            reason = _INCOMPLETE.get(text_of(details, "reason") or "max_output_tokens", "other")
         else:
             reason = "other"
         return self.draft.completed(reason, usage)
@@ -261,8 +253,3 @@ def _parts_of(value: dict[str, Any], name: str) -> list[tuple[int, dict[str, Any
 def _object_of(value: dict[str, Any], name: str) -> dict[str, Any]:
     inner = value.get(name)
     return inner if isinstance(inner, dict) else {}
-
-
-def _text_of(value: dict[str, Any], name: str) -> str:
-    text = value.get(name)
-    return text if isinstance(text, str) else ""

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import asdict, field, fields, frozen
+import msgspec
+from attrs import field, frozen
 
 from agentrail.abc import Secret
 from agentrail.core.budget import Price
@@ -28,7 +29,7 @@ Reasoning: TypeAlias = Literal["off", "low", "medium", "high"] | int
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _WORDS: Final = ("off", "low", "medium", "high")
 _STALL_POLICIES: Final = ("abort", "retry", "report")
-_PRICES: Final = tuple(attribute.name for attribute in fields(Price))
+_PRICES: Final = Price.__struct_fields__
 
 
 @frozen(kw_only=True)
@@ -249,7 +250,7 @@ def _retries(value: object) -> str | None:
 
 def _price(value: object) -> str | None:
     if isinstance(value, Price):
-        value = asdict(value)
+        value = msgspec.structs.asdict(value)
     expected = "a Price, or a mapping of input and output (and cache_read, cache_write) to dollars per million tokens"
     if not isinstance(value, Mapping) or not {"input", "output"} <= set(value) <= set(_PRICES):
         return _got(expected, value)

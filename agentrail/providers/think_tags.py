@@ -29,10 +29,6 @@ class ThinkTags:
         if self.is_over:
             return [(piece, False)] if piece else []
         said: list[tuple[str, bool]] = []
-        if not self._held and piece.isspace() and not self._is_inside:
-            if not self._is_behind:
-                self._blanks.append(piece)
-            return said
         self._held += piece
         if not (self._is_inside or self._is_behind):
             self._look_for_open(said)

@@ -4,14 +4,11 @@ Pure. What only one format does stands in its own file.
 """
 
 import hashlib
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from agentrail.abc import Secret
 from agentrail.core.request import ModelRequest
-from agentrail.errors import Authentication
 from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock, UserMessage
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
@@ -82,34 +79,15 @@ def output_bound(request: ModelRequest, options: ProviderOptions) -> int | None:
     return min(bounds, default=None)
 
 
+def sampling(options: ProviderOptions) -> dict[str, bytes]:
+    """Encode how to choose words, where the options say it; three of four formats have the same names for it."""
+    values = {"temperature": options.temperature, "top_p": options.top_p}
+    return {name: encode_json(value) for name, value in values.items() if value is not None}
+
+
 def chosen_tool(request: ModelRequest, options: ProviderOptions) -> str:
     """Return `auto`, `none`, `required` or a tool's name: what the request withholds stays withheld."""
     return options.tool_choice if request.tool_choice == "auto" else request.tool_choice
-
-
-async def current_key(options: ProviderOptions, *, missing: str | None) -> str | None:
-    """Return the key for a request, asking the function where it is one.
-
-    Args:
-        options: With the key, or without.
-        missing: The message when there is none; None where none is needed.
-
-    Raises:
-        Authentication: Your move: there is no key, or the function returned none that could be sent.
-    """
-    source = options.api_key
-    key = source() if callable(source) else source
-    if inspect.isawaitable(key):
-        key = await key
-    if key is None:
-        if missing is not None:
-            raise Authentication(missing)
-        return None
-    tidy = (key.reveal() if isinstance(key, Secret) else str(key)).strip()
-    if not (tidy and tidy.isascii() and tidy.isprintable()):
-        message = "the function in 'api_key' returned no key that a header can carry: expected a printable ASCII text"
-        raise Authentication(message)
-    return tidy
 
 
 def merged_headers(ours: Mapping[str, str], options: ProviderOptions) -> dict[str, str]:

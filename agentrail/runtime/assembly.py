@@ -25,7 +25,7 @@ from agentrail.runtime.ports import AskChild, Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
-from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
+from agentrail.runtime.workspace import MakeSandbox, OwnSandbox, Workspace, is_unconfined
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 
@@ -65,12 +65,12 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     Raises:
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
-    working_dir = Path(os.path.abspath(options.working_dir))  # noqa: PTH100 - links are the sandbox's business
+    working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
     given = None if isinstance(options.sandbox, str) else options.sandbox
     listing = ToolListing(
         session_id=session_id,
         model=string_of(options.model),
-        working_dir=str(working_dir),
+        working_dir=working_dir,
         user_data=options.user_data,
         is_unconfined=given is not None and is_unconfined(given),
     )
@@ -84,9 +84,9 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     for name in options.fallback_models:
         if name not in providers:
             providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
-    config = _config_of(session_id, options, (model, provider), providers, str(working_dir))
+    config = _config_of(session_id, options, (model, provider), providers, working_dir)
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
-    workspace = Workspace(partial(means.make_sandbox, named, working_dir))
+    workspace = Workspace(partial(_make_sandbox, means.make_sandbox, named, working_dir))
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -97,7 +97,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         ask_child=means.ask_child,
         open_sandbox=workspace.open if given is None else lambda: given,
         is_unconfined=lambda: workspace.is_unconfined if given is None else is_unconfined(given),
-        working_dir=str(working_dir),
+        working_dir=working_dir,
         user_data=options.user_data,
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
@@ -110,6 +110,12 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
+
+
+def _make_sandbox(make: MakeSandbox, named: str, working_dir: str) -> OwnSandbox:
+    return make(
+        named, Path(working_dir)
+    )  # a path of its own for each of ten thousand idle sessions would weigh
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:

@@ -1,16 +1,21 @@
 """The two clocks of the shell: that of signals, which people read, and Trio's, by which everything waits."""
 
+import math
 import random
 import time
+from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 import trio
 
-from agentrail.actors.mailbox import Mailbox
+from agentrail.actors.mailbox import EMPTY, Mailbox
 from agentrail.core.request import EffectId
 from agentrail.core.signals import TimerFired
 
 L = TypeVar("L")
+
+MAX_IN_A_ROW: Final = 16
+"""How many messages are handled before others get a turn, so that a full mailbox cannot starve the process."""
 
 _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[float]] = trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
 
@@ -69,27 +74,79 @@ class Timers:
         self._deadlines.pop(effect_id, None)
         self._streams.pop(effect_id, None)
 
-    async def next_letter(self, mailbox: Mailbox[L]) -> L | TimerFired:
-        """Wait for the next message, or for the next timer, which is one too.
+    async def serve(
+        self,
+        mailbox: Mailbox[L],
+        handle: Callable[[L | TimerFired], bool],
+        *,
+        is_idle: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Give each message to a function, and each timer, which is one too, until it says that this was the last one.
 
         Timers that are due come first: whoever sent after that time came later.
 
-        Cancellation: Nothing is lost: the message stays where it is, and the timer set.
+        Args:
+            mailbox: Whose reader the running task is.
+            handle: Gets them one by one; False from it is the end.
+            is_idle: Says whether nothing is at work, so that the next message may be long in coming.
+
+        Raises:
+            BaseException: What `handle` raises.
+
+        Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
+            whenever there is nothing to handle, and after sixteen in a row, so that others have their turn.
         """
-        while self._deadlines:
-            effect_id, deadline = min(self._deadlines.items(), key=lambda timer: timer[1])
-            if deadline > trio.current_time():
-                with trio.CancelScope(deadline=deadline):
-                    return cast("L", await mailbox.get())
+        goes_on = True
+        while goes_on:
+            if self._deadlines:
+                # One scope for as long as anything is at work, and not one for each wait: of a stream of a thousand
+                # deltas that would be a thousand. It is left when a timer is due, or with nothing more to wait for.
+                with trio.CancelScope() as scope:
+                    goes_on = await self._serve(mailbox, handle, is_idle, scope)
             else:
-                await trio.lowlevel.checkpoint_if_cancelled()
-            # The stream that it belonged to may have ended, and taken it along, while this waited.
-            if self._deadlines.pop(effect_id, None) is not None:
-                pinged_at_ms = _pinged_at_ms(self._streams.get(effect_id))
-                return TimerFired(
-                    at_ms=now_ms(), effect_id=effect_id, jitter=jitter(), pinged_at_ms=pinged_at_ms
-                )
-        return cast("L", await mailbox.get())
+                goes_on = await self._serve(mailbox, handle, is_idle, None)
+
+    async def _serve(
+        self,
+        mailbox: Mailbox[L],
+        handle: Callable[[L | TimerFired], bool],
+        is_idle: Callable[[], bool],
+        scope: trio.CancelScope | None,
+    ) -> bool:
+        """Serve until `handle` wants no more: False; or until a scope is needed, or no longer: True."""
+        in_a_row = 0
+        while True:
+            letter = self._take_due() if self._deadlines else EMPTY
+            if letter is EMPTY:
+                letter = mailbox.take_nowait()
+            if letter is not EMPTY:
+                if not handle(cast("L | TimerFired", letter)):
+                    return False
+                in_a_row += 1
+                if in_a_row == MAX_IN_A_ROW:
+                    in_a_row = 0
+                    await trio.lowlevel.checkpoint()
+                continue
+            if scope is not None:
+                if not self._deadlines and is_idle():
+                    return True
+                scope.deadline = min(self._deadlines.values(), default=math.inf)
+            elif self._deadlines:
+                return True
+            await mailbox.wait()
+            in_a_row = 0
+
+    def _take_due(self) -> object:
+        effect_id = min(self._deadlines, key=self._deadlines.__getitem__)
+        if self._deadlines[effect_id] > trio.current_time():
+            return EMPTY
+        del self._deadlines[effect_id]
+        return TimerFired(
+            at_ms=now_ms(),
+            effect_id=effect_id,
+            jitter=jitter(),
+            pinged_at_ms=_pinged_at_ms(self._streams.get(effect_id)),
+        )
 
 
 def _pinged_at_ms(stream: object) -> int:

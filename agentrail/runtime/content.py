@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from attrs import astuple
+from msgspec.structs import astuple
 
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
@@ -42,7 +42,7 @@ def _checked(content: object) -> Blocks:
         if not isinstance(block, Text | Image | FileRef):
             message = f"a prompt has {block!r:.200}: expected text, or Text, Image and FileRef blocks"
             raise PromptError(message)
-        if not all(isinstance(value, str) for value in astuple(block, recurse=False)):
+        if not all(isinstance(value, str) for value in astuple(block)):
             message = f"a prompt has {block!r:.200}: expected text in each field of a block"
             raise PromptError(message)
         blocks.append(block)

@@ -69,16 +69,38 @@ SIGN_OF_LIFE_SECONDS: Final = 1.0
 """How often a session hears of chunks that say nothing by themselves; what comes between is told by `SignsOfLife`."""
 
 
-class ChunkBuffer:
-    """The chunks that wait together: one message in the mailbox, however many came before it is read."""
+_FIRST_RUN: Final = 4
+_LONG_RUN: Final = 1_000
+_PAUSE_SECONDS: Final = 0.02
+_TURNS_TO_A_READER: Final = 3
+"""The session has its turn in the first; its subscribers in the second, and in the third whoever was behind this stream in both."""
 
-    __slots__ = ("_chunks", "_lies_there", "_taken_at", "_usage", "effect_id", "touched_at", "usage")
+
+class ChunkBuffer:
+    """The chunks that wait together: one message in the mailbox, however many came before it is read.
+
+    A server, or a proxy, may send a thousand at once, and they are read without waiting once. So that the first ones
+    arrive before the last one was read, others have their turn after four, and from there to the next pause after each
+    thousand: what is published together is what comes together, and a burst costs one turn more.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_lies_there",
+        "_run",
+        "_taken_at",
+        "_usage",
+        "effect_id",
+        "touched_at",
+        "usage",
+    )
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
         self.effect_id = effect_id
         self._chunks: list[Chunk] = []
         self._lies_there = False
+        self._run = _FIRST_RUN
         self._taken_at = trio.current_time()
         self._usage: UsageUpdate | None = None
         self.touched_at: float | None = None
@@ -96,6 +118,9 @@ class ChunkBuffer:
 
     def add(self, chunk: Chunk) -> bool:
         """Add a chunk, and say whether it is the first since the last `take`."""
+        # Not whenever all was taken: of a burst that comes in packets each would be cut into three.
+        if not self._chunks and trio.current_time() - self._taken_at >= _PAUSE_SECONDS:
+            self._run = _FIRST_RUN
         self._chunks.append(chunk)
         return self._put()
 
@@ -107,6 +132,15 @@ class ChunkBuffer:
         self.touched_at = trio.current_time()
         is_time = self.touched_at - self._taken_at >= SIGN_OF_LIFE_SECONDS
         return is_time and self._put()
+
+    @property
+    def is_burst(self) -> bool:
+        """Whether so many wait that the session should hear of them before more are read."""
+        return len(self._chunks) >= self._run
+
+    def begin_run(self) -> None:
+        """Let more wait the next time."""
+        self._run = _LONG_RUN
 
     def _put(self) -> bool:
         lay_there, self._lies_there = self._lies_there, True
@@ -279,6 +313,8 @@ class Interpreter:
         started = is_quiet
         completed = None
         async for chunk in chunks:
+            if buffer.is_burst:
+                await _let_read(buffer)
             if not started:
                 started = True
                 self._deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
@@ -419,6 +455,13 @@ class Interpreter:
         del self._open[effect_id]
         if opened.ended is not None:
             opened.ended.set()
+
+
+async def _let_read(buffer: ChunkBuffer) -> None:
+    """Let others have their turn, until subscribers could read what the session has heard so far."""
+    buffer.begin_run()
+    for _ in range(_TURNS_TO_A_READER):
+        await trio.lowlevel.checkpoint()
 
 
 def _completed(attempt: EffectId, chunk: Completed) -> ResponseCompleted:

@@ -3,8 +3,10 @@
 import difflib
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeGuard, get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, get_args
 
 import attrs
 from attrs import field, frozen
@@ -25,6 +27,8 @@ _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 def _frozen(value: Any) -> Any:
     """Freeze a mapping, so that what was checked is what holds; `faults_of` finds the others, and what is too deep."""
+    if value is EMPTY or value is None:
+        return value
     try:
         return frozen_json(value) if isinstance(value, Mapping) else value
     except TooDeep:
@@ -111,12 +115,14 @@ class SessionOptions:
         Raises:
             OptionError: Your move: every fault, with the option, what it got and what it takes.
         """
-        faults = faults_of({name: getattr(self, name) for name in _NAMES})
+        faults = faults_of(self)
         if faults:
             raise OptionError(faults)
 
 
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
+_Check: TypeAlias = Callable[[str, Any], list[str]]
+"""Says what is wrong with the value of the option that it is told the name of."""
 _RESTARTS: Final = get_args(Restart)
 TOOL_MEMBERS: Final = ("name", "description", "parameters", "execute")
 _SANDBOX_MEMBERS: Final = (
@@ -187,78 +193,101 @@ def _options_of(blueprint: object) -> Mapping[str, Any]:
     return found
 
 
-def faults_of(values: Mapping[str, Any]) -> list[str]:
+def faults_of(options: SessionOptions) -> list[str]:
     """Say all that is wrong with the values of the options, a sentence each."""
     faults: list[str] = []
-    if not isinstance(values["model"], str) and not is_provider(values["model"]):
-        faults.append(f"model is {values['model']!r}: expected a model string or a provider")
-    faults += _tools(values["tools"])
-    if isinstance(values["plugins"], str) or not _is_sequence(values["plugins"]):
-        faults.append(f"plugins is {values['plugins']!r}: expected a sequence of plugins")
-    messages = values["messages"]
-    if not _is_sequence(messages) or not all(isinstance(one, Message) for one in messages):
-        faults.append(
-            f"messages is {messages!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"
-        )
-    if values["prompt_mode"] not in get_args(PromptMode):
-        known = ", ".join(map(repr, get_args(PromptMode)))
-        faults.append(f"prompt_mode is {values['prompt_mode']!r}: expected one of {known}")
-    if not isinstance(values["user_data"], Mapping):
-        faults.append(f"user_data is {values['user_data']!r}: expected a mapping")
-    for name in ("user_data", "provider_opts", "response_format"):
-        if isinstance(values[name], Mapping) and not isinstance(values[name], FrozenDict):
-            faults.append(f"{name} is nested too deeply: at most {MAX_LEVELS} levels are taken")
-    if not isinstance(values["provider_opts"], Mapping):  # its value may be a key
-        kind = type(values["provider_opts"]).__name__
-        faults.append(f"provider_opts is of type {kind}: expected a mapping, such as {{'api_key': …}}")
-    faults += _names("immune_tools", values["immune_tools"], "tool names")
-    faults += _names("fallback_models", values["fallback_models"], "model strings")
-    system_prompt, working_dir = values["system_prompt"], values["working_dir"]
-    for name in ("session_id", "group_id"):
-        given = values[name]
-        if given is not None and not (isinstance(given, str) and _SESSION_ID.fullmatch(given)):
-            faults.append(f"{name} is {given!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -")
-    if not isinstance(working_dir, str | os.PathLike) or not os.path.isdir(working_dir):  # noqa: PTH112 - a third of it
-        faults.append(f"working_dir is {str(working_dir)!r}: there is no such directory")
-    if system_prompt is not None and not isinstance(system_prompt, str):
-        faults.append(f"system_prompt is {system_prompt!r}: expected text or None")
-    faults += _sandbox(values["sandbox"])
-    if values["on_max_turns"] not in ("answer", "abort"):
-        faults.append(f"on_max_turns is {values['on_max_turns']!r}: expected 'answer' or 'abort'")
-    for name in ("max_turns", "max_parallel_tools", "compact_at_tokens"):
-        faults += _whole(name, values[name], least=1)
-    for name in (
-        "max_prompt_queue",
-        "max_steering_queue",
-        "max_retries",
-        "tool_max_retries",
-        "event_buffer_size",
-    ):
-        faults += _whole(name, values[name], least=0)
-    if values["max_output_tokens"] is not None:
-        faults += _whole("max_output_tokens", values["max_output_tokens"], least=1)
-    if not isinstance(values["budget"], Budget | None):
-        faults.append(
-            f"budget is {values['budget']!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"
-        )
-    wanted = values["response_format"]
-    is_endless = isinstance(wanted, Mapping) and not isinstance(wanted, FrozenDict)  # said above
-    fault = None if wanted is None or is_endless else fault_of_format(wanted)
-    faults += [] if fault is None else [fault]
-    if not isinstance(values["inline_tags"], bool):
-        faults.append(f"inline_tags is {values['inline_tags']!r}: expected True or False")
-    faults += _seconds("tool_timeout_seconds", values["tool_timeout_seconds"], zero=False)
-    faults += _seconds("approval_timeout_seconds", values["approval_timeout_seconds"], zero=True)
-    if values["restart"] not in _RESTARTS:
-        faults.append(f"restart is {values['restart']!r}: expected one of {', '.join(_RESTARTS)}")
+    for (name, check, default), value in zip(_CHECKS, _values_of(options), strict=True):
+        if value is not default:  # of thirty options most are what this file says, which needs no look
+            faults += check(name, value)
     return faults
 
 
-def _names(name: str, value: object, what: str) -> list[str]:
-    # A text is a sequence of texts too, and each of its letters would be taken for a name.
-    if isinstance(value, str) or not _is_sequence(value) or not all(isinstance(one, str) for one in value):
-        return [f"{name} is {value!r}: expected a sequence of {what}"]
+def _model(name: str, value: object) -> list[str]:
+    is_one = isinstance(value, str) or is_provider(value)
+    return [] if is_one else [f"{name} is {value!r}: expected a model string or a provider"]
+
+
+def _plugins(name: str, value: object) -> list[str]:
+    is_one = not isinstance(value, str) and _is_sequence(value)
+    return [] if is_one else [f"{name} is {value!r}: expected a sequence of plugins"]
+
+
+def _messages(name: str, value: object) -> list[str]:
+    if _is_sequence(value) and all(isinstance(one, Message) for one in value):
+        return []
+    return [f"{name} is {value!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"]
+
+
+def _one_of(*known: str, written: str) -> _Check:
+    # `in` a tuple: what somebody gives may have no hash.
+    def check(name: str, value: object) -> list[str]:
+        return [] if value in known else [f"{name} is {value!r}: expected {written}"]
+
+    return check
+
+
+def _mapping(name: str, value: object) -> list[str]:
+    return [] if isinstance(value, Mapping) else [f"{name} is {value!r}: expected a mapping"]
+
+
+def _depth(name: str, value: object) -> list[str]:
+    if isinstance(value, Mapping) and not isinstance(value, FrozenDict):
+        return [f"{name} is nested too deeply: at most {MAX_LEVELS} levels are taken"]
     return []
+
+
+def _provider_opts(name: str, value: object) -> list[str]:
+    if isinstance(value, Mapping):
+        return []
+    kind = type(value).__name__  # and not the value, which may be a key
+    return [f"{name} is of type {kind}: expected a mapping, such as {{'api_key': …}}"]
+
+
+def _id(name: str, value: object) -> list[str]:
+    if value is None or (isinstance(value, str) and _SESSION_ID.fullmatch(value)):
+        return []
+    return [f"{name} is {value!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -"]
+
+
+def _directory(name: str, value: object) -> list[str]:
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    is_there = isinstance(path, str) and os.path.isdir(path)  # noqa: PTH112 - a third of it
+    return [] if is_there else [f"{name} is {str(value)!r}: there is no such directory"]
+
+
+def _text(name: str, value: object) -> list[str]:
+    return [] if value is None or isinstance(value, str) else [f"{name} is {value!r}: expected text or None"]
+
+
+def _budget(name: str, value: object) -> list[str]:
+    if isinstance(value, Budget | None):
+        return []
+    return [f"{name} is {value!r}: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"]
+
+
+def _format(name: str, value: object) -> list[str]:
+    if value is None or _depth(name, value):  # that it has no end was said above
+        return []
+    fault = fault_of_format(value)
+    return [] if fault is None else [fault]
+
+
+def _flag(name: str, value: object) -> list[str]:
+    return [] if isinstance(value, bool) else [f"{name} is {value!r}: expected True or False"]
+
+
+def _names(what: str) -> _Check:
+    def check(name: str, value: object) -> list[str]:
+        # A text is a sequence of texts too, and each of its letters would be taken for a name.
+        if (
+            isinstance(value, str)
+            or not _is_sequence(value)
+            or not all(isinstance(one, str) for one in value)
+        ):
+            return [f"{name} is {value!r}: expected a sequence of {what}"]
+        return []
+
+    return check
 
 
 def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
@@ -268,7 +297,7 @@ def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
     return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
 
 
-def _sandbox(sandbox: object) -> list[str]:
+def _sandbox(_: str, sandbox: object) -> list[str]:
     if sandbox is None or (not isinstance(sandbox, str) and _has(sandbox, _SANDBOX_MEMBERS)):
         return []
     if isinstance(sandbox, str) and sandbox.startswith("local:"):
@@ -279,13 +308,13 @@ def _sandbox(sandbox: object) -> list[str]:
     return [f"sandbox is {sandbox!r}: expected a sandbox, or 'local', 'local:/path' or 'memory'"]
 
 
-def _whole(name: str, value: object, *, least: int) -> list[str]:
+def _whole(name: str, value: object, *, least: int = 0) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         return [f"{name} is {value!r}: expected a whole number from {least}"]
     return []
 
 
-def _tools(tools: object) -> list[str]:
+def _tools(_: str, tools: object) -> list[str]:
     if not _is_sequence(tools):
         return [f"tools is {tools!r}: expected a sequence of tools"]
     return [
@@ -329,3 +358,51 @@ def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name, _NAMES, n=1)
     guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(_NAMES))}"
     return f"there is no option {name!r}{guess}"
+
+
+_BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
+    ("model", _model),
+    ("tools", _tools),
+    ("plugins", _plugins),
+    ("messages", _messages),
+    (
+        "prompt_mode",
+        _one_of(*get_args(PromptMode), written=f"one of {', '.join(map(repr, get_args(PromptMode)))}"),
+    ),
+    ("user_data", _mapping),
+    ("user_data", _depth),
+    ("provider_opts", _depth),
+    ("response_format", _depth),
+    ("provider_opts", _provider_opts),
+    ("immune_tools", _names("tool names")),
+    ("fallback_models", _names("model strings")),
+    ("session_id", _id),
+    ("group_id", _id),
+    ("working_dir", _directory),
+    ("system_prompt", _text),
+    ("sandbox", _sandbox),
+    ("on_max_turns", _one_of("answer", "abort", written="'answer' or 'abort'")),
+    ("max_turns", partial(_whole, least=1)),
+    ("max_parallel_tools", partial(_whole, least=1)),
+    ("compact_at_tokens", partial(_whole, least=1)),
+    ("max_prompt_queue", _whole),
+    ("max_steering_queue", _whole),
+    ("max_retries", _whole),
+    ("tool_max_retries", _whole),
+    ("event_buffer_size", _whole),
+    ("max_output_tokens", partial(_whole, least=1)),
+    ("budget", _budget),
+    ("response_format", _format),
+    ("inline_tags", _flag),
+    ("tool_timeout_seconds", partial(_seconds, zero=False)),
+    ("approval_timeout_seconds", partial(_seconds, zero=True)),
+    ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),
+)
+"""What each option is held against, in the order in which faults are told. An option may have more than one."""
+_DEFAULTS: Final = {attribute.name: attribute.default for attribute in attrs.fields(SessionOptions)}
+_CHECKS: Final = tuple(
+    # Of a directory also the default is looked for: it may be gone.
+    (name, check, attrs.NOTHING if name == "working_dir" else _DEFAULTS[name])
+    for name, check in _BY_OPTION
+)
+_values_of: Final[Callable[[SessionOptions], tuple[Any, ...]]] = attrgetter(*(name for name, _ in _BY_OPTION))

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
 
 import trio
 from attrs import evolve
@@ -13,7 +12,7 @@ from agentrail.core.effects import Effect, Publish, Refuse, Reply
 from agentrail.core.machine import step
 from agentrail.core.projection import Snapshot, Status, snapshot_of, status_of
 from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, StepCrashed
-from agentrail.core.state import SessionState
+from agentrail.core.state import Phase, SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId
@@ -156,13 +155,15 @@ class SessionCell:
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(crew, self.ports, self.bus, self.slots, crew.deliver)
         self._advance(self._first_signal(), interpreter)
-        while not self.state.ended:
-            letter = cast(
-                "Letter | Fallen", await interpreter.timers.next_letter(self.mailbox)
-            )  # nobody puts anything else there
-            if isinstance(letter, Fallen):
+
+        def handle(letter: Letter) -> bool:
+            if isinstance(letter, Fallen):  # a control message, of which the type of a mailbox says nothing
                 raise letter.error
             self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
+            return not self.state.ended
+
+        if not self.state.ended:
+            await interpreter.timers.serve(self.mailbox, handle, is_idle=self._is_idle)
         # Before the crew is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(self.state.data.stopping or "ended")
 
@@ -200,6 +201,9 @@ class SessionCell:
         self.state, effects = step(self.state, last)
         self.undone.extend(effects)
         self._finish_last_step()
+
+    def _is_idle(self) -> bool:
+        return self.state.phase is Phase.IDLE
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None

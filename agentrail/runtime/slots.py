@@ -1,9 +1,9 @@
 """Reply slots: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from typing import Final
 
 import trio
@@ -13,12 +13,25 @@ from agentrail.core.signals import Asked, SignalId
 from agentrail.errors import AgentrailError, CallingSelf, SessionDown
 
 
-@define(eq=False)
 class _Mark:
     """A call that a task, or one that it comes from, works for. Tasks may outlive the call; the mark does not."""
 
-    session_id: str
-    lasts: bool = True
+    __slots__ = ("_token", "lasts", "session_id")
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.lasts = True
+        self._token: Token[tuple[_Mark, ...]] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _INSIDE.set((*_INSIDE.get(), self))
+
+    def __exit__(self, *_: object) -> None:
+        # Not the reset alone: sessions and tasks that the call started have copies of the variable for ever.
+        self.lasts = False
+        token, self._token = self._token, None
+        assert token is not None  # noqa: S101 - it was entered
+        _INSIDE.reset(token)
 
 
 _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this_task_works_for", default=())
@@ -88,17 +101,9 @@ class Slots:
         for to in list(self._waiting):
             self.refuse(to, SessionDown(self._session_id, reason))
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """Mark the task, and all it starts, as work of a call of this session, until the call is over."""
-        mark = _Mark(self._session_id)
-        token = _INSIDE.set((*_INSIDE.get(), mark))
-        try:
-            yield
-        finally:
-            # Not the reset alone: sessions and tasks that the call started have copies of the variable for ever.
-            mark.lasts = False
-            _INSIDE.reset(token)
+        return _Mark(self._session_id)
 
     def refuse_self(self, call: str) -> None:
         """Refuse a call that would wait for the very tool that makes it.

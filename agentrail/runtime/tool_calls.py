@@ -2,18 +2,20 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ToolContext
+from agentrail.abc import ChildRequest, ProcessOptions, Tool, ToolContext, ToolProcess
 from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
-from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.errors import ErrorInfo, ToolContractError
+from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import jitter, now_ms
@@ -27,20 +29,54 @@ from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
+T = TypeVar("T")
 
-class Voice:
-    """What one running call says. What it says after its end is dropped by the core, which counts it."""
 
-    __slots__ = ("_crew", "_deliver", "_effect_id", "_flushing", "_progress", "_token")
+class RunningCall:
+    """What one running call may ask of its session, and what it says. What it says after its end is dropped by the core.
 
-    def __init__(self, effect_id: EffectId, crew: Crew, deliver: Callable[[Signal], None]) -> None:
+    One object and its methods, and not a function for each wish: twenty calls that only add have none.
+
+    Attributes:
+        effect: The call.
+        ports: What the session was given to work with.
+        deadline: When the timeout strikes, on Trio's clock.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_flushing",
+        "_processes",
+        "_progress",
+        "_scope",
+        "_tabs",
+        "_token",
+        "deadline",
+        "effect",
+        "ports",
+    )
+
+    def __init__(
+        self,
+        calls: "ToolCalls",
+        effect: RunTool,
+        scope: trio.CancelScope,
+        processes: Processes,
+        tabs: list[Tab],
+    ) -> None:
         """Begin silent; inside of the Trio run that the call belongs to."""
-        self._effect_id = effect_id
-        self._crew = crew
-        self._deliver = deliver
-        self._token = trio.lowlevel.current_trio_token()
-        self._progress = Progress(self._send)
+        self._calls = calls
+        self._scope = scope
+        self._processes = processes
+        self._tabs = tabs
+        self._token = calls.token
+        self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
+        self.effect = effect
+        self.ports = calls.ports
+        self.deadline = scope.deadline
+
+    # --- what the tool is given
 
     def progress(self, text: object) -> None:
         """Take what `ctx.report_progress` is given, from any thread.
@@ -66,11 +102,50 @@ class Voice:
             raise ToolContractError(message)
         self._in_trio(self._emit, name, payload)
 
+    async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
+        """Run a plain function in one of the threads for tools."""
+        threads = self.ports.threads
+        return await threads.run(self.effect.name, self._scope, function, abandonable=abandonable)
+
+    async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:
+        """Do what `ctx.open_process` asks for."""
+        return await self._processes.open(self.ports.open_sandbox, self._scope, argv, options)
+
+    async def ask_user(
+        self, question: str, options: tuple[str, ...], timeout_seconds: float | None
+    ) -> str | None:
+        """Do what `ctx.ask_user` asks for."""
+        slots, deliver = self._calls.slots, self._calls.deliver
+        asked = ToolAsked(
+            at_ms=now_ms(),
+            signal_id=slots.mint(),
+            effect_id=self.effect.effect_id,
+            question=question,
+            options=options,
+            timeout_ms=None if timeout_seconds is None else round(timeout_seconds * 1000),
+        )
+        return cast("str | None", await slots.ask(asked, lambda _: deliver(asked)))
+
+    async def run_session(self, request: ChildRequest) -> str:
+        """Do what `ctx.run_session` asks for."""
+        wish = ChildWish(
+            effect_id=self.effect.effect_id,
+            call_id=self.effect.call_id,
+            request=request,
+            number=next(self._calls.children),
+        )
+        tab = Tab()
+        self._tabs.append(tab)
+        return await self.ports.ask_child(wish, self.ports, self._calls.deliver, tab)
+
+    # --- its end
+
     def close(self) -> None:
         """Say what still waits: the call has ended."""
         if self._flushing is not None:
             self._flushing.cancel(reason="the call has ended")
-        self._progress.flush()
+        if self._progress is not None:
+            self._progress.flush()
 
     def _in_trio(self, function: Callable[..., None], *args: Any) -> None:
         if trio.lowlevel.in_trio_run():
@@ -81,42 +156,114 @@ class Voice:
                 self._token.run_sync_soon(function, *args)
 
     def _say(self, text: str) -> None:
+        if self._progress is None:
+            self._progress = Progress(self._send)
         flush_at = self._progress.say(text, trio.current_time())
         if flush_at is not None:
             scope = self._flushing = trio.CancelScope()
-            self._crew.start_soon(self._flush, flush_at, scope, scope=scope, name="progress")
+            self._calls.crew.start_soon(self._flush, flush_at, scope, scope=scope, name="progress")
 
     async def _flush(self, at_seconds: float, scope: trio.CancelScope) -> None:
         with scope:
             await trio.sleep_until(at_seconds)
-            self._progress.flush(at_seconds)
+            if self._progress is not None:
+                self._progress.flush(at_seconds)
 
     def _send(self, text: str) -> None:
-        self._deliver(ToolProgressed(at_ms=now_ms(), effect_id=self._effect_id, text=text))
+        effect_id = self.effect.effect_id
+        self._calls.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
 
     def _emit(self, name: str, payload: JsonValue) -> None:
-        self._deliver(ToolEmitted(at_ms=now_ms(), effect_id=self._effect_id, name=name, payload=payload))
+        effect_id = self.effect.effect_id
+        self._calls.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
+
+
+class ContextOfCall(ToolContext):
+    """The context of a running call, which looks up what its tool asks for, and when it does: most look at nothing.
+
+    All that it looks up is frozen, so that it says what it would have said at the start. A copy that somebody makes with
+    `attrs.evolve` has all members, as one that was made by hand.
+    """
+
+    __slots__ = ("_call",)
+
+    _call: RunningCall
+
+    @classmethod
+    def of(cls, call: RunningCall) -> ToolContext:
+        """Make the context of a call."""
+        context = cls.__new__(cls)
+        _set(context, "_call", call)
+        return context
+
+    def __getattr__(self, name: str) -> Any:
+        """Look a member up for the first time, and keep it; Python asks here for those only that are not there."""
+        find = _MEMBERS.get(name)
+        if find is None:
+            message = f"{ToolContext.__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        value = find(self._call)
+        _set(self, name, value)
+        return value
+
+
+_set: Final = object.__setattr__
+
+_MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyType(
+    {
+        **{
+            name: attrgetter(f"effect.{name}")
+            for name in (
+                "path",
+                "call_id",
+                "operation_id",
+                "attempt",
+                "model",
+                "turn",
+                "total_tokens",
+                "cost_usd",
+                "todos",
+            )
+        },
+        **{
+            name: attrgetter(f"ports.{name}")
+            for name in ("session_id", "group_id", "working_dir", "open_sandbox")
+        },
+        "arguments": lambda call: frozen_json(call.effect.arguments),
+        "memory": lambda call: frozen_value(call.effect.memory),
+        "user_data": lambda call: frozen_json(call.ports.user_data),
+        **{name: attrgetter(name) for name in ("deadline", "progress", "event", "run_in_thread")},
+        "process": attrgetter("open_process"),
+        "question": attrgetter("ask_user"),
+        "child": attrgetter("run_session"),
+    }
+)
+"""Where each member of a context comes from."""
 
 
 class ToolCalls:
-    """Runs the calls of one incarnation."""
+    """Runs the calls of one incarnation.
 
-    __slots__ = ("_children", "_crew", "_deliver", "_ports", "_slots")
+    Attributes:
+        ports: What the session was given to work with.
+        slots: Where callers wait; a tool that calls its own session would wait for itself.
+        crew: For what outlasts a step of a call.
+        deliver: Takes what calls say on their way.
+        token: Of the Trio run, for what comes from threads.
+        children: Numbers the sessions that tools ask for.
+    """
+
+    __slots__ = ("_scrub", "children", "crew", "deliver", "ports", "slots", "token")
 
     def __init__(self, ports: Ports, slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
-        """Take what calls need.
-
-        Args:
-            ports: What the session was given to work with.
-            slots: Where callers wait; a tool that calls its own session would wait for itself.
-            crew: For what outlasts a step of a call.
-            deliver: Takes what calls say on their way.
-        """
-        self._ports = ports
-        self._slots = slots
-        self._crew = crew
-        self._deliver = deliver
-        self._children = itertools.count(1)
+        """Take what calls need; inside of a Trio run."""
+        self.ports = ports
+        self.slots = slots
+        self.crew = crew
+        self.deliver = deliver
+        self.token = trio.lowlevel.current_trio_token()
+        self.children = itertools.count(1)
+        self._scrub = scrub_of(ports)
 
     async def run(
         self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
@@ -130,12 +277,17 @@ class ToolCalls:
             tabs: Gets one for each session that the call lets work.
         """
         started_at_ms = now_ms()
-        voice = Voice(effect.effect_id, self._crew, self._deliver)
-        try:
-            ended = await self._run(effect, scope, voice, processes, tabs)
-        finally:
-            voice.close()
-            await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
+        call: RunningCall | None = None
+        ended = self._decide_start(effect, scope)
+        if not isinstance(ended, Ended):
+            call = RunningCall(self, effect, scope, processes, tabs)
+            attempt = Attempt(tool=ended[0], context=ContextOfCall.of(call), timeout_seconds=ended[1])
+            try:
+                with self.slots.inside():
+                    ended = await run_tool(effect, attempt, scope)
+            finally:
+                call.close()
+                await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
         return ToolFinished(
             at_ms=now_ms(),
             effect_id=effect.effect_id,
@@ -150,79 +302,22 @@ class ToolCalls:
             spent=sum((tab.spent for tab in tabs), NOTHING_SPENT) if tabs else None,
         )
 
-    async def _run(
-        self,
-        effect: RunTool,
-        scope: trio.CancelScope,
-        voice: Voice,
-        processes: Processes,
-        tabs: list[Tab],
-    ) -> Ended:
-        ports = self._ports
+    def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | Ended:
+        """Give the tool and how long it may take, of which its scope is told; or say why it does not run."""
+        ports = self.ports
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=scrub_of(ports)):
+            with crash_edge(partial(_unreadable, effect.name), scrub=self._scrub):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
         except Crashed as crashed:
             return Ended(text=clean_text(crashed.error.message), is_error=True)
         if threaded and ports.threads.is_full:
             return Ended(text=TOO_MANY, is_error=True)
-        timeout_seconds = own_seconds or ports.tool_timeout_seconds
+        timeout_seconds: float = own_seconds or ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
-        context = ToolContext(
-            session_id=ports.session_id,
-            group_id=ports.group_id,
-            path=effect.path,
-            call_id=effect.call_id,
-            operation_id=effect.operation_id,
-            attempt=effect.attempt,
-            arguments=effect.arguments,
-            working_dir=ports.working_dir,
-            open_sandbox=ports.open_sandbox,
-            model=effect.model,
-            turn=effect.turn,
-            total_tokens=effect.total_tokens,
-            cost_usd=effect.cost_usd,
-            todos=effect.todos,
-            memory=effect.memory,
-            user_data=ports.user_data,
-            deadline=scope.deadline,
-            progress=voice.progress,
-            event=voice.event,
-            run_in_thread=partial(ports.threads.run, effect.name, scope),
-            process=partial(processes.open, ports.open_sandbox, scope),
-            question=partial(self._ask_user, effect),
-            child=partial(self._run_session, effect, tabs),
-        )
-        attempt = Attempt(tool=tool, context=context, timeout_seconds=timeout_seconds)
-        with self._slots.inside():
-            return await run_tool(effect, attempt, scope)
-
-    async def _ask_user(
-        self, effect: RunTool, question: str, options: tuple[str, ...], timeout_seconds: float | None
-    ) -> str | None:
-        asked = ToolAsked(
-            at_ms=now_ms(),
-            signal_id=self._slots.mint(),
-            effect_id=effect.effect_id,
-            question=question,
-            options=options,
-            timeout_ms=None if timeout_seconds is None else round(timeout_seconds * 1000),
-        )
-        return cast("str | None", await self._slots.ask(asked, lambda _: self._deliver(asked)))
-
-    async def _run_session(self, effect: RunTool, tabs: list[Tab], request: ChildRequest) -> str:
-        wish = ChildWish(
-            effect_id=effect.effect_id,
-            call_id=effect.call_id,
-            request=request,
-            number=next(self._children),
-        )
-        tab = Tab()
-        tabs.append(tab)
-        return await self._ports.ask_child(wish, self._ports, self._deliver, tab)
+        return tool, timeout_seconds
 
 
 def _unreadable(name: str, error: BaseException) -> ErrorInfo:

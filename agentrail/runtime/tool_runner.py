@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+import msgspec
 import trio
-from attrs import frozen
 
 from agentrail.abc import (
     MAX_RESULT_BYTES,
@@ -40,12 +40,12 @@ from agentrail.runtime.scrubbing import without_secrets
 MAX_CRASH_CHARACTERS: Final = 1000
 UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
+_OUTCOMES: Final = (Ok, Error, Effect)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
-@frozen(kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What the runner needs beside the effect.
 
     Attributes:
@@ -59,8 +59,7 @@ class Attempt:
     timeout_seconds: float
 
 
-@frozen(kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended.
 
     Attributes:
@@ -97,7 +96,11 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     late = False
     try:
         with scope:
-            ended = decide_outcome(attempt.tool, await _execute(effect, attempt, arguments))
+            if effect.attempt == 1:
+                returned: object = await attempt.tool.execute(arguments, attempt.context)
+            else:
+                returned = await _execute_again(effect, attempt, arguments)
+            ended = decide_outcome(attempt.tool, returned)
             late = scope.cancel_called
             if not late:
                 return ended
@@ -112,9 +115,9 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
         return decide_crash(effect.name, error, attempt.context.user_data)  # noqa: ASYNC104 - what travels was asked
 
 
-async def _execute(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
+async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
     reconcile = getattr(attempt.tool, "reconcile", None)
-    if effect.attempt > 1 and effect_class_of(attempt.tool) == "reconcilable" and reconcile is not None:
+    if effect_class_of(attempt.tool) == "reconcilable" and reconcile is not None:
         found = decide_reconciled(attempt.tool, await reconcile(effect.operation_id, attempt.context))
         if found is not None:
             return found
@@ -157,7 +160,7 @@ def decide_outcome(tool: Tool, returned: object) -> Ended:
     Raises:
         ToolContractError: The tool author's move: its details are no JSON, or too large.
     """
-    if not isinstance(returned, Ok | Error | Effect):
+    if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
         text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
         return Ended(text=text, is_error=True)
@@ -232,6 +235,8 @@ def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
 
 def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:
     """Make a text fit for every wire: no lone surrogates, no control characters, its middle cut out when it is too long."""
+    if type(text) is str and len(text) <= max_bytes and text.isascii() and text.isprintable():
+        return text  # as most are that are one line: nothing in it has to be looked for
     if len(text) > 2 * max_bytes:
         # Only what stays is looked at. Of ten megabytes each look at all would keep every session waiting, from a thread
         # as well: a regular expression does not let others run. What is left out is counted as it came.

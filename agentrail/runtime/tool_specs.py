@@ -3,10 +3,11 @@
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, get_args
+from typing import Any, Final, NoReturn, TypeAlias, get_args
 
-import attrs
+import msgspec
 
 from agentrail.abc import Tool, ToolListing
 from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
@@ -17,6 +18,9 @@ from agentrail.otp.edges import contain
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
 
+MAX_KEPT: Final = 256
+"""How many specs are kept for tools that are equal and not the same; of a program that makes a tool per session."""
+
 
 class ToolSpecs:
     """What tools say of themselves, checked. Kept, because checking a schema and compiling it cost more than a session."""
@@ -24,6 +28,7 @@ class ToolSpecs:
     def __init__(self) -> None:
         """Begin without any."""
         self._kept: weakref.WeakKeyDictionary[Tool, ToolSpec] = weakref.WeakKeyDictionary()
+        self._by_content: dict[_Content, ToolSpec] = {}
         self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
 
     def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> tuple[Toolbox, tuple[str, ...]]:
@@ -45,10 +50,13 @@ class ToolSpecs:
         ):
             box = Toolbox(specs)
             self._last_box = (specs, box)
-        return box, tuple(spec.name for spec in specs)
+        return box, tuple([spec.name for spec in specs])
 
     def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
         """Return the spec of a tool, as it describes itself to a session.
+
+        Tools that say the same share what was checked and compiled, also where each session makes its own: those that a
+        function makes around a connection, say.
 
         Raises:
             ToolDefinitionError: Your move: its schema is none, or it lacks what its traits ask for.
@@ -58,12 +66,46 @@ class ToolSpecs:
         kept = contain(lambda _: _NO_KEY, self._kept.get, tool)
         if kept is None or kept != spec:  # a tool may say something else by now, or to somebody else
             _check_types(spec)
-            spec.check()
-            _check_traits(tool, spec)
+            checked = self._checked(spec)
+            _check_traits(tool, checked)
             if kept is _NO_KEY:
-                return spec
-            kept = self._kept[tool] = spec
+                return checked
+            kept = self._kept[tool] = checked
         return kept
+
+    def _checked(self, spec: ToolSpec) -> ToolSpec:
+        """Check a spec whose types are right; or find one that says the very same, and was checked before."""
+        content = _content_of(spec)
+        known = None if content is None else self._by_content.pop(content, None)
+        if known is None:
+            spec.check()
+            known = spec
+        if content is not None:
+            self._by_content[content] = known  # as the newest
+            if len(self._by_content) > MAX_KEPT:
+                del self._by_content[next(iter(self._by_content))]
+        return known
+
+
+_Content: TypeAlias = tuple[object, ...]
+
+_EXACT: Final = frozenset({str, int, float, bool, type(None)})
+_members_of: Final[Callable[[ToolSpec], tuple[object, ...]]] = attrgetter(
+    *(name for name in ToolSpec.__struct_fields__ if name != "parameters")
+)
+
+
+def _content_of(spec: ToolSpec) -> _Content | None:
+    """Give what tells a spec from all others, down to the order of its properties; None of one with values of unusual classes.
+
+    Of its schema the JSON: two schemas with the same are sent as the same bytes, and judge alike. It is known to be JSON.
+    """
+    members = _members_of(spec)
+    kinds = tuple(map(type, members))  # `True` is `1` to a dictionary, and `1` is `1.0`
+    if not _EXACT.issuperset(kinds):
+        return None
+    schema = contain(lambda _: None, msgspec.json.encode, spec.parameters)
+    return None if schema is None else (schema, kinds, *members)
 
 
 _NO_KEY: Final[Any] = object()
@@ -75,7 +117,7 @@ def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
     described: Any = spec.description
     if not callable(described):
         return spec
-    return attrs.evolve(
+    return msgspec.structs.replace(
         spec, description=contain(partial(_refuse_description, spec.name), described, listing)
     )
 

@@ -134,7 +134,7 @@ class CassetteModel:
         line = {
             "request": _plain(request),
             "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
-            "error": attrs.asdict(error) if error is not None else None,
+            "error": msgspec.structs.asdict(error) if error is not None else None,
             "capabilities": attrs.asdict(provider.capabilities(request.model_name)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
     """Write a request as JSON values, all that a model gets to see of it."""
     # As messages stand in an event, the form that is kept stable; without the names that this very session gave them.
     messages = tuple(
-        attrs.evolve(message, ref=None) if isinstance(message, UserMessage) else message
+        msgspec.structs.replace(message, ref=None) if isinstance(message, UserMessage) else message
         for message in request.messages
     )
     said = AgentEnd(messages=messages, usage=TokenUsage(), stop_reason="end")

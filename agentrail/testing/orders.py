@@ -1,10 +1,10 @@
 """Two orders of one stack, side by side: the same signals go into both, and after each of them nothing may differ."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentrail.core import machine
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
@@ -107,8 +107,7 @@ def _counts(effect: Effect) -> bool:
 
 def _plain(effect: Effect) -> object:
     if isinstance(effect, Publish):
-        event: Any = effect.event
-        return evolve(event, meta=None)
+        return msgspec.structs.replace(effect.event, meta=None)
     if isinstance(effect, Refuse):  # its words may name the plugins in their order
         return (effect.to, type(effect.error))
     return comparable(effect)

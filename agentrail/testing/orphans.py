@@ -22,6 +22,7 @@ from attrs import frozen
 
 _PROC: Final = Path("/proc")
 _PAUSE_SECONDS: Final = 0.005
+_LOOKS_BEFORE_COLLECTING: Final = 3
 
 _ENDED: Final = "ended, never waited for"
 
@@ -80,11 +81,19 @@ async def _wait_until_gone(before: Census, within_seconds: float) -> None:
     give_up_at = time.monotonic() + within_seconds
     await trio.lowlevel.checkpoint()
     left = _left_since(before)
+    looks, collect_at = 0, _LOOKS_BEFORE_COLLECTING
     while left and time.monotonic() < give_up_at:
-        # What lies in a reference cycle is garbage already and only waits to be carried out.
-        gc.collect()
         # Pauses in a thread, since `trio.sleep` would jump under a virtual clock, and the others need real time.
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
+        looks += 1
+        if looks == collect_at:
+            # What lies in a reference cycle is garbage already and only waits to be carried out. Not at each
+            # look: going through a large heap takes longer than all that is just ending needs.
+            gc.collect()
+            collect_at *= 2
+        left = _left_since(before)
+    if left and looks < _LOOKS_BEFORE_COLLECTING:
+        gc.collect()
         left = _left_since(before)
     assert not left, f"left behind after {within_seconds:g} s: {'; '.join(left)}"
 

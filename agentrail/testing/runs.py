@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, TypeAlias, assert_never
 
-import attrs
 import msgspec
 from attrs import field, frozen
 
@@ -339,7 +338,7 @@ def _shorter(drawn: Sequence[Signal], position: int) -> Iterator[tuple[Signal, .
     yield (*before, *behind)
     if isinstance(signal, ResponseCompleted):
         for smaller in _without_one(signal.message.content):
-            message = attrs.evolve(signal.message, content=smaller)
+            message = msgspec.structs.replace(signal.message, content=smaller)
             yield (*before, msgspec.structs.replace(signal, message=message), *behind)
     if isinstance(signal, Prompt):
         for smaller in filter(None, _without_one(signal.content)):

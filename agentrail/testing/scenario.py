@@ -235,7 +235,7 @@ def _items(
 ) -> Iterator[str]:
     if after.data.dropped > before.data.dropped:
         yield "dropped"
-    if len(after.engine.postponed) > len(before.engine.postponed):
+    if len(after.postponed) > len(before.postponed):
         yield "postponed"
     if Group("history") in show:
         yield from map(encode_message, after.data.history.since(len(before.data.history)))

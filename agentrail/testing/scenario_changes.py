@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
-import attrs
+import msgspec
 
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.events import Todo
@@ -39,7 +39,7 @@ def _decode(written: Mapping[str, Any]) -> Change:
 def _encode(change: Change) -> dict[str, Any]:
     match change:
         case UpdateTodos(todos=todos):
-            return {"todos": [attrs.asdict(todo) for todo in todos]}
+            return {"todos": [msgspec.structs.asdict(todo) for todo in todos]}
         case UpdateContext(key=key, value=value):
             return {"context": key, "value": value}
         case RequestCompaction(reason=reason):

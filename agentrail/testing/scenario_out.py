@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NewType, assert_never, get_args
 
-import attrs
+import msgspec
 
 from agentrail.core import effects as asked
 from agentrail.core.budget import Budget
@@ -211,15 +211,15 @@ _SAID: Final = frozenset(
 def _fields_of(event: EventBase) -> str:
     # Generic and not one arm per kind, so that a new event is shown the day it exists. What has its default is left out.
     words: list[str] = []
-    for attribute in attrs.fields(type(event)):
-        value = getattr(event, attribute.name)
-        if attribute.name == "meta" or value == attribute.default:
+    for field in msgspec.structs.fields(event):
+        value = getattr(event, field.name)
+        if field.name == "meta" or value == field.default:
             continue
         match value:
-            case str() if attribute.name in _SAID:
+            case str() if field.name in _SAID:
                 words.append(quote(value))
             case bool() | int() | float():
-                words.append(f"{attribute.name}={value}")
+                words.append(f"{field.name}={value}")
             case TokenUsage():
                 words += unless(value == TokenUsage(), f"usage={value.input}/{value.output}")
             case _:

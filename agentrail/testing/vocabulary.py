@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any, Final
 
 import attrs
+import msgspec
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -149,6 +150,8 @@ def _flat(values: Iterable[Any]) -> Iterator[object]:
             yield from _flat(sorted(value, key=repr) if isinstance(value, frozenset | set) else value)
         elif isinstance(value, Mapping):
             yield from _flat((*value.keys(), *value.values()))
+        elif isinstance(value, msgspec.Struct):
+            yield from _flat(msgspec.structs.astuple(value))
         elif attrs.has(type(value)):
             yield from _flat(attrs.astuple(value, recurse=False))
         elif callable(value) and hasattr(value, "__code__"):

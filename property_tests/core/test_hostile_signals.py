@@ -132,7 +132,7 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
 @st.composite
 def made(draw: st.DrawFn, kind: type[Any], wrong: bool = False) -> Any:  # noqa: FBT001, FBT002 - Hypothesis passes it on
     """Make an instance with hostile values, and one of a wrong type among them if that is wanted."""
-    hints = get_type_hints(kind, localns={"JsonValue": Any})
+    hints = get_type_hints(kind)
     if attrs.has(kind):
         names = {field.name: field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init}
     else:

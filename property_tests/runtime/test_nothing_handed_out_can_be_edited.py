@@ -7,7 +7,7 @@ who approves: each gets the values of a live session, and edits what can be reac
 import copy
 from typing import Any
 
-import attrs
+import msgspec
 import pytest
 import trio
 from hypothesis import given, settings, strategies as st
@@ -105,7 +105,7 @@ async def _life(arguments, *, edit):
 def _conversation(messages):
     """Draw messages without the refs of prompts, which are minted anew in each life."""
     return portrait(
-        [attrs.evolve(one, ref=None) if isinstance(one, UserMessage) else one for one in messages]
+        [msgspec.structs.replace(one, ref=None) if isinstance(one, UserMessage) else one for one in messages]
     )
 
 

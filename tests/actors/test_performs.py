@@ -166,6 +166,53 @@ async def test_a_perform_says_that_it_is_done(stage):
 
 
 @on_virtual_time
+async def test_results_carry_the_tag_of_their_effect(stage):
+    """Two results of one value are told apart, an effect without a value says so, and who gives no tag sees what it saw."""
+    seen = []
+
+    def note(event):
+        seen.append(event)
+        return Keep()
+
+    async def same():
+        return "same"
+
+    async def nothing():
+        return None
+
+    async def info():
+        return Info("own", "its own tag")
+
+    wanted = [
+        (same, "a"),
+        (same, "b"),
+        (nothing, ("c", 1)),
+        (info, "d"),
+        (same, None),
+        (nothing, None),
+        (info, None),
+    ]
+    machine = Tabled({"s1": note}, first=Init("s1", None, [Perform(effect, tag) for effect, tag in wanted]))
+    async with stage.play(machine):
+        await settled()
+    tagged = {event.tag: event.message for event in seen}
+    assert tagged == {
+        "a": "same",
+        "b": "same",
+        ("c", 1): None,
+        "d": "own",
+        None: "same",
+        "its own tag": "own",
+    }
+    assert len(seen) == 6
+    assert Info("same") in seen
+    assert repr(Info("same")) == "Info(message='same')"
+    match seen[0]:
+        case Info(message):
+            assert message in {"same", "own", None}
+
+
+@on_virtual_time
 async def test_an_interrupt_beside_an_error_leaves(stage):
     """`KeyboardInterrupt` among the errors of a perform stops the tree in order, and leaves its block."""
     both = BaseExceptionGroup("g", [ValueError("x"), KeyboardInterrupt()])

@@ -1,6 +1,6 @@
 """What a person is told about a session on a line of its own."""
 
-import attrs
+import msgspec
 import pytest
 
 from agentrail import events
@@ -120,5 +120,5 @@ def test_amounts_have_their_unit():
 )
 def test_exactly_the_answers_that_are_offered_are_shown(options, shown):
     """As commands, in the order in which they are offered."""
-    asked = events.ApprovalRequired(approval=attrs.evolve(APPROVAL, permission_options=options))
+    asked = events.ApprovalRequired(approval=msgspec.structs.replace(APPROVAL, permission_options=options))
     assert notice_of(asked).endswith(f"(it leaves this machine) {shown}")

@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -57,7 +57,7 @@ INFO = ErrorInfo(code="overloaded", message="busy")
 
 def at(event: Event, at_ms: int) -> Event:
     """The event, published at a time."""
-    return attrs.evolve(event, meta=Envelope(session_id=S, seq=1, at_ms=at_ms, path=(S,)))
+    return msgspec.structs.replace(event, meta=Envelope(session_id=S, seq=1, at_ms=at_ms, path=(S,)))
 
 
 def started(call: str, **arguments: str) -> Event:

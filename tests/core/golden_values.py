@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from agentrail import events as e
@@ -126,8 +125,7 @@ _PLAN = e.Plan(
 def _published(event: e.Event, *path: SessionId) -> e.Event:
     """The event, as a session would have published it."""
     meta = e.Envelope(path[-1], 7, 1_700_000_000_000, path, type(event) in e.EPHEMERAL)
-    object.__setattr__(event, "meta", meta)  # as the core does it; see `Work.publish`
-    return event
+    return msgspec.structs.replace(event, meta=meta)
 
 
 _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
@@ -331,7 +329,10 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
 
 FIELDS: Final[Mapping[str, e.Event]] = {
     "approval_permission_options": _published(
-        e.ApprovalRequired(approval=attrs.evolve(_APPROVAL, permission_options=("approve", "reject"))), _ROOT
+        e.ApprovalRequired(
+            approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
+        ),
+        _ROOT,
     )
 }
 """Events with fields that came later, and that are only written when they do not hold their defaults."""

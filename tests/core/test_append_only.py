@@ -23,6 +23,25 @@ def test_every_version_of_a_log_stays_what_it_was(branches):
 
 
 @given(branches=branches)
+def test_what_a_log_grew_from_is_its_beginning(branches):
+    """Told at once of a version and the one it was made from; never told of versions where it is not so."""
+    versions: list[Log[int]] = [Log()]
+    for place, item in branches:
+        versions.append(versions[place % len(versions)].appended(item))
+    for longer in versions:
+        assert longer.grew_from(longer)
+        for shorter in versions:
+            if longer.grew_from(shorter):
+                assert longer[: len(shorter)] == shorter[:]
+    newest = Log([1])
+    for item in range(5):
+        older, newest = newest, newest.appended(item)
+        assert newest.grew_from(older)
+        assert not older.grew_from(newest)
+        assert not Log(newest).grew_from(older)
+
+
+@given(branches=branches)
 def test_every_version_of_a_set_stays_what_it_was(branches):
     """As for logs: each version holds what a plain set in its place would hold."""
     versions: list[tuple[GrowingSet[int], frozenset[int]]] = [(GrowingSet(), frozenset())]

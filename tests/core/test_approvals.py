@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -141,8 +140,7 @@ def offering(offered: Any, *, rules: frozenset[Rule] = frozenset()) -> SessionSt
 
 def changed(state: SessionState, **changes: Any) -> SessionState:
     """The session, with other data."""
-    data = msgspec.structs.replace(state.data, **changes)
-    return SessionState(msgspec.structs.replace(state.engine, data=data))
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **changes))
 
 
 ANSWERS: dict[str, Any] = {
@@ -190,7 +188,7 @@ def test_a_new_rule_only_answers_what_offers_always():
     (first,) = state.data.interactions
     # Another plugin asked about the second call; what it offers stands in the approval.
     for offered, left in ((("approve",), ["other"]), (("always",), [])):
-        other = attrs.evolve(first.asked, id=ApprovalId("other"), permission_options=offered)
+        other = msgspec.structs.replace(first.asked, id=ApprovalId("other"), permission_options=offered)
         both = (first, msgspec.structs.replace(first, asked=other, timer=None))
         after = run([ANSWERS["always"](ApprovalId(first.id))], changed(state, interactions=both))
         assert [one.id for one in after.data.interactions] == left

@@ -26,7 +26,7 @@ def test_todos_are_replaced_and_everybody_hears():
     work = _work()
     apply_changes(work, [UpdateTodos(todos=_todos(3)), UpdateTodos(todos=_todos(1))])
     assert work.data.todos == _todos(1)
-    published = [action.effect.event for action in work.actions if isinstance(action.effect, Publish)]
+    published = [effect.event for effect in work.effects if isinstance(effect, Publish)]
     assert published == [TodoChange(todos=_todos(3)), TodoChange(todos=_todos(1))]
 
 
@@ -39,7 +39,7 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
     assert (system_prompt_of(work.data) or "").endswith("Read first.\n\nBe kind.")
     apply_changes(work, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
     assert dict(work.data.sections) == {"style": "Be kind."}
-    assert work.actions == []
+    assert work.effects == []
 
 
 def test_memory_is_for_tools_only():

@@ -2,26 +2,25 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
-import attrs
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from agentrail.core.changes import Change
 from agentrail.core.codec import (
     SIGNAL_KINDS,
-    TAGS,
     decode_event,
     decode_signal,
     encode_event,
     encode_signal,
     event_schema,
 )
-from agentrail.core.signals import Started
-from agentrail.core.wire_form import Forms
+from agentrail.core.hooks import Lifecycle, RequestResult
+from agentrail.core.request import Chunk, EffectId
+from agentrail.core.signals import ChildPublished, Signal, Started
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import (
     KINDS,
@@ -36,6 +35,7 @@ from agentrail.events import (
     PromptReceived,
     ResponseComplete,
     SessionStart,
+    SubagentEvent,
     ToolExecutionStart,
     UnknownEvent,
 )
@@ -108,18 +108,17 @@ def test_an_event_made_by_hand_has_no_number():
 @pytest.mark.parametrize("kind", KINDS, ids=KINDS.values())
 def test_no_field_of_an_event_hides_a_member_of_its_envelope(kind):
     """`kind`, `seq` and the like mean the same in every event, because no event has a field of that name."""
-    names = {field.name for field in attrs.fields(kind)}
+    names = {field.name for field in msgspec.structs.fields(kind)}
     assert not names & {"kind", "seq", "session_id", "at_ms", "session_path", "ephemeral"}
     assert kind in get_args(Event)
 
 
 def test_every_member_of_a_union_can_be_told_apart():
     """Each block and each message has a tag, and no two in one union have the same."""
-    for union in (UserBlock, AssistantBlock, Message):
-        members = get_args(union)
-        assert len({TAGS[member] for member in members}) == len(members)
-        for member in members:
-            assert TAGS[member][0] not in {field.name for field in attrs.fields(member)}
+    for union in (UserBlock, AssistantBlock, Message, Chunk, Change, RequestResult):
+        configs = [member.__struct_config__ for member in get_args(union)]
+        assert len({config.tag for config in configs}) == len(configs)
+        assert {config.tag_field for config in configs} == {"role" if union is Message else "kind"}
 
 
 def test_blocks_and_messages_carry_their_tags():
@@ -281,6 +280,10 @@ def test_what_is_no_json_is_refused_by_name():
 # --- what a newer version writes
 
 NEWS = {
+    "the name that the envelope has in Python": '{"kind":"agent_start","seq":7,"session_id":"s-1","at_ms":1700,"ref":"p",'
+    '"meta":{"session_id":"s-2","seq":1,"at_ms":1,"path":["s-2"]}}',
+    "that name in an event of a child": '{"kind":"subagent_event","seq":7,"session_id":"s-1","at_ms":1700,"call_id":"c",'
+    '"child_id":"k","depth":1,"event":{"kind":"agent_start","ref":"p","meta":null}}',
     "a kind": '{"kind":"dreamt","seq":7,"session_id":"s-1","at_ms":1700,"of":"sheep","weight":1.50}',
     "a field": '{"kind":"agent_start","seq":7,"session_id":"s-1","at_ms":1700,"ref":"p","mood":1e0}',
     "a field deep inside": '{"kind":"agent_error","seq":7,"session_id":"s-1","at_ms":1700,'
@@ -324,8 +327,62 @@ def test_a_signal_of_a_newer_version_is_refused():
     assert caught.value.path == "$.kind"
 
 
+PUBLISHED = '"kind":"child_published","at_ms":1,"effect_id":"t1"'
+SIGNAL_FAULTS = {
+    f'{{{PUBLISHED},"event":{{"kind":"agent_start","ref":7}}}}': ("$.event.ref", "Expected `str`, got `int`"),
+    f'{{{PUBLISHED},"event":{{"kind":"agent_start","ref":"p","seq":"7"}}}}': (
+        "$.event.seq",
+        "Expected `int`, got `str`",
+    ),
+    f'{{{PUBLISHED},"event":{{"kind":"agent_start","ref":"p","meta":null}}}}': (
+        "$.event",
+        "unknown field `meta`; a newer version",
+    ),
+    f'{{{PUBLISHED},"event":{{"kind":"dreamt"}}}}': (
+        "$.event.kind",
+        "Invalid value 'dreamt'; a newer version",
+    ),
+    f'{{{PUBLISHED},"event":{{"kind":"stream_stalled","elapsed_seconds":1e400}}}}': (
+        "$.event.elapsed_seconds",
+        "Number out of range",
+    ),
+    f"{{{PUBLISHED}}}": ("$", "Object missing required field `event`"),
+    '{"kind":"started","at_ms":1e400}': ("$.at_ms", "Number out of range"),
+    '{"kind":"tool_finished","at_ms":1,"effect_id":"t1","text":"ok","started_at_ms":1,"changes":['
+    '{"kind":"update_context","key":"","value":null}]}': ("$", "UpdateContext has an empty key"),
+    '{"kind":"switch_model","at_ms":1,"signal_id":"q","model":{"model":"m","price":{"input":-1,"output":1}}}': (
+        "$",
+        "price.input is -1.0: expected a finite number",
+    ),
+}
+
+
+@pytest.mark.parametrize("line", SIGNAL_FAULTS)
+def test_what_is_no_signal_is_refused_with_its_place(line):
+    """The error says where the fault is, also inside of the event of a child, and also of a value that nobody can make."""
+    path, fault = SIGNAL_FAULTS[line]
+    with pytest.raises(CodecError) as caught:
+        decode_signal(line)
+    assert caught.value.path == path
+    assert str(caught.value).startswith("no signal: ")
+    assert fault in str(caught.value)
+
+
+def test_half_a_character_in_the_event_of_a_child_is_mended_too():
+    """On every level, in its own words and in those of the sessions above."""
+    said = MessageDelta(meta=META, delta="\ud800")
+    for depth in range(3):
+        said = SubagentEvent(meta=META, call_id=CallId("\udc00"), child_id=S, depth=depth, event=said)
+    document = decoded(said)
+    assert document["call_id"] == "\ufffd"
+    assert document["event"]["event"]["event"]["delta"] == "\ufffd"
+    line = encode_signal(ChildPublished(at_ms=1, effect_id=EffectId("\ud800"), event=said))
+    assert json.loads(line)["event"] == document
+
+
 # --- what nobody writes
 
+SUBAGENT = '"kind":"subagent_event","call_id":"c","child_id":"k","depth":1'
 FAULTS = {
     '{"kind":"agent_start","ref":7}': ("$.ref", "Expected `str`, got `int`"),
     '{"kind":"agent_start"}': ("$", "Object missing required field `ref`"),
@@ -342,6 +399,27 @@ FAULTS = {
     "\xff": ("$", "JSON is malformed: invalid character (byte 0)"),
     '{"kind":"agent_start","ref":"p","seq":7}': ("$", "seq, session_id and at_ms belong together"),
     '{"kind":"dreamt","at_ms":7}': ("$", "seq, session_id and at_ms belong together"),
+    '{"kind":"agent_start","ref":"p","seq":"7"}': ("$.seq", "Expected `int`, got `str`"),
+    f'{{{SUBAGENT},"event":{{"kind":"agent_start","ref":7}}}}': ("$.event.ref", "Expected `str`, got `int`"),
+    f'{{{SUBAGENT},"event":{{"kind":"agent_start","ref":"p","at_ms":"7"}}}}': (
+        "$.event.at_ms",
+        "Expected `int`, got `str`",
+    ),
+    f'{{{SUBAGENT},"event":{{"kind":"agent_start","ref":"p","at_ms":7}}}}': (
+        "$.event",
+        "seq, session_id and at_ms belong together",
+    ),
+    f'{{{SUBAGENT},"event":[7]}}': ("$.event", "Expected `object`, got `array`"),
+    f"{{{SUBAGENT}}}": ("$", "Object missing required field `event`"),
+    '{"kind":"stream_stalled","elapsed_seconds":1e400}': ("$.elapsed_seconds", "Number out of range"),
+    '{"kind":"plugin_event","name":"n","payload":{"a":[1,{"b":-1e400}]}}': (
+        "$.payload.a[1].b",
+        "Number out of range",
+    ),
+    f'{{"kind":"plugin_event","name":"n","payload":{"[" * 20}1e400{"]" * 20}}}': (
+        "$.payload" + "[0]" * 7,
+        "Number out of range",
+    ),
 }
 
 
@@ -381,27 +459,34 @@ def test_the_schema_describes_every_kind():
     assert set(event_schema()["discriminator"]["mapping"]) == set(KINDS.values())
 
 
-def test_a_union_of_what_cannot_be_told_apart_has_no_form():
-    """Who forgets a tag hears of it when the program starts, and not when the first such value comes."""
+def structs_below(annotation: Any, found: set[type]) -> set[type]:
+    """All classes that values of an annotation are made of."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct) and annotation not in found:
+        found.add(annotation)
+        for hint in get_type_hints(annotation).values():
+            structs_below(hint, found)
+    for inner in get_args(annotation):
+        structs_below(inner, found)
+    return found
 
-    @attrs.frozen
-    class Cat:
-        name: str
 
-    @attrs.frozen
-    class Dog:
-        name: str
+WRITTEN = sorted(
+    structs_below(Event | Signal | Lifecycle, set())
+    - {Envelope},  # which is no object of its own on the wire
+    key=lambda kind: (kind.__module__, kind.__name__),
+)
 
-    @attrs.frozen
-    class Owner:
-        pet: Cat | Dog
-        others: Mapping[str, str]
 
-    @attrs.frozen
-    class Kennel:
-        dogs: Mapping[str, Dog]
+@pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_what_is_written_is_frozen_refuses_what_is_new_and_is_hidden_from_the_collector(kind):
+    """A class that forgets one of these can be edited by those it is handed to, or loses a field of a newer version."""
+    config = kind.__struct_config__
+    assert (config.frozen, config.forbid_unknown_fields, config.gc) == (True, True, False)
+    assert not config.dict
 
-    with pytest.raises(TypeError, match="must be tagged"):
-        msgspec.json.Decoder(Forms({}, module=__name__).form_of(Owner).twin)
-    with pytest.raises(TypeError, match=r"a mapping to .*Dog.* has no form"):
-        Forms({Dog: ("kind", "dog")}, module=__name__).form_of(Kennel)
+
+@pytest.mark.parametrize("kind", [*KINDS, *SIGNAL_KINDS], ids=lambda kind: kind.__name__)
+def test_the_name_on_the_wire_is_the_tag_of_the_class(kind):
+    """What the reference calls a kind is what the codec writes."""
+    config = kind.__struct_config__
+    assert (config.tag_field, config.tag) == ("kind", {**KINDS, **SIGNAL_KINDS}[kind])

@@ -2,7 +2,6 @@
 
 import json
 
-import attrs
 import msgspec
 import pytest
 
@@ -21,6 +20,8 @@ from agentrail.events import (
     ActionIgnored,
     AgentAbort,
     AgentStart,
+    Amount,
+    BudgetWarning,
     ModelSwitched,
     PluginEvent,
     PluginFailed,
@@ -32,6 +33,7 @@ from agentrail.events import (
 from agentrail.messages import TokenUsage
 from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.scenario import read_scenario
+from tests.core.plugin_rig import Says
 
 HEAD = """\
 # tests: a cycle that comes by every hook.
@@ -250,12 +252,24 @@ def without_words_of_plugins(asked):
             case RunErrand() | Publish(event=PluginEvent() | PluginFailed() | ActionIgnored()):
                 pass
             case Publish(event=event):
-                rest.append(attrs.evolve(event, meta=None))
+                rest.append(msgspec.structs.replace(event, meta=None))
             case Teardown():
                 rest.append(msgspec.structs.replace(effect, effect_id=EffectId("d")))
             case _:
                 rest.append(effect)
     return rest
+
+
+def test_an_event_that_a_plugin_publishes_twice_stays_as_the_plugin_made_it():
+    """Each time another number is given to what is published, and none to the plugin's own value."""
+    warning = BudgetWarning(spent=Amount(value=8, unit="tokens"), limit=Amount(value=10, unit="tokens"))
+    keeper = Says("keeper", lambda event, state, ctx: p.Emit(warning, state))
+    _, asked = play('AfterTurn=emit:"seen"', CYCLE, keeper)
+    published = events(asked, BudgetWarning)
+    assert len(published) > 1
+    assert all(event == warning for event in published)
+    assert len({event.meta.seq for event in published}) == len(published)
+    assert warning.meta is None
 
 
 def test_an_abort_before_a_prompt_rejects_it():
@@ -429,7 +443,7 @@ def test_an_abort_without_a_cycle_stops_nothing():
     work = Work(state.data, 10)
     work.abort = "too late"
     assert abort_by_plugin(work) is Phase.IDLE
-    assert (work.actions, work.abort) == ([], None)
+    assert (work.effects, work.abort) == ([], None)
 
 
 def test_the_last_look_may_be_told():

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import pytest
 
-from agentrail.core import legality, machine, prompts
+from agentrail.core import legality, machine
 from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
 from agentrail.core.legality import Verdict
@@ -79,7 +79,7 @@ def test_a_bug_leaves_the_state_as_good_as_before(monkeypatch):
         raise HistoryError(message)
 
     with monkeypatch.context() as planted:
-        planted.setattr(prompts, "admit", crash)
+        planted.setattr(machine, "TAKERS", {**machine.TAKERS, Prompt: crash})
         with pytest.raises(InternalError, match="HistoryError: a planted bug"):
             machine.step(before, prompt("p2", "Hello?"))
     after, effects = machine.step(before, prompt("p3", "Hello?"))
@@ -125,23 +125,22 @@ def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
 
 
 def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
-    """As many calls may be put off as the engine postpones; one more is told MailboxFull, and those before it wait on."""
+    """As many calls may be put off as a session postpones; one more is told MailboxFull, and those before it wait on."""
     cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
     monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, StatusQuery: cells})
-    limit = new_session().engine.limits.postponed
-    full = run(StatusQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(limit))
+    full = run(StatusQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(machine.MAX_POSTPONED))
     state, (refusal,) = machine.step(full, StatusQuery(at_ms=1, signal_id=SignalId("one more")))
     assert isinstance(refusal, Refuse)
     assert (refusal.to, type(refusal.error)) == ("one more", MailboxFull)
-    assert len(state.engine.postponed) == limit
+    assert len(state.postponed) == machine.MAX_POSTPONED
 
 
 def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
-    """What the engine throws away must have had a caller who hears of it; anything else is no effect of a session."""
+    """What is thrown away must have had a caller who hears of it; a table that postpones a notice is wrong."""
     cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
     monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Started: cells})
-    state = run(Started(at_ms=1) for _ in range(new_session().engine.limits.postponed))
-    with pytest.raises(InternalError, match="which sessions do not carry out"):
+    state = run(Started(at_ms=1) for _ in range(machine.MAX_POSTPONED))
+    with pytest.raises(InternalError, match="nobody waits for this Started"):
         machine.step(state, Started(at_ms=1))
 
 

@@ -16,6 +16,7 @@ from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ActionIgnored, PluginOptsUpdated
 from agentrail.frozen import FrozenDict
+from agentrail.messages import TokenUsage
 from tests.core.plugin_rig import CTX, EVENTS, SAYINGS, Says, raises
 
 
@@ -65,6 +66,11 @@ def test_mappings_are_merged_and_other_states_are_made_anew():
     merged = p.apply_config_update(counting, {"b": 3}, FrozenDict(a=1, b=2))
     assert merged == {"a": 1, "b": 3}
     assert isinstance(merged, FrozenDict)
+    assert p.apply_config_update(counting, {"input": 3}, TokenUsage(output=1)) == TokenUsage(
+        input=3, output=1
+    )
+    with pytest.raises(TypeError, match="no field 'volume'"):
+        p.apply_config_update(counting, {"volume": 3}, TokenUsage())
 
 
 def test_an_unknown_field_keeps_the_old_state():

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.plugin_state import classes_of, decode_state, encode_state, loses, unstorable
+from agentrail.events import Todo
 from agentrail.frozen import FrozenDict, FrozenList
+from agentrail.messages import Text
 
 Name = NewType("Name", str)
 
@@ -172,3 +174,43 @@ def test_what_was_stored_as_another_type_is_refused():
 def test_an_annotation_says_of_which_classes_its_values_are(annotation, classes):
     """Where an annotation does not say, anything is taken."""
     assert tuple(found if isinstance(found, type) else object for found in classes_of(annotation)) == classes
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A state that is no attrs class, with one in it, and one of ours."""
+
+    step: Step
+    todo: Todo
+    counts: Mapping[str, int]
+    said: tuple[Text, ...] = ()
+    notes: Any = None
+
+
+class Counting(msgspec.Struct):
+    """One that can be written to."""
+
+    count: int = 0
+
+
+def test_a_frozen_struct_is_a_state():
+    """It comes back as it was, frozen all the way down, and so do the values of events and messages in it."""
+    state = Counted(
+        Step("a"),
+        Todo(id="1", content="b"),
+        FrozenDict(n=1),
+        (Text(text="c"),),
+        FrozenList([FrozenDict(deep=FrozenList([1]))]),
+    )
+    assert unstorable(state) is None
+    assert loses(state, Counted) is None
+    again = decode_state(encode_state(state), Counted)
+    assert again == state
+    assert type(again.counts) is FrozenDict
+    assert type(again.notes[0]["deep"]) is FrozenList
+
+
+def test_a_struct_that_can_be_changed_is_no_state():
+    """Nor is a frozen one that holds what can be; the place is named."""
+    assert unstorable(Counting()) == "state is a Counting, which can be changed: make it frozen=True"
+    whole = Counted(Step("a"), Todo(id="1", content="b"), {"n": 1})
+    assert unstorable(whole).startswith("state.counts is a dict, which can be changed")

@@ -1,6 +1,7 @@
 """The two worlds in which promises are held: all of a small one, and long walks through a large one."""
 
 import functools
+import gc
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
@@ -156,6 +157,7 @@ def small_world() -> tuple[Seen, ...]:
             if is_small(after) and shape(after) not in known:
                 known.add(shape(after))
                 todo.append(after)
+    gc.freeze()  # it is kept for the other tests, and no collection behind them need look at it
     return tuple(steps)
 
 

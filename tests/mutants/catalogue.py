@@ -13,11 +13,15 @@ from tests.mutants import (
     exhaustion,
     frozen,
     guards,
+    pools,
+    providers,
     rest,
     rows,
     sandbox,
     session,
+    shell,
     supervisors,
+    tuning,
 )
 from tests.mutants.mutant import Mutant
 
@@ -27,9 +31,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
     *guards.MUTANTS,
+    *pools.MUTANTS,
+    *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
     *sandbox.MUTANTS,
     *session.MUTANTS,
+    *shell.MUTANTS,
     *supervisors.MUTANTS,
+    *tuning.MUTANTS,
 )

@@ -24,8 +24,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a call is not held against its approval",
         breaks=_APPROVED,
         file="core/batch.py",
-        old="    arguments_hash = hash_arguments(state.arguments)\n    if state.bound_to not in (None, arguments_hash):\n",
-        new="    arguments_hash = hash_arguments(state.arguments)\n    if state.bound_to == 1:\n",
+        old="    if state.bound_to not in (None, arguments_hash):\n",
+        new="    if state.bound_to == 1:\n",
         killed_by=f"{_FORCED}[always]",
     ),
     Mutant(

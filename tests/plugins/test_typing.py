@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.check  # mypy takes half a minute
+
 ROOT = Path(__file__).parents[2]
 HEAD = """
 import attrs

@@ -1,11 +1,15 @@
 """What a provider keeps of the last conversation never shows: each body is the one that a new provider would make."""
 
+import gc
 import json
+import re
+import weakref
 from typing import Final
 
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.core.append_only import Log
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import (
@@ -26,6 +30,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from tests.providers.transcripts import request_of
 
 FORMATS: Final = (AnthropicMessages, OpenAIChat, OpenAIResponses, Gemini)
 POOL: Final[tuple[Message, ...]] = (
@@ -41,13 +46,16 @@ POOL: Final[tuple[Message, ...]] = (
     ),
     AssistantMessage(content=(ToolCall(call_id=CallId("c"), name="t", arguments={"a": 1}),), model="stub:a"),
     ToolMessage(results=(ToolResult(call_id=CallId("c"), name="t", text="done"),)),
+    UserMessage(content=(Text(text="long " * 250),)),  # its piece is not copied
+    AssistantMessage(content=(Text(text="long " * 250),), model="stub:a"),
+    ToolMessage(results=()),
 )
 
 conversations = st.lists(st.sampled_from(POOL), max_size=8)
 # Mostly the same conversation that grows, as it does in a session; at times one that was cut, or another one.
 turns = st.lists(
     st.tuples(
-        st.sampled_from(("grow", "grow", "grow", "cut", "other")),
+        st.sampled_from(("grow", "grow", "grow", "cut", "other", "older", "copy")),
         conversations,
         st.lists(st.integers(0, 12), max_size=2),
         st.sampled_from(("stub:a", "stub:b")),
@@ -62,20 +70,47 @@ turns = st.lists(
 def test_a_body_is_the_one_that_a_new_provider_makes(turns, kind):
     """Whatever the provider was asked before."""
     asked = kind(ProviderOptions(), HttpClients())
-    messages: list[Message] = []
+    messages: Log[Message] = Log()  # as a session's: its versions share what they hold
+    versions = [messages]
     for change, more, points, model, system in turns:
-        messages = {"grow": messages + more, "cut": messages[: len(more)], "other": more}[change]
+        versions.append(messages)
+        match change:
+            case "grow":
+                for message in more:
+                    messages = messages.appended(message)
+            case "cut":
+                messages = Log(messages[: len(more)])
+            case "other":
+                messages = Log(more)
         request = ModelRequest(
             attempt=EffectId("r1"),
             model=model,
             system=system,
-            messages=tuple(messages),
+            messages=versions[len(more) % len(versions)]
+            if change == "older"
+            else messages[:]
+            if change == "copy"
+            else messages,
             tools=Toolbox(),
             cache_points=tuple(points),
         )
         body = asked.encode(request)
         assert body == kind(ProviderOptions(), HttpClients()).encode(request)
         json.loads(body)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_equal_messages_are_not_the_same(kind):
+    """`True` and `1` are equal in Python, and are written otherwise."""
+    one, other = (message for message in POOL if isinstance(message, AssistantMessage) and message.calls)
+    assert one == other
+    asked = kind(ProviderOptions(), HttpClients())
+    tail = (POOL[8], POOL[0], POOL[3])
+    asked.encode(request_of(POOL[0], one, *tail, model="stub:a"))
+    body = asked.encode(request_of(POOL[0], other, *tail, model="stub:a"))
+    assert body == kind(ProviderOptions(), HttpClients()).encode(
+        request_of(POOL[0], other, *tail, model="stub:a")
+    )
 
 
 def test_another_model_is_told_of_calls_in_its_own_way():
@@ -116,6 +151,44 @@ def test_what_is_settled_is_wrapped_once():
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@given(sizes=st.lists(st.sampled_from((1, 300, 900, 1_100)), min_size=1, max_size=40), step=st.integers(1, 9))
+def test_long_and_short_pieces_stay_in_order(kind, sizes, step):
+    """Joined in blocks or kept as they are, in a conversation that grows: the body is the one of a new provider."""
+    asked = kind(ProviderOptions(), HttpClients())
+    messages: Log[Message] = Log()
+    for place, size in enumerate(sizes):
+        content = (Text(text=f"{place} ".ljust(size, "x")),)
+        said = (
+            UserMessage(content=content) if place % 2 else AssistantMessage(content=content, model="stub:a")
+        )
+        messages = messages.appended(said)
+        if place % step == 0 or place == len(sizes) - 1:
+            request = request_of(*messages, model="stub:a")
+            body = asked.encode(request)
+            assert body == kind(ProviderOptions(), HttpClients()).encode(request)
+            assert re.findall(rb'"(\d+) x*', body) == [b"%d" % number for number in range(place + 1)]
+            json.loads(body)
+    pieces = asked._wire._grouping._pieces  # noqa: SLF001
+    assert len(pieces) <= 2 * sum(size > 1_000 for size in sizes) + len(sizes) // 12 + 1
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_conversation_that_is_over_is_not_held(kind):
+    """A provider keeps the last conversation that it was asked about, and nothing of those before."""
+    provider = kind(ProviderOptions(), HttpClients())
+    gone = []
+    for number in range(3):
+        messages: Log[Message] = Log(
+            [UserMessage(content=(Text(text=f"{number} {place}"),)) for place in range(9)]
+        )
+        provider.encode(request_of(*messages, model="stub:a"))
+        gone.append(weakref.ref(messages[0]))
+        del messages
+    gc.collect()
+    assert [ref() is None for ref in gone] == [True, True, False]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_no_text_is_kept_twice(kind):
     """The pieces are those that the messages keep, so a long conversation costs pointers."""
     provider = kind(ProviderOptions(), HttpClients())
@@ -130,6 +203,6 @@ def test_no_text_is_kept_twice(kind):
         ModelRequest(attempt=EffectId("r1"), model="stub:a", system="", messages=messages, tools=Toolbox())
     )
     kept = {id(piece) for message in messages for _, piece in message._encoded}  # noqa: SLF001
-    long = [piece for piece in provider._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
+    long = [piece for piece in provider._wire._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
     assert len(long) == 19
     assert all(id(piece) in kept for piece in long)

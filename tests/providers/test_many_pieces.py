@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.request import ArgumentsDelta, TextDelta, ThinkingDelta, ToolCallStarted
 from agentrail.core.toolbox import parse_arguments
-from agentrail.errors import ProtocolError
+from agentrail.errors import ProtocolError, ProviderError
 from agentrail.providers.draft import MAX_CALLS, MAX_PIECES
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.json_text import JsonEnd, shown
@@ -189,3 +189,19 @@ async def test_headers_are_kept_out_of_the_logs(level):
     finally:
         for logger, old in zip(loggers, before, strict=True):
             logger.setLevel(old)
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        ("anthropic", [{"type": "content_block_delta", "index": "9" * 5_000, "delta": {}}]),
+        ("gemini", [{"promptFeedback": {"blockReason": "X" * 5_000}}]),
+        ("gemini", [{"candidates": [{"finishReason": "X" * 5_000}]}]),
+    ],
+)
+def test_a_long_value_is_shown_in_part(wire, events):
+    """What a vendor writes where a number or a word is expected may be of any length; an error text is not."""
+    reader = reader_of(wire)
+    with pytest.raises(ProviderError, match=r"…") as caught:
+        [*map(reader.feed, map(json.dumps, events)), reader.close()]
+    assert len(str(caught.value)) < 400

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import trio
-from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.budget import Price
 from agentrail.core.request import Completed, UsageUpdate
@@ -44,8 +44,8 @@ def test_a_large_request_costs_what_its_tier_says():
     price = prices.capabilities("gemini-2.5-pro", max_output_tokens=None).price
     assert cost == pytest.approx((300_000 * 2.5 + 1_000 * 15) / 1_000_000)
     assert price == Price(input=2.5, output=15, cache_read=0.25)
-    assert prices.meter("gemini-2.5-pro", at=NOW)(evolve(large, input=1_000)) < price.cost_usd(
-        evolve(large, input=1_000)
+    assert prices.meter("gemini-2.5-pro", at=NOW)(replace(large, input=1_000)) < price.cost_usd(
+        replace(large, input=1_000)
     )
 
 
@@ -127,7 +127,7 @@ def test_cost_of_a_usage():
 
 def test_a_sum_with_an_unknown_part_is_unknown():
     """Of a session that talked to a model without a price, nobody can say what it cost (7.10)."""
-    known = evolve(USAGE, cost_usd=1.0)
+    known = replace(USAGE, cost_usd=1.0)
     assert (known + known).cost_usd == 2.0
     assert (known + USAGE).cost_usd is None
 
@@ -174,7 +174,7 @@ def test_the_last_report_counts(path, usage):
     """Totals of one response are never added to each other: the last one is what it used (AT-134)."""
     chunks = read(WIRE / f"{path}.sse")
     updates = [chunk.usage for chunk in chunks if isinstance(chunk, UsageUpdate)]
-    assert completed(chunks).usage == updates[-1] == evolve(usage, cost_usd=None)
+    assert completed(chunks).usage == updates[-1] == replace(usage, cost_usd=None)
     assert all(older.output <= newer.output for older, newer in itertools.pairwise(updates))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from attrs import evolve
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
@@ -490,7 +490,7 @@ def test_any_conversation_is_one_that_the_vendor_would_take(kind, turns):
     check_dialect(kind.name, json.dumps(_body(kind, *messages)).encode())
 
 
-NO_IMAGES = (UserMessage(content=(Text(text="Look."), evolve(IMAGE, name="cat.png"))),)
+NO_IMAGES = (UserMessage(content=(Text(text="Look."), replace(IMAGE, name="cat.png"))),)
 
 
 @pytest.mark.parametrize("kind", [*JUDGES, Gemini])

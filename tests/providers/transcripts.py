@@ -12,7 +12,7 @@ from agentrail.providers.failures import Vendor
 from agentrail.providers.gemini_stream import GeminiStream
 from agentrail.providers.openai_chat_stream import ChatStream
 from agentrail.providers.openai_responses_stream import ResponsesStream
-from agentrail.providers.streaming import Reader
+from agentrail.providers.wire_format import Reader
 
 WIRE: Final = Path(__file__).parent.parent / "wire"
 KEY: Final = "sk-test-0123456789abcdef"

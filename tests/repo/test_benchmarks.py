@@ -1,18 +1,28 @@
 """The benchmarks run and report; what they measure is never asserted."""
 
+import gc
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import WORKLOADS
-from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile
+from benchmarks.__main__ import WORKLOADS, explain_missed
+from benchmarks.bars import TABLE, target_of
+from benchmarks.explain import Explanation, Place, largest_holders, place_of, slowest_functions
+from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile, repeat
 from benchmarks.ours import expect
-from benchmarks.report import render_table
+from benchmarks.report import render_missed, render_table
 
 ROOT = Path(__file__).parents[2]
+
+
+def gc_thresholds_of_python() -> tuple[int, ...]:
+    """The thresholds that an interpreter begins with."""
+    command = [sys.executable, "-c", "import gc, json; print(json.dumps(gc.get_threshold()))"]
+    return tuple(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
 def spread(value: float) -> Spread:
@@ -20,23 +30,32 @@ def spread(value: float) -> Spread:
     return Spread(least=value, median=value, most=value)
 
 
+@pytest.mark.check  # `make bench-quick` is of the same kind
 def test_a_quick_run_prints_its_table_and_writes_its_json(tmp_path):
     """`python -m benchmarks --quick --only cycle` reports each metric of that workload, beside the bare loop."""
     written = tmp_path / "new" / "figures.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "cycle", "--json", str(written)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     document = json.loads(written.read_text())
-    assert document["format"] == 1
-    assert {"python", "cores", "packages"} <= document["machine"].keys()
+    assert document["format"] == 2
+    assert {"python", "cores", "packages", "build"} <= document["machine"].keys()
+    assert document["machine"]["collector"] == {
+        "is_enabled": True, "thresholds": list(gc_thresholds_of_python()), "frozen": 0
+    }  # fmt: skip
+    assert document["missed"] == {}  # what a quick run misses means nothing
     assert [row["workload"] for row in document["rows"]] == ["cycle", "cycle"]
     for row in document["rows"]:
         assert row["verdict"] in {"ahead", "within", "misses", "-"}
         for side in ("ours", "bare", "ratio"):
             assert 0 < row[side]["least"] <= row[side]["median"] <= row[side]["most"]
-    header, rule, *lines = ran.stdout.splitlines()
+        assert row["cpu_seconds"]["median"] > 0
+        assert row["wall_seconds"]["median"] > 0
+    table, _, told = ran.stdout.partition("\n\n")
+    header, rule, *lines = table.splitlines()
     assert [cell.strip() for cell in header.strip("|").split("|")][:4] == ["workload", "what", "ours", "bare"]
     assert set(rule) == set("|- ")
     assert [line.split("|")[1].strip() for line in lines] == ["cycle", "cycle"]
+    assert "collector: on, thresholds " in told
 
 
 def test_an_unknown_workload_is_refused_with_the_names_that_there_are():
@@ -85,9 +104,10 @@ def test_without_an_aim_nothing_is_ahead(median, verdict):
     row = Row(workload="w", what="x", unit="µs", ours=spread(500), ratio=spread(median), target=target)
     assert row.verdict == verdict
     cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
-    assert cells[5:] == ["1.2 ×", "–", verdict]
+    assert cells[5:] == ["–", "–", "1.2 ×", "–", verdict]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["children", "child", "restart", "cast", "call", "actor-memory", "timers"])
 def test_a_workload_of_actors_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
@@ -102,7 +122,7 @@ def test_what_no_bare_loop_does_stands_alone():
     row = rounds.row("w", "seconds", "x", unit="ms", factor=1000, target=Target(of="ours", must=5, aim=3))
     assert (row.bare, row.ratio, row.verdict) == (None, None, "within")
     cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
-    assert cells[2:] == ["4 ms", "–", "–", "5 ms", "3 ms", "within"]
+    assert cells[2:] == ["4 ms", "–", "–", "–", "–", "5 ms", "3 ms", "within"]
 
 
 def test_percentiles_lie_between_the_values_around_them():
@@ -119,3 +139,110 @@ def test_work_that_was_not_done_is_not_reported():
     """A wrong answer ends the run instead of giving a good figure."""
     with pytest.raises(RuntimeError, match=r"did not do its work: the answer is '4', expected '5'"):
         expect("the answer", "4", "5")
+
+
+def test_every_bar_judges_a_row():
+    """The table of bars and the workloads name the same rows; `cycle 200 to peer` is judged by the run with the peers."""
+    texts = [path.read_text() for path in sorted((ROOT / "benchmarks").rglob("*.py"))]
+    used = {name for text in texts for name in re.findall(r'target_of\(\s*"([^"]+)"', text)}
+    assert used == set(TABLE)
+
+
+def test_a_compiled_build_has_bars_that_are_at_least_as_hard():
+    """An aim is no easier than what must be, and compiling makes nothing easier."""
+    for name in TABLE:
+        pure, compiled = target_of(name, "pure"), target_of(name, "compiled")
+        assert pure.aim is not None
+        assert compiled.aim is not None
+        assert pure.of == compiled.of
+        assert compiled.must <= pure.must >= pure.aim >= compiled.aim <= compiled.must
+
+
+def test_cpu_and_wall_of_a_run_stand_in_its_row():
+    """Each row says what one whole run of ours took, on both clocks."""
+
+    def spend() -> dict[str, float]:
+        return {"seconds": float(len(range(10)))}
+
+    row = repeat(spend, 3).row("w", "seconds", "x", unit="s")
+    assert row.cpu_seconds is not None
+    assert row.wall_seconds is not None
+    cells = [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
+    assert "–" not in cells[5:7]
+
+
+def test_a_workload_that_leaves_the_collector_changed_ends_the_run():
+    """What comes after it would be measured with another collector."""
+    was = gc.get_threshold()
+
+    def tune() -> dict[str, float]:
+        gc.set_threshold(was[0] + 1, *was[1:])
+        return {"seconds": 1.0}
+
+    with pytest.raises(RuntimeError, match="a workload left the collector as"):
+        interleave(lambda: {"seconds": 1.0}, tune, 1, warm_up=False)
+    gc.set_threshold(*was)
+
+
+def burn() -> int:
+    """Compute for a while."""
+    total = 0
+    for number in range(2_000_000):
+        total += number % 7
+    return total
+
+
+def test_a_profile_names_the_function_that_computes():
+    """The first place is the busy function, with file and line, without the machine's own path."""
+    found = slowest_functions(burn, enough_seconds=0.2)
+    first = found.places[0]
+    assert (first.name, first.where) == (
+        "burn", f"tests/repo/test_benchmarks.py:{burn.__code__.co_firstlineno}"
+    )  # fmt: skip
+    assert first.share > 0.5
+    assert any("burn" in line for line in found.lines())
+
+
+async def test_of_memory_the_line_that_holds_it_is_named():
+    """What is held so many times is told for one of them, in KiB, with the line that made it."""
+    held: list[bytearray] = []
+
+    async def hold() -> None:
+        held.extend(bytearray(10 * 1024) for _ in range(100))
+
+    found = await largest_holders(hold, 100)
+    assert found.places[0].where.startswith("tests/repo/test_benchmarks.py:")
+    assert 10 < found.places[0].amount < 11
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        (str(ROOT / "agentrail" / "core" / "machine.py"), "agentrail/core/machine.py"),
+        (pytest.__file__, "pytest/__init__.py"),
+        (json.__file__, "json/__init__.py"),
+        ("/elsewhere/x.py", "x.py"),
+    ],
+)
+def test_a_place_has_no_path_of_the_machine(file, place):
+    """Below the repository, or as it is imported."""
+    assert place_of(file) == place
+
+
+def test_missed_rows_are_explained_and_the_same_run_only_once():
+    """What is within its bar needs no explanation."""
+    asked: list[str] = []
+
+    def explain() -> Explanation:
+        asked.append("explain")
+        return Explanation(places=[Place(where="a.py:1", name="f", share=0.5, amount=1.0, unit="s")])
+
+    target = Target(of="ours", must=1.0)
+    rows = [
+        Row(workload="w", what=what, unit="µs", ours=spread(value), target=target, explain=explain)
+        for what, value in (("good", 0.5), ("bad", 2.0), ("worse", 3.0))
+    ]
+    explained = explain_missed(rows)
+    assert list(explained) == ["w: bad", "w: worse"]
+    assert asked == ["explain"]
+    assert "a.py:1  f" in render_missed(explained)

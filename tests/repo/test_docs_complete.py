@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import attrs
+import msgspec
 import pytest
 
+import agentrail.actors
 import agentrail.cli
 from agentrail.core.effects import Effect
 from agentrail.core.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
-from scripts.generate_docs import fields_in
+from scripts.generate_docs import ACTOR_SECTIONS, fields_in
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -52,7 +53,7 @@ def test_every_member_of_a_closed_union_is_documented(kind):
 def test_every_field_of_an_event_is_described(event):
     """Each field has its sentence in the docstring, which the page and the schema are made from, and no other has one."""
     described = [name for name, _ in fields_in(event)]
-    assert described == [field.name for field in attrs.fields(event) if field.name != "meta"]
+    assert described == [field.name for field in msgspec.structs.fields(event) if field.name != "meta"]
 
 
 def test_every_public_error_is_documented():
@@ -68,3 +69,10 @@ def test_every_command_is_documented():
     """Each command has its line under docs/reference."""
     assert command_names()
     assert sorted(command_names() - names_in_the_reference()) == []
+
+
+def test_every_name_of_the_door_of_actors_is_documented():
+    """What `agentrail.actors` gives stands on its page, once; its errors stand on the page of errors."""
+    shown = [name for names in ACTOR_SECTIONS.values() for name in names.split()]
+    errors = {error.__name__ for error in error_classes(AgentrailError)}
+    assert sorted(shown) == sorted({*agentrail.actors.__all__} - errors)

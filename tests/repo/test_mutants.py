@@ -24,6 +24,7 @@ def test_there_are_enough():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
 
 
+@pytest.mark.check  # it collects the tests once more
 def test_a_mutant_of_a_row_is_killed_by_a_test_of_that_row():
     """Whoever reads the mark of a test can believe it: without the guarantee the test fails."""
     marked = rows_of(mutant.killed_by for mutant in MUTANTS)

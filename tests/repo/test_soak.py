@@ -17,6 +17,7 @@ def figures(**grown: int) -> Figures:
     return Figures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
 
 
+@pytest.mark.check
 def test_a_short_soak_is_flat():
     """`python -m benchmarks.soak` prints the seed and each figure of each round, and ends with 0."""
     command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "1", "--seed", "7"]

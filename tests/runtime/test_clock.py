@@ -7,7 +7,7 @@ import trio.testing
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.request import EffectId
 from agentrail.core.signals import TimerFired
-from agentrail.runtime.clock import Timers, now_ms
+from agentrail.runtime.clock import MAX_IN_A_ROW, Timers, now_ms
 from tests.runtime.rig import on_virtual_time
 
 W1, W2, W3 = map(EffectId, ("w1", "w2", "w3"))
@@ -27,10 +27,13 @@ def mailbox() -> Mailbox[str]:
 
 async def letters(timers: Timers, mailbox: Mailbox[str], count: int) -> list[str]:
     """Take so many letters; a timer is shown by its id."""
-    taken = []
-    for _ in range(count):
-        letter = await timers.next_letter(mailbox)
+    taken: list[str] = []
+
+    def handle(letter: str | TimerFired) -> bool:
         taken.append(letter.effect_id if isinstance(letter, TimerFired) else letter)
+        return len(taken) < count
+
+    await timers.serve(mailbox, handle)
     return taken
 
 
@@ -47,7 +50,9 @@ async def test_a_timer_fires_at_its_time(timers, mailbox):
     """Not before, with the date of that moment, and with a random number for whoever wants to spread retries."""
     began = now_ms()
     timers.set(W1, began + 120_000)
-    fired = await timers.next_letter(mailbox)
+    taken: list[object] = []
+    await timers.serve(mailbox, lambda letter: taken.append(letter) or False)
+    (fired,) = taken
     assert isinstance(fired, TimerFired)
     assert (fired.effect_id, fired.at_ms) == (W1, began + 120_000)
     assert 0 <= fired.jitter < 1
@@ -135,15 +140,91 @@ async def test_a_timer_whose_time_has_passed_fires_at_once(timers, mailbox):
 
 @on_virtual_time
 async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox):
-    """The timer stays set and the message where it is."""
+    """The timer stays set and the message where it is; what was handled is not given a second time."""
     timers.set(W1, now_ms() + 10_000)
     with trio.move_on_after(1) as waited:
-        await timers.next_letter(mailbox)
+        await letters(timers, mailbox, 1)
     assert waited.cancelled_caught
     assert await letters(timers, mailbox, 1) == [W1]
-    timers.set(W2, now_ms())
+
+    timers.set(W2, now_ms() + 10_000)
+    heard: list[str] = []
     with trio.CancelScope() as scope:
-        scope.cancel()
-        await timers.next_letter(mailbox)
+
+        def handle(letter: str | TimerFired) -> bool:
+            heard.append(str(letter))
+            scope.cancel()
+            return True
+
+        for number in range(2 * MAX_IN_A_ROW):
+            mailbox.put_nowait(str(number))
+        await timers.serve(mailbox, handle)
     assert scope.cancelled_caught
-    assert await letters(timers, mailbox, 1) == [W2]
+    rest = await letters(timers, mailbox, 2 * MAX_IN_A_ROW - len(heard) + 1)
+    assert [*heard, *rest] == [*map(str, range(2 * MAX_IN_A_ROW)), W2]
+
+
+@pytest.mark.parametrize("timer_ms", [None, 60_000])
+@on_virtual_time
+async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, timer_ms):
+    """After sixteen messages in a row others have their turn, also where each message brings the next one."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(other)
+    if timer_ms is not None:
+        timers.set(W1, now_ms() + timer_ms)
+    began, handled = turns, 0
+
+    def handle(_: object) -> bool:
+        nonlocal handled
+        handled += 1
+        mailbox.put_nowait("one more")  # so there is always one
+        return handled < 20 * MAX_IN_A_ROW
+
+    mailbox.put_nowait("the first")
+    await timers.serve(mailbox, handle)
+    assert turns - began >= 18  # twenty rows; which task of a batch comes first is drawn
+
+
+@on_virtual_time
+async def test_as_long_as_something_is_at_work_one_scope_does_for_all_waits(
+    timers, mailbox, nursery, monkeypatch
+):
+    """A stream of a hundred deltas, each waited for beside the limit of its silence, costs one, and an idle session holds none."""
+    made = 0
+
+    def counted(**options: float) -> trio.CancelScope:
+        nonlocal made
+        made += 1
+        return scope(**options)
+
+    scope = trio.CancelScope
+    seen: list[object] = []
+
+    def handle(letter: object) -> bool:
+        if isinstance(letter, TimerFired):
+            timers.set(W1, now_ms() + 1_000)
+        seen.append(letter)
+        return len(seen) < 110
+
+    async def stream() -> None:
+        for number in range(100):
+            await trio.sleep(0.01)
+            timers.set(W1, now_ms() + 1_000)
+            mailbox.put_nowait(str(number))
+
+    timers.set(W1, now_ms() + 1_000)
+    nursery.start_soon(stream)
+    monkeypatch.setattr(trio, "CancelScope", counted)
+    began = now_ms()
+    await timers.serve(mailbox, handle, is_idle=lambda: False)
+    monkeypatch.undo()
+    assert [letter for letter in seen if isinstance(letter, str)] == [*map(str, range(100))]
+    assert now_ms() - began == 1_000 + 10 * 1_000  # each timer at its time
+    assert made - 100 == 1 + 10  # a sleep is one of its own

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.core.request import TextDelta
+from agentrail.core.request import Completed, TextDelta
 from agentrail.errors import CycleFailed
-from agentrail.events import AgentError, StreamError
+from agentrail.events import AgentEnd, AgentError, MessageDelta, StreamError
+from agentrail.messages import AssistantMessage, Text, TokenUsage
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, says
-from tests.runtime.rig import kinds, until
+from tests.runtime.rig import kinds, on_virtual_time, until
 
 
 class Broken(FunctionModel):
@@ -162,3 +163,74 @@ async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor):
     assert caught.value.error.code == "internal_error"
     assert await session.ask("Again") == "well"
     assert (await session.status()).quarantined_signals == 1
+
+
+class Bursting(FunctionModel):
+    """A provider whose pieces are all there at once: nothing is waited for between two of them.
+
+    Attributes:
+        given: How many pieces the session has taken out of it.
+    """
+
+    def __init__(self, pieces: int, *, pause_after: int = 0) -> None:
+        super().__init__(lambda _request: says())
+        self.given = 0
+        self._pieces = pieces
+        self._pause_after = pause_after
+
+    @asynccontextmanager
+    async def open_stream(self, request):
+        """Open it."""
+        await trio.lowlevel.checkpoint()
+
+        async def chunks():
+            for number in range(self._pieces):
+                if number and number == self._pause_after:
+                    await trio.sleep(1)
+                self.given += 1
+                yield TextDelta(f"{number} ")
+            message = AssistantMessage(
+                content=(Text(text="".join(f"{number} " for number in range(self._pieces))),),
+                model=request.model,
+                stop_reason="end",
+            )
+            yield Completed("end", message, TokenUsage(input=1, output=1))
+
+        stream = chunks()
+        try:
+            yield stream
+        finally:
+            await stream.aclose()
+
+
+@pytest.mark.parametrize("pause_after", [0, 500])
+@on_virtual_time
+async def test_the_first_piece_of_a_burst_comes_before_the_last_one_is_read(supervisor, pause_after):
+    """Whoever reads along sees it at once, also of a burst behind a pause; the rest is still published in few events."""
+    model = Bursting(1_000, pause_after=pause_after)
+    session = await supervisor.start_session(model=model)
+    seen: list[tuple[int, str]] = []
+    async with session.subscribe() as events:
+        await session.prompt("Hi")
+        async for event in events:
+            if isinstance(event, MessageDelta):
+                seen.append((model.given, event.delta))
+            if isinstance(event, AgentEnd):
+                break
+    assert "".join(delta for _, delta in seen) == "".join(f"{number} " for number in range(1_000))
+    assert seen[0][0] <= 10
+    assert len(seen) <= 4 * (1 + bool(pause_after))
+    if pause_after:
+        behind = [given for given, delta in seen if int(delta.split()[0]) >= pause_after]
+        assert behind[0] <= pause_after + 10
+
+
+async def test_a_stream_that_never_waits_lets_others_have_their_turn(supervisor):
+    """A provider that has all its pieces in memory does not keep another session from answering."""
+    model = Bursting(50_000)
+    busy = await supervisor.start_session(model=model)
+    other = await supervisor.start_session(model=ScriptedModel([says("here")]))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(busy.ask, "Hi")
+        assert await other.ask("Are you there?") == "here"
+        assert model.given < 50_000

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -28,10 +29,11 @@ from agentrail.events import (
     UserResponded,
 )
 from agentrail.runtime.children import MAX_DEPTH
+from agentrail.runtime.tool_calls import _MEMBERS
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools import builtin
@@ -734,3 +736,45 @@ async def test_a_context_that_was_made_by_hand_has_nobody(tmp_path):
         await ctx.open_process(["true"])
     with pytest.raises(ChildRefused, match="made by hand"):
         await ctx.run_session("x")
+
+
+def test_a_context_knows_where_each_of_its_members_is():
+    """What a tool may ask of a context that the session made is what it may ask of one that was made by hand."""
+    assert {member.name for member in attrs.fields(ToolContext)} == set(_MEMBERS)
+
+
+@on_virtual_time
+async def test_a_context_says_the_same_whenever_it_is_asked(supervisor):
+    """Its members are looked up when somebody asks, also after the call; a copy has them all, and none can be set."""
+    kept: list[ToolContext] = []
+
+    @tool
+    async def keep(key: str, ctx: ToolContext) -> str:
+        """Keep the context."""
+        kept.append(ctx)
+        assert ctx.turn == 1
+        return key
+
+    session = await supervisor.start_session(
+        model=ScriptedModel([calls(("keep", {"key": "a"})), says("done")]),
+        tools=[keep],
+        user_data={"team": "red"},
+        session_id="s-1",
+    )
+    await session.ask("go")
+    (ctx,) = kept
+    copied = attrs.evolve(ctx, turn=9)
+    assert isinstance(ctx, ToolContext)
+    assert (ctx.session_id, ctx.path, ctx.arguments, ctx.user_data) == (
+        "s-1",
+        ("s-1",),
+        {"key": "a"},
+        {"team": "red"},
+    )
+    assert (copied.turn, copied.session_id, copied.arguments) == (9, "s-1", {"key": "a"})
+    assert attrs.evolve(copied, turn=ctx.turn) == attrs.evolve(ctx) == ctx
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        ctx.turn = 2
+    for one in (ctx, copied):
+        with pytest.raises(AttributeError, match="'ToolContext' object has no attribute 'sesion_id'"):
+            one.sesion_id  # noqa: B018 - a typing error

@@ -17,7 +17,7 @@ from agentrail.abc import (
 )
 from agentrail.errors import OptionError, ToolDefinitionError
 from agentrail.messages import JsonObject, SessionId, ToolMessage
-from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_specs import MAX_KEPT, ToolSpecs
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.runtime.rig import saying
 
@@ -277,3 +277,99 @@ async def test_members_that_break_later_do_not_crash_the_session(supervisor):
     Breaks.is_broken = True
     assert await session.ask("go") == "done"
     assert (await session.status()).restarts == 0
+
+
+def made(description="Look something up.", **members):
+    """Make a tool object of its own, as a program does that makes one around each connection."""
+
+    @agentrail.tool(description=description, **members)
+    async def look_up(key: str, limit: int = 10) -> str:
+        return f"{key} {limit}"
+
+    return look_up
+
+
+def test_tools_that_say_the_same_share_what_was_checked():
+    """A program that makes its tools anew for each session has them checked and compiled once."""
+    specs = ToolSpecs()
+    first, second = made(), made()
+    assert first is not second
+    assert specs.of(first, LISTING) is specs.of(second, LISTING)
+    assert specs.box_of([first], LISTING)[0] is specs.box_of([second], LISTING)[0]
+
+
+class Written:
+    """A tool whose members are what the test says."""
+
+    async def execute(self, arguments, ctx):
+        """Never called."""
+
+    def __init__(self, **members):
+        self.name = "written"
+        self.description = "Written by hand."
+        self.parameters = {"type": "object"}
+        vars(self).update(members)
+
+
+def bounded(least):
+    """Make a schema with a bound."""
+    return {"type": "object", "properties": {"a": {"type": "number", "minimum": least}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"timeout_seconds": 1}, {"timeout_seconds": 1.0}),
+        ({"polling": True}, {"polling": False}),
+        ({"parameters": bounded(1)}, {"parameters": bounded(1.0)}),
+        ({"parameters": bounded(0)}, {"parameters": bounded(1)}),
+        (
+            {"parameters": {"type": "object", "properties": {"a": {}, "b": {}}}},
+            {"parameters": {"type": "object", "properties": {"b": {}, "a": {}}}},
+        ),
+    ],
+)
+def test_tools_that_say_something_else_share_nothing(one, other):
+    """Not even where Python calls two values equal, and not where the model would read them in another order."""
+    specs = ToolSpecs()
+    first, second = Written(**one), Written(**other)
+    assert specs.of(first, LISTING) is not specs.of(second, LISTING)
+    for member, value in other.items():
+        kept = getattr(specs.of(second, LISTING), member)
+        assert repr(kept) == repr(getattr(specs.of(Written(**{member: value}), LISTING), member))
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"killable": 1},
+        {"timeout_seconds": True},
+        {"polling": 0},
+        {"parameters": {"type": "object", "default": {1, 2}}},
+        {"parameters": {"type": "object", "title": b"YWJj"}},
+        {"parameters": {"type": "object", "default": float("nan")}},
+        {"max_result_bytes": "many"},
+        {"execute": None},
+    ],
+)
+def test_what_resembles_a_tool_that_was_checked_is_checked_itself(malformed):
+    """A value that only looks the same in a dictionary, or in JSON, is refused as if it had come first."""
+    well = {"killable": True, "timeout_seconds": 1, "polling": False}
+    if "parameters" in malformed:
+        well["parameters"] = {"type": "object", "title": "YWJj", "default": [1, 2]}
+        malformed = {**malformed, **{name: well[name] for name in ("killable", "timeout_seconds", "polling")}}
+    specs = ToolSpecs()
+    specs.of(Written(**well), LISTING)
+    with pytest.raises(ToolDefinitionError):
+        specs.of(Written(**{**well, **malformed}), LISTING)
+
+
+def test_no_more_specs_are_kept_than_a_bound_says():
+    """A program that never says the same twice keeps its memory; what it says often stays."""
+    specs, often = ToolSpecs(), made()
+    kept = specs.of(often, LISTING)
+    for number in range(3 * MAX_KEPT):
+        specs.of(Written(description=f"Number {number}."), LISTING)
+        if number % 100 == 0:
+            assert specs.of(made(), LISTING) is kept
+    assert len(specs._by_content) == MAX_KEPT  # noqa: SLF001 - what nobody sees but in a list of processes

@@ -1,6 +1,6 @@
 """`check_history`, `check_events` and `check_nothing_lost`: each rule that they hold, broken once."""
 
-import attrs
+import msgspec
 import pytest
 
 from agentrail.core.work import is_ephemeral
@@ -86,7 +86,7 @@ def published(*events):
         ephemeral = is_ephemeral(event)
         seq += not ephemeral
         meta = Envelope(SessionId("s"), seq, 0, (SessionId("s"),), ephemeral)
-        made.append(attrs.evolve(event, meta=meta))
+        made.append(msgspec.structs.replace(event, meta=meta))
     return made
 
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC220, ASYNC222, ASYNC240, PT012 - leaving things behind, the wrong way, is what is tested
 
+import gc
 import os
 import signal
 import socket
@@ -172,3 +173,24 @@ def test_what_is_left_is_the_difference():
         tasks={}, threads={2: "thread 'b'"}, processes={7: "process 7"}, files={(3, "x"): "file 3"}
     )
     assert decide_left(before, after) == ("process 7", "file 3")
+
+
+@needs_proc
+@pytest.mark.parametrize("patience", [0, 5])
+async def test_what_lies_in_a_reference_cycle_is_carried_out(patience):
+    """It is garbage already: a descriptor that goes with it is not left behind."""
+
+    class Holder:
+        def __init__(self) -> None:
+            self.me = self
+            self.descriptor = os.open(os.devnull, os.O_RDONLY)
+
+        def __del__(self) -> None:
+            os.close(self.descriptor)
+
+    gc.disable()
+    try:
+        async with no_orphans(within_seconds=patience):
+            Holder()
+    finally:
+        gc.enable()

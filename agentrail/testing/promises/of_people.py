@@ -18,7 +18,6 @@ from agentrail.events import (
     SteeringReceived,
 )
 from agentrail.messages import UserMessage
-from agentrail.otp.statem import Call
 from agentrail.testing.promises.seen import Seen, newly_said, waiting_prompts
 
 
@@ -102,6 +101,4 @@ def _owed(state: SessionState) -> Iterator[SignalId]:
     askers += data.teardown.waiting if data.teardown else []
     askers += [one.asker for one in data.interactions if one.asker is not None]
     yield from (*askers, *data.stoppers)
-    for event in (*state.engine.postponed, *state.engine.queue):
-        if isinstance(event, Call):
-            yield SignalId(str(event.to))
+    yield from (signal.signal_id for signal in state.postponed if isinstance(signal, Asked))

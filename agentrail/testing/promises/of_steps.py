@@ -25,4 +25,4 @@ def the_end_is_the_end(seen: Seen) -> None:
     if seen.after.ended:
         assert isinstance(seen.events[-1], SessionEnd)
         assert not open_effects(seen.after)
-        assert not seen.after.engine.queue
+        assert not seen.after.postponed

@@ -1,6 +1,6 @@
 """One step of a supervisor at work: the fields of the next state, the effects so far, and the books between them.
 
-Mutable inside, pure from outside: a `Ledger` lives for one call of `begin` or `step` and never gets out of it. It keeps
+Mutable inside, pure from outside: a `SupervisorStep` lives for one call of `begin` or `step` and never gets out of it. It keeps
 the counters and queues right whatever is done to a child; what is done, and when, is decided in the files that use it.
 """
 
@@ -42,7 +42,7 @@ from agentrail.otp.supervision_types import (
 from agentrail.otp.tables import Index, Table
 
 
-class Ledger:
+class SupervisorStep:
     """The next state, while it is being made. Its fields are those of `SupervisorState`.
 
     Attributes:

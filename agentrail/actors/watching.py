@@ -1,0 +1,364 @@
+"""Following one child, or one name, over all its instances: up, down and why, up again, and at last gone.
+
+A monitor fires once, for one instance. Who wants to know how a child fares would have to set one anew after each restart, and
+would miss what happened in between. Here the supervisor itself is asked after each of its steps while the child is not up,
+so nothing happens unseen; what is not read waits in a buffer, and a watcher that lets it fill is told so.
+"""
+
+from collections.abc import AsyncIterator, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Self, TypeAlias, overload
+
+import trio
+from attrs import frozen
+
+from agentrail.actors.handle import ActorHandle, cell_of
+from agentrail.actors.registry import Registered, Registry, RegistryEvent
+from agentrail.actors.replies import down
+from agentrail.actors.supervising import Core, SupervisorCell
+from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.errors import ChildNotFound, InvalidSpec, WatcherTooSlow, WrongChildKey
+from agentrail.otp.edges import show
+from agentrail.otp.exits import ExitReason, NoProcess
+from agentrail.otp.statem_types import check_bound
+
+__all__ = ["ChildDown", "ChildEvent", "ChildGone", "ChildRestarted", "ChildUp", "Watching", "watch"]
+
+_NOBODY: Final = NoProcess()
+
+
+@frozen
+class ChildUp:
+    """The first instance that this watcher sees is up; also one that was up before the watch began.
+
+    Attributes:
+        handle: Of the instance.
+    """
+
+    handle: ActorHandle
+
+
+@frozen
+class ChildDown:
+    """An instance has ended.
+
+    Attributes:
+        handle: Of the instance.
+        reason: Why. Of a name `NoProcess()`, if its holder gave it up and lives on.
+        comes_back: Whether its supervisor starts it again by itself, as things stand; `False` says that only a call does, or a
+            restart of its group. `None` of a name, which anybody may take.
+    """
+
+    handle: ActorHandle
+    reason: ExitReason
+    comes_back: bool | None
+
+
+@frozen
+class ChildRestarted:
+    """Another instance is up; each follows a `ChildDown`.
+
+    Attributes:
+        handle: Of the new instance.
+    """
+
+    handle: ActorHandle
+
+
+@frozen
+class ChildGone:
+    """There will be no other instance, and this is the last event.
+
+    Attributes:
+        reason: Of its supervisor, if that has ended; else with which its last instance ended, `NoProcess()` if none was seen.
+            Of a name: `NoProcess()`, its registry was closed.
+    """
+
+    reason: ExitReason
+
+
+ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
+"""Closed: whoever matches on it ends with `assert_never`."""
+
+
+# --- what follows from what is seen
+
+
+@frozen(kw_only=True)
+class Seen:
+    """What a watcher was told last.
+
+    Attributes:
+        handle: Of the last instance that it was told of.
+        is_up: That one is up.
+        reason: With which that one ended; `None` while it is up, or there was none.
+    """
+
+    handle: ActorHandle | None = None
+    is_up: bool = False
+    reason: ExitReason | None = None
+
+
+@frozen(kw_only=True)
+class Glimpse:
+    """How a child is now.
+
+    Attributes:
+        handle: Of the instance that is up; `None` if none is.
+        comes_back: As of `ChildDown`.
+        gone: Why there will be no other; `None` while there may be one.
+        is_gone: Whether that is so.
+    """
+
+    handle: ActorHandle | None = None
+    comes_back: bool | None = False
+    gone: ExitReason | None = None
+    is_gone: bool = False
+
+
+def decide_news(seen: Seen, now: Glimpse) -> tuple[Seen, tuple[ChildEvent, ...]]:
+    """Say what a watcher has to be told: each instance goes down that it was told is up, and before another one comes up."""
+    news: list[ChildEvent] = []
+    if seen.is_up and seen.handle is not None and now.handle is not seen.handle:
+        reason = seen.handle.exit_reason or _NOBODY
+        news.append(ChildDown(seen.handle, reason, True if now.handle is not None else now.comes_back))
+        seen = Seen(handle=seen.handle, reason=reason)
+    if now.handle is not None and not seen.is_up:
+        news.append(ChildUp(now.handle) if seen.handle is None else ChildRestarted(now.handle))
+        seen = Seen(handle=now.handle, is_up=True)
+    if now.is_gone:
+        news.append(ChildGone(now.gone or seen.reason or _NOBODY))
+    return seen, tuple(news)
+
+
+# --- the watcher
+
+
+class _Recorder:
+    """Keeps what a watcher has not read yet."""
+
+    def __init__(self, what: str, max_events: int) -> None:
+        self.what = what
+        self.max_events = max_events
+        self.is_too_slow = False
+        self.send, self.receive = trio.open_memory_channel[ChildEvent](max_events)
+        self._seen = Seen()
+        self._is_over = False
+
+    def see(self, now: Glimpse) -> bool:
+        """Keep what has to be told; `False`: there is nothing more to look for."""
+        if self._is_over:
+            return False
+        self._seen, news = decide_news(self._seen, now)
+        for event in news:
+            try:
+                self.send.send_nowait(event)
+            except trio.WouldBlock:
+                self.is_too_slow = True
+                self.end()
+                return False
+        if now.is_gone:
+            self.end()
+        return not now.is_gone
+
+    def end(self) -> None:
+        """Keep nothing any more; what was kept can still be read."""
+        self._is_over = True
+        self.send.close()
+
+
+class Watching:
+    """The events of one child, oldest first: `async for event in watching`. It ends behind `ChildGone`, or with its block.
+
+    Made by `watch`.
+    """
+
+    __slots__ = ("__weakref__", "_recorder")
+
+    def __init__(self, recorder: _Recorder) -> None:
+        """Made by `watch`."""
+        self._recorder = recorder
+
+    def __repr__(self) -> str:
+        return f"<Watching {self._recorder.what}>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChildEvent:
+        """Wait for the next event.
+
+        Raises:
+            WatcherTooSlow: Your move: behind all that was kept; more happened than that.
+
+        Cancellation: Always a checkpoint; cancelled here no event was taken.
+        """
+        recorder = self._recorder
+        try:
+            return await recorder.receive.receive()
+        except trio.EndOfChannel:
+            if not recorder.is_too_slow:
+                raise StopAsyncIteration from None
+            message = (
+                f"{recorder.what} did more than its watcher read: {recorder.max_events} events were kept and given, "
+                f"later ones were not. Watch it anew, and read faster or let max_events be larger"
+            )
+            raise WatcherTooSlow(message) from None
+
+
+class _OfChild:
+    """The eye on a child of a supervisor."""
+
+    def __init__(self, core: Core, number: int, recorder: _Recorder) -> None:
+        self._core = core
+        self._number = number
+        self._recorder = recorder
+        self._instance: ActorHandle | None = None
+
+    def open(self) -> None:
+        """Begin to look."""
+        self._core.cell.watch(self, self._on_supervisor_end)
+        self._look()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._core.cell.unwatch(self)
+        self._core.on_children.pop(self, None)
+        if self._instance is not None:
+            cell_of(self._instance).unwatch(self)
+
+    def _look(self) -> None:
+        core = self._core
+        child = core.state.children.get(self._number)
+        if child is None:
+            self._recorder.see(Glimpse(is_gone=True))
+            self.close()
+            return
+        handle = child.handle if child.has_process and isinstance(child.handle, ActorHandle) else None
+        if not self._recorder.see(Glimpse(handle=handle, comes_back=core.comes_back(self._number))):
+            self.close()
+            return
+        # While an instance lives nothing but its end can happen, so the supervisor is not looked at after each step.
+        if handle is None or handle.exit_reason is not None:
+            self._core.on_children[self] = self._look
+            return
+        core.on_children.pop(self, None)
+        self._instance = handle
+        cell_of(handle).watch(self, self._on_end)
+
+    def _on_end(self, _: ExitReason) -> None:
+        self._core.on_children[self] = self._look  # what becomes of it the supervisor has not decided yet
+
+    def _on_supervisor_end(self, reason: ExitReason) -> None:
+        self._recorder.see(Glimpse(gone=reason, is_gone=True))
+        self.close()
+
+
+class _OfName:
+    """The eye on a key of a registry."""
+
+    def __init__(self, registry: Registry, key: Hashable, recorder: _Recorder) -> None:
+        self._registry = registry
+        self._key = key
+        self._recorder = recorder
+
+    def open(self) -> None:
+        """Begin to look."""
+        self._registry.follow(self._key, self, self._hear)
+        self._recorder.see(Glimpse(handle=self._registry.lookup(self._key), comes_back=None))
+
+    def close(self) -> None:
+        """Look no more."""
+        self._registry.follow(self._key, self, None)
+
+    def _hear(self, event: RegistryEvent | None) -> None:
+        handle = event.handle if isinstance(event, Registered) else None
+        if not self._recorder.see(Glimpse(handle=handle, comes_back=None, is_gone=event is None)):
+            self.close()
+
+
+@overload
+def watch(
+    where: Supervisor, child: Hashable | ActorHandle, *, max_events: int = ...
+) -> AbstractAsyncContextManager[Watching]: ...
+
+
+@overload
+def watch(
+    where: Registry, child: Hashable, *, max_events: int = ...
+) -> AbstractAsyncContextManager[Watching]: ...
+
+
+def watch(
+    where: Supervisor | Registry, child: Hashable | ActorHandle, *, max_events: int = 1_000
+) -> AbstractAsyncContextManager[Watching]:
+    """Follow a child of a supervisor, or whoever holds a key of a registry, over all its instances.
+
+    Of a child: `ChildUp`, then `ChildDown` and `ChildRestarted` by turns, and `ChildGone` when its spec is gone (a temporary
+    child or an instance ended for good, `delete_child`) or its supervisor has ended. A child without a process whose spec
+    stays is not gone: a call or its group may start it again, and `ChildDown.comes_back` says whether it comes by itself.
+
+    Of a name: whoever registers is up, whoever ends or unregisters is down, however their supervisors change; it is gone
+    when the registry is closed.
+
+    Args:
+        where: The supervisor, or a registry of unique keys.
+        child: Its id, of a child of a dynamic supervisor the handle of its instance now; or the key.
+        max_events: How many events are kept that nobody has read. With one more the watch ends, behind those that were kept,
+            with `WatcherTooSlow`.
+
+    Raises:
+        ChildNotFound: Your move: on entering; there is no such child.
+        WrongChildKey: Your move: on entering; children of a dynamic supervisor are known by their handles.
+        ActorDown: On entering; the supervisor has ended.
+        RegistryClosed: Your move: on entering; use another registry.
+        InvalidSpec: Your move: `max_events` is no integer from 1, or the registry has duplicate keys.
+
+    Cancellation: Entering is a checkpoint; nothing is kept for a block that has ended.
+    """
+    check_bound("max_events", max_events)
+    return _watch(where, child, max_events)
+
+
+@asynccontextmanager
+async def _watch(
+    where: Supervisor | Registry, child: Hashable | ActorHandle, max_events: int
+) -> AsyncIterator[Watching]:
+    await trio.lowlevel.checkpoint()
+    recorder = _Recorder(f"child {show(child)}", max_events)
+    if isinstance(where, Registry):
+        if not where.is_unique:
+            message = f"the keys of this registry are 'duplicate', and {show(child)} may have many holders: use monitor"
+            raise InvalidSpec(message, code="invalid_watch", field="where")
+        eye: _OfChild | _OfName = _OfName(where, child, recorder)
+    else:
+        core = _core_of(where)
+        eye = _OfChild(core, _number_of(core, child), recorder)
+    eye.open()
+    try:
+        yield Watching(recorder)
+    finally:
+        eye.close()
+        recorder.end()
+
+
+def _core_of(supervisor: Supervisor) -> Core:
+    cell = cell_of(supervisor)
+    if not isinstance(cell, SupervisorCell) or cell.core is None or supervisor.exit_reason is not None:
+        raise down(supervisor)
+    return cell.core
+
+
+def _number_of(core: Core, child: Hashable | ActorHandle) -> int:
+    state = core.state
+    if isinstance(child, ActorHandle):
+        number = state.handles.get(child)
+    elif state.flags.strategy == "dynamic":
+        message = f"children of a 'dynamic' supervisor are known by their handles, got the id {show(child)}"
+        raise WrongChildKey(message)
+    else:
+        number = state.numbers.get(child)
+    if number is None:
+        message = f"supervisor {show(core.cell.id)} has no child {show(child)}: see which_children"
+        raise ChildNotFound(message)
+    return number

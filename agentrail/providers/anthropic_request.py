@@ -1,0 +1,262 @@
+"""Anthropic Messages, the way out: `MessagesFormat`. The reader of its stream is in `anthropic_stream.py`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from agentrail.core.request import ModelRequest
+from agentrail.core.toolbox import Toolbox
+from agentrail.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserBlock,
+    UserMessage,
+    encoded,
+)
+from agentrail.providers.anthropic_stream import MessagesStream
+from agentrail.providers.failures import Vendor
+from agentrail.providers.grouping import Grouping, Placed, between
+from agentrail.providers.json_text import encode_json
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.wire import (
+    chosen_tool,
+    joined_object,
+    memo_name,
+    output_bound,
+    sampling,
+    sayable,
+    spoken,
+    wire_arguments,
+    wire_id,
+    wire_name,
+)
+from agentrail.providers.wire_format import Endpoint, MakeReader
+
+NAME: Final = "anthropic"
+_VENDOR_URL: Final = "https://api.anthropic.com"
+_VERSION: Final = "2023-06-01"
+_KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
+_DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
+_MAX_CACHE_POINTS: Final = 4  # a request with more of them is refused
+_OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("assistant", "user")}
+_TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+
+
+class MessagesFormat:
+    """The wire format of the provider `anthropic`."""
+
+    name = NAME
+    make_reader: MakeReader = MessagesStream
+
+    def __init__(self, options: ProviderOptions) -> None:
+        """Take the options."""
+        self.options = options
+        base_url = options.base_url or _VENDOR_URL
+        # The address of this vendor ends before the version, that of all others behind it, so people write both.
+        url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
+        self.endpoint = Endpoint(
+            base_url=base_url,
+            url=url,
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            key_header="x-api-key",
+            key_prefix="",
+            key_missing=f"anthropic needs a key: {_KEY_HELP}",
+            headers={"anthropic-version": _VERSION},
+            max_output_tokens=_DEFAULT_MAX_TOKENS,
+        )
+        self._memo = memo_name(NAME, options)
+        self._grouping = Grouping(_role_of)
+        self.encodings = 0
+
+    def url_of(self, model_name: str) -> str:
+        """Give the address of a request; the model stands in the body."""
+        return self.endpoint.url
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        options = self.options
+        max_tokens, thinking = _bounds(output_bound(request, options), options.reasoning)
+        members: dict[str, bytes | list[bytes]] = {
+            "model": encode_json(request.model_name),
+            "max_tokens": encode_json(max_tokens),
+            "stream": b"true",
+            "messages": self._messages(request.messages, _marked(request)),
+        }
+        starts_cached = "system" in request.cache_points[:_MAX_CACHE_POINTS]
+        if request.system:
+            members["system"] = encode_json(request.system)
+            if starts_cached:
+                members["system"] = b"[%b]" % _cached(encode_json({"type": "text", "text": request.system}))
+        if len(request.tools):
+            tools = request.tools.encoded(NAME, _tools)
+            # Tools stand before the system prompt, so a mark on that covers them.
+            members["tools"] = b"%b]" % _cached(tools[:-1]) if starts_cached and not request.system else tools
+            members["tool_choice"] = _tool_choice(chosen_tool(request, options))
+        elif self._grouping.has_kind(ToolMessage):
+            members["tools"], members["tool_choice"] = _stand_ins(request.messages), _tool_choice("none")
+        if thinking is not None:
+            members["thinking"] = encode_json(thinking)
+        output_config: dict[str, object] = {}
+        if isinstance(options.reasoning, str) and options.reasoning != "off":
+            output_config["effort"] = options.reasoning
+        if request.response_format is not None:
+            output_config["format"] = {"type": "json_schema", "schema": request.response_format}
+        if output_config:
+            members["output_config"] = encode_json(output_config)
+        members |= sampling(options)
+        if options.stop:
+            members["stop_sequences"] = encode_json(options.stop)
+        return joined_object(members, options.extra_body)
+
+    def _messages(self, messages: Sequence[Message], marked: frozenset[int]) -> list[bytes]:
+        """Join the blocks of all messages; neighbours of one role become one message, results before words.
+
+        What is kept of a message is its blocks without brackets: they can be joined to a neighbour's. A mark is put on
+        what is kept, and is not kept with it: the next request has it elsewhere.
+        """
+
+        def wrap(group: Sequence[Placed]) -> Sequence[bytes]:
+            blocks = (
+                _cached(self._blocks(message)) if place in marked else self._blocks(message)
+                for place, message in group
+            )
+            return [_OPENINGS[_role_of(group[0][1])], *between(b",", blocks), b"]}"]
+
+        steady = min(marked, default=None)
+        return self._grouping.pieces_of(messages, says=self._blocks, wrap=wrap, steady=steady)
+
+    def _blocks(self, message: Message) -> bytes:
+        return encoded(message, self._memo, self._encode)
+
+    def _encode(self, message: Message) -> bytes:
+        self.encodings += 1
+        blocks: list[object]
+        match message:
+            case UserMessage():
+                blocks = [_user_block(block) for block in sayable(message, self.options)]
+            case AssistantMessage():
+                blocks = _assistant_blocks(message)
+            case ToolMessage():
+                blocks = [_result(result) for result in message.results]
+        return encode_json([block for block in blocks if block is not None])[1:-1]
+
+
+def _role_of(message: Message) -> str:
+    return "assistant" if isinstance(message, AssistantMessage) else "user"
+
+
+def _marked(request: ModelRequest) -> frozenset[int]:
+    """Give the positions of messages behind which the cache ends; responses end in thinking at times, and take no mark."""
+    points = (point for point in request.cache_points[:_MAX_CACHE_POINTS] if isinstance(point, int))
+    return frozenset(
+        point
+        for point in points
+        if point < len(request.messages) and not isinstance(request.messages[point], AssistantMessage)
+    )
+
+
+def _cached(blocks: bytes) -> bytes:
+    """Mark the last of some joined objects as the end of a cached prefix."""
+    return blocks[:-1] + b',"cache_control":{"type":"ephemeral"}}'
+
+
+def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[str, object] | None]:
+    """Return `max_tokens` and the thinking to ask for; the budget is a part of the former and stays below it."""
+    match reasoning:
+        case None:
+            return bound or _DEFAULT_MAX_TOKENS, None
+        case "off":
+            return bound or _DEFAULT_MAX_TOKENS, {"type": "disabled"}
+        case str():
+            return bound or _DEFAULT_MAX_TOKENS, {"type": "adaptive"}
+        case _:
+            max_tokens = bound or _DEFAULT_MAX_TOKENS + reasoning
+            return max_tokens, {"type": "enabled", "budget_tokens": min(reasoning, max_tokens - 1)}
+
+
+def _user_block(block: UserBlock) -> dict[str, object] | None:
+    if isinstance(block, Image):
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": block.media_type, "data": block.data},
+        }
+    text = spoken(block)
+    return {"type": "text", "text": text} if text.strip() else None
+
+
+def _assistant_blocks(message: AssistantMessage) -> list[object]:
+    """Give the blocks of a response: what was thought and said, then the calls, because their results come right behind them."""
+    blocks: list[object] = []
+    calls: list[object] = []
+    for block in message.content:
+        match block:
+            case Text(text=text) if text.strip():
+                blocks.append({"type": "text", "text": text})
+            case Thinking(
+                provider="anthropic", signature=str(signature)
+            ):  # an unsigned one was cut: it is refused
+                blocks.append({"type": "thinking", "thinking": block.text, "signature": signature})
+            case Opaque(provider="anthropic", payload=payload):
+                blocks.append(payload)
+            case ToolCall():
+                call = {
+                    "id": wire_id(block.call_id),
+                    "name": wire_name(block.name),
+                    "input": wire_arguments(block),
+                }
+                calls.append({"type": "tool_use", **call})
+            case Text() | Thinking() | Opaque():
+                pass  # empty, cut, or another vendor's
+    blocks += calls
+    said = any(
+        block.get("type") not in {"thinking", "redacted_thinking"}
+        for block in blocks
+        if isinstance(block, dict)
+    )
+    return blocks if said else []  # a message that ends in thinking is refused
+
+
+def _result(result: ToolResult) -> dict[str, object]:
+    block: dict[str, object] = {
+        "type": "tool_result",
+        "tool_use_id": wire_id(result.call_id),
+        "content": result.text,
+    }
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _tools(tools: Toolbox) -> bytes:
+    return encode_json(
+        [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+            for spec in tools
+        ]
+    )
+
+
+def _stand_ins(messages: Sequence[Message]) -> bytes:
+    """Declare the tools of old calls where the session has none any more.
+
+    The API refuses a conversation with calls and without a list of tools. No model can call these: the choice is `none`.
+    """
+    called = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    names = {wire_name(call.name) for call in called}
+    return encode_json(
+        [
+            {"name": name, "description": "No longer available.", "input_schema": {"type": "object"}}
+            for name in sorted(names)
+        ]
+    )
+
+
+def _tool_choice(choice: str) -> bytes:
+    kind = _TOOL_CHOICES.get(choice)
+    return encode_json({"type": kind} if kind is not None else {"type": "tool", "name": choice})

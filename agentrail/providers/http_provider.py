@@ -1,0 +1,125 @@
+"""The provider that carries out a wire format over HTTP: `HttpProvider`. No format enters this file.
+
+`HttpProvider(ChatFormat(options), http)` is a provider; `OpenAIChat(options, http)` is the same under the name of its vendor.
+"""
+
+import datetime
+import inspect
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+from attrs import evolve
+
+from agentrail.abc import Capabilities, Secret
+from agentrail.core.request import Chunk, ModelRequest
+from agentrail.errors import Authentication
+from agentrail.providers.failures import Vendor, scrubbed
+from agentrail.providers.http import HttpClients
+from agentrail.providers.json_text import shown
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.prices import PriceList
+from agentrail.providers.streaming import make_post, open_chunks
+from agentrail.providers.wire_format import WireFormat
+
+
+class HttpProvider:
+    """A provider for any vendor who is asked by a POST of JSON and answers with server-sent events."""
+
+    def __init__(self, wire: WireFormat, http: HttpClients) -> None:
+        """Take the format and the supervisor's clients; nothing is opened."""
+        self.name = wire.name
+        self.model_policy = wire.options.model_policy
+        self._wire = wire
+        self._http = http
+        self._prices = PriceList.of(wire.options, wire.endpoint.base_url)
+
+    def __repr__(self) -> str:
+        """Show where the requests go."""
+        return f"{type(self).__name__}({self._wire.endpoint.url!r})"
+
+    @property
+    def encodings(self) -> int:
+        """How many messages were encoded so far: in a session one per new message, whatever its length."""
+        return self._wire.encodings
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say what is known of a model; of one behind an address of one's own nothing is certain."""
+        bound = self._wire.options.max_output_tokens or self._wire.endpoint.max_output_tokens
+        return self._prices.capabilities(model, max_output_tokens=bound)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        return self._wire.encode(request)
+
+    @asynccontextmanager
+    async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Open the stream of one response: the body is made, the key asked for, the request sent, and its cost known.
+
+        See `agentrail.abc.Provider.open_stream`.
+
+        Raises:
+            Authentication: Your move: there is no key.
+            ProviderError: On entering or while iterating, once.
+
+        Cancellation: Leaving the block, by whatever way, closes the connection.
+        """
+        wire, options, endpoint = self._wire, self._wire.options, self._wire.endpoint
+        body = wire.encode(request)
+        key = await current_key(options, missing=endpoint.key_missing)
+        vendor = evolve(endpoint.vendor, secrets=(key,) if key else ())
+        asking = {endpoint.key_header: f"{endpoint.key_prefix}{key}"} if key else {}
+        post = make_post(
+            options,
+            url=wire.url_of(request.model_name),
+            headers={**endpoint.headers, **asking},
+            body=body,
+            vendor=vendor,
+        )
+        reader = wire.make_reader(
+            model=request.model, attempt=request.attempt, vendor=vendor, request_bytes=len(body)
+        )
+        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        try:
+            async with open_chunks(
+                self._http, post, reader, within_seconds=options.timeout, cost=cost
+            ) as chunks:
+                yield chunks
+        finally:
+            self._http.note_ignored(reader.ignored_events)
+            if reader.draft.strange_counts:
+                _warn_of_counts(request.model, reader.draft.strange_counts, vendor)
+
+
+async def current_key(options: ProviderOptions, *, missing: str | None) -> str | None:
+    """Return the key for a request, asking the function where it is one.
+
+    Args:
+        options: With the key, or without.
+        missing: The message when there is none; None where none is needed.
+
+    Raises:
+        Authentication: Your move: there is no key, or the function returned none that could be sent.
+    """
+    source = options.api_key
+    key = source() if callable(source) else source
+    if inspect.isawaitable(key):
+        key = await key
+    if key is None:
+        if missing is not None:
+            raise Authentication(missing)
+        return None
+    tidy = (key.reveal() if isinstance(key, Secret) else str(key)).strip()
+    if not (tidy and tidy.isascii() and tidy.isprintable()):
+        message = "the function in 'api_key' returned no key that a header can carry: expected a printable ASCII text"
+        raise Authentication(message)
+    return tidy
+
+
+def _warn_of_counts(model: str, counts: Mapping[str, object], vendor: Vendor) -> None:
+    said = {name: scrubbed(shown(f"{value!r:.1000}"), vendor.secrets)[:40] for name, value in counts.items()}
+    structlog.get_logger(__name__).warning(
+        "the provider reports token counts that cannot be: they are left out, and the usage is marked as estimated",
+        model=model,
+        counts=said,
+    )

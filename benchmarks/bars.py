@@ -1,0 +1,61 @@
+"""What each figure is held against, for the pure build and for the compiled one: the table that `make bench` judges.
+
+A ratio is to the bare loop of the same run. *must* is what a build may not miss without an explanation, *aim* what is
+worth some more work. The compiled build has bars of its own where compiling can help; else the pure ones hold for it too.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from agentrail.core import machine
+from benchmarks.measure import Target
+
+Build: TypeAlias = Literal["pure", "compiled"]
+Pair: TypeAlias = tuple[float, float]
+"""Must and aim."""
+Of: TypeAlias = Literal["ratio", "ours"]
+
+
+def build_in_use() -> Build:
+    """Say which build is imported: compiled modules are extension modules, not Python files."""
+    return "pure" if PurePath(machine.__file__).suffix == ".py" else "compiled"
+
+
+TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
+    {
+        #                        of       pure          compiled; None: as pure
+        "cycle":                ("ratio", (2.5, 2.0),   (1.7, 1.4)),
+        "cycle early":          ("ratio", (2.5, 2.0),   (1.7, 1.4)),
+        "cycle late":           ("ratio", (2.5, 2.0),   (1.7, 1.4)),
+        "cycle 200 to peer":    ("ours",  (0.04, 0.04), (0.03, 0.03)),
+        "growth":               ("ours",  (1.1, 1.03),  None),
+        "20 tools":             ("ratio", (2.4, 1.9),   (1.7, 1.4)),
+        "one more tool":        ("ours",  (80, 60),     (60, 40)),  # µs
+        "5 plugins":            ("ratio", (3.0, 2.4),   (2.2, 1.7)),
+        "delta step":           ("ours",  (4, 3),       (3, 2)),  # µs
+        "bystanders":           ("ratio", (1.05, 1.0),  None),
+        "1,000 sessions":       ("ratio", (2.6, 2.0),   (2.0, 1.5)),
+        "10,000 sessions":      ("ratio", (1.1, 0.8),   (0.8, 0.65)),
+        "growth of sessions":   ("ours",  (1.15, 1.08), None),
+        "start":                ("ours",  (110, 85),    None),  # µs
+        "start with own tool":  ("ours",  (250, 180),   None),  # µs
+        "idle session":         ("ours",  (10, 8),      None),  # KiB
+        "session after a turn": ("ours",  (13, 10),     None),  # KiB
+        "burst":                ("ratio", (1.1, 0.9),   (1.0, 0.8)),
+        "first delta":          ("ours",  (2, 1),       None),  # ms
+        "body":                 ("ratio", (3.0, 1.5),   None),
+        "abort tools":          ("ratio", (2.0, 1.5),   None),
+        "abort streams":        ("ratio", (2.0, 1.5),   None),
+        "child":                ("ratio", (3.5, 2.5),   (3.0, 2.0)),
+        "held actor":           ("ours",  (4, 3),       (4, 3)),  # KiB
+    }
+)  # fmt: skip
+
+
+def target_of(name: str, build: Build | None = None) -> Target:
+    """Give what a row of the table is held against, for the build in use or another one."""
+    of, pure, compiled = TABLE[name]
+    must, aim = compiled if compiled and (build or build_in_use()) == "compiled" else pure
+    return Target(of=of, must=must, aim=aim)

@@ -1,0 +1,566 @@
+"""Pools: jobs and results, full queues, workers that die, callers that go, and what an end leaves undone."""
+
+import gc
+import math
+import weakref
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from agentrail.actors import Pool, PoolFlags, current_actor, open_pool
+from agentrail.errors import (
+    CallingSelf,
+    InvalidSpec,
+    JobGivenUp,
+    JobWithdrawn,
+    PoolFull,
+    PoolStopped,
+    SupervisorGaveUp,
+    SupervisorStartFailed,
+)
+from agentrail.otp.exits import Crashed, Killed, Shutdown
+from tests.actors.rig import Boom, boom, on_virtual_time, settled
+
+
+class Bench:
+    """Work that a test lets go on, fail, or never end; and who saw which job."""
+
+    def __init__(self):
+        self.seen = []
+        self.orders = {}
+        self.reports = []
+        self.open = 0
+
+    async def work(self, job):
+        """Do as the job says: wait for its event, crash, or return at once."""
+        self.seen.append(job)
+        match job:
+            case ("crash", int(times)) if self.seen.count(job) <= times:
+                boom(f"crash {times}")
+            case ("wait", name):
+                await self.orders.setdefault(name, trio.Event()).wait()
+            case ("sleep", seconds):
+                await trio.sleep(seconds)
+            case "interrupt":
+                raise KeyboardInterrupt
+        return job, len(self.seen)
+
+    def go(self, name):
+        """Let a job that waits go on."""
+        self.orders.setdefault(name, trio.Event()).set()
+
+    def pool(self, size=1, max_queue=10, **options):
+        """Open a pool of it."""
+        named = {name: options.pop(name) for name in ("errors", "resource") if name in options}
+        flags = PoolFlags(size, max_queue, **options)
+        return open_pool(self.work, flags, observer=self.reports.append, **named)
+
+
+@pytest.fixture
+def bench():
+    """Give each test work of its own."""
+    return Bench()
+
+
+@on_virtual_time
+async def test_results_come_to_those_who_asked(bench):
+    """Each caller gets the value of its own job, however many workers there are."""
+
+    async def ask(pool, seconds):
+        value, _ = await pool.run(("sleep", seconds))
+        values.append(value)
+
+    for size in (1, 3):
+        values = []
+        began_at = trio.current_time()
+        async with bench.pool(size) as pool, trio.open_nursery() as nursery:
+            for seconds in (3, 1, 2):
+                nursery.start_soon(ask, pool, seconds)
+        assert sorted(values) == [("sleep", 1), ("sleep", 2), ("sleep", 3)]
+        assert trio.current_time() - began_at == (6 if size == 1 else 3)
+
+
+@on_virtual_time
+async def test_a_job_that_was_submitted_can_be_asked_for_later(bench):
+    """Its result is the same at each call, and it runs whether anybody asks or not."""
+    async with bench.pool() as pool:
+        job = await pool.submit(("sleep", 1))
+        assert not job.is_over
+        assert await job.result() == await job.result() == (("sleep", 1), 1)
+        assert job.is_over
+        late = await pool.submit("b")
+    assert await late.result() == ("b", 2)
+
+
+@on_virtual_time
+async def test_a_job_whose_worker_died_is_tried_again(bench):
+    """By another worker, and at the front; its caller notices nothing but the time."""
+    async with bench.pool(max_retries=2) as pool:
+        first = await pool.submit(("crash", 2))
+        await pool.submit("after")
+        assert await first.result() == (("crash", 2), 3)
+        assert pool.statistics().retried == 2
+    assert bench.seen == [("crash", 2)] * 3 + ["after"]
+    assert [report.reason.text for report in bench.reports if report.kind == "child_terminated"] == [
+        "crash 2",
+        "crash 2",
+    ]
+
+
+@on_virtual_time
+async def test_a_job_that_kills_its_workers_is_given_up(bench):
+    """Its caller is told how many died and why the last one did; the others are served, and the pool stands."""
+    async with bench.pool(2, max_retries=1) as pool:
+        with pytest.raises(JobGivenUp, match=r"2 workers died of this job.*crash 9") as given_up:
+            await pool.run(("crash", 9))
+        assert given_up.value.deaths == 2
+        assert isinstance(given_up.value.reason, Crashed)
+        assert given_up.value.reason.type.endswith("Boom")
+        assert await pool.run("next") == ("next", 3)
+
+
+@on_virtual_time
+async def test_a_worker_that_was_killed_loses_no_job(bench):
+    """Also one that does not crash but is killed: the job is tried again by the next instance."""
+    handles = []
+
+    async def work(job):
+        handles.append(current_actor().handle)
+        if len(handles) == 1:
+            await trio.sleep_forever()
+        return job
+
+    async with open_pool(work, PoolFlags(1)) as pool, trio.open_nursery() as nursery:
+        job = await pool.submit("a")
+        await settled()
+        handles[0].kill()
+        nursery.start_soon(job.result)
+        assert await job.result() == "a"
+        assert handles[0].exit_reason == Killed()
+        assert handles[1].incarnation == 2
+
+
+@on_virtual_time
+async def test_errors_that_are_answers_are_raised_at_the_caller(bench):
+    """As themselves, out of the group of a nursery too; the worker goes on, and nothing is tried again."""
+
+    class Refused(Exception):
+        def __init__(self):
+            super().__init__("no")
+
+    async def refuse():
+        raise Refused
+
+    async def work(job):
+        if job == "group":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(refuse)
+        if job == "two":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(refuse)
+                nursery.start_soon(refuse)
+        if job == "mixed":
+            both = ExceptionGroup("mixed", [Refused(), Boom("yes")])
+            raise both
+        await refuse()
+
+    async with open_pool(work, PoolFlags(1, max_retries=0), errors=(Refused,)) as pool:
+        for job in ("plain", "group"):
+            with pytest.raises(Refused, match="no"):
+                await pool.run(job)
+        with pytest.raises(ExceptionGroup):
+            await pool.run("two")
+        failed = await pool.submit("plain")
+        depths = []
+        for _ in range(2):
+            with pytest.raises(Refused) as raised:
+                await failed.result()
+            depths.append(len(raised.traceback))
+        assert depths[0] == depths[1]
+        with pytest.raises(JobGivenUp, match="yes"):
+            await pool.run("mixed")
+        assert (pool.statistics().done, pool.statistics().retried) == (4, 0)
+
+
+@on_virtual_time
+async def test_a_full_queue_lets_callers_wait(bench):
+    """In their order; whoever goes leaves the place that it waited for to the next."""
+    order = []
+
+    async def submit(name):
+        await pool.submit(("wait", name))
+        order.append(name)
+
+    async with bench.pool(max_queue=1) as pool, trio.open_nursery() as nursery:
+        await pool.submit(("wait", 1))
+        await pool.submit(("wait", 2))
+        with pytest.raises(PoolFull, match="1 jobs wait for 1 workers already"):
+            pool.submit_nowait("x")
+        for name in (3, 4, 5):
+            nursery.start_soon(submit, name)
+            await settled()
+        with trio.move_on_after(1) as gone:
+            await pool.submit("never")
+        assert gone.cancelled_caught
+        assert (pool.statistics().waiting, order) == (3, [])
+        for name in (1, 2, 3):
+            bench.go(name)
+            await settled()
+            assert order == list(range(3, name + 3))
+        bench.go(4)
+        bench.go(5)
+    assert bench.seen == [("wait", name) for name in range(1, 6)]
+
+
+@on_virtual_time
+async def test_a_full_queue_refuses_if_it_is_to(bench):
+    """With `when_full="refuse"` nobody waits for a place."""
+    async with bench.pool(max_queue=0, when_full="refuse") as pool:
+        job = await pool.submit(("wait", 1))
+        for call in (pool.submit, pool.run):
+            with pytest.raises(PoolFull):
+                await call("x")
+        bench.go(1)
+        await job.result()
+        assert await pool.run("y") == ("y", 2)
+        assert pool.statistics().refused == 2
+
+
+@on_virtual_time
+async def test_a_caller_that_goes_gives_the_place_back(bench):
+    """A job that waits is gone at once; one that runs is cancelled, and its worker takes the next and is not restarted."""
+
+    async def run(job):
+        await pool.run(job)
+
+    async with bench.pool(max_queue=1) as pool, trio.open_nursery() as nursery:
+        nursery.start_soon(run, ("wait", 1))
+        await settled()
+        nursery.start_soon(run, ("wait", 2))
+        await settled()
+        nursery.cancel_scope.cancel()
+    assert bench.seen == [("wait", 1)]
+    assert (pool.statistics().withdrawn, pool.statistics().failed) == (2, 0)
+    async with bench.pool(max_queue=1) as pool:
+        running = await pool.submit(("wait", 3))
+        queued = await pool.submit(("wait", 4))
+        running.cancel()
+        running.cancel()
+        queued.cancel()
+        assert await pool.run("next") == ("next", 3)
+        for job in (running, queued):
+            with pytest.raises(JobWithdrawn, match="cancelled by whoever submitted it"):
+                await job.result()
+        (only,) = [report for report in bench.reports if report.kind == "progress"][1:]
+        assert only.incarnation == 1
+
+
+@on_virtual_time
+async def test_a_submit_that_was_cancelled_has_submitted_nothing(bench):
+    """Before it, and while it comes back with its place."""
+    async with bench.pool() as pool:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await pool.submit("never")
+        assert pool.statistics().accepted == 0
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pool.submit, "withdrawn")
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+        await settled()
+        now = pool.statistics()
+        assert now.accepted == now.withdrawn + now.done
+
+
+@on_virtual_time
+async def test_a_cancelled_job_that_crashes_is_not_tried_again(bench):
+    """Nobody wants it: its worker is started again, and takes the next one."""
+
+    async def work(job):
+        if job == "bad":
+            try:
+                await trio.sleep_forever()
+            finally:
+                boom("clean-up")
+        return job
+
+    async with open_pool(work, PoolFlags(1), observer=bench.reports.append) as pool:
+        bad = await pool.submit("bad")
+        await settled()
+        bad.cancel()
+        assert await pool.run("good") == "good"
+        assert pool.statistics().retried == 0
+
+
+@on_virtual_time
+async def test_the_end_of_the_block_finishes_what_was_accepted(bench):
+    """It waits for jobs that wait and that run, for as long as it may."""
+    async with bench.pool(drain_seconds=10) as pool:
+        jobs = [await pool.submit(("sleep", 4)) for _ in range(2)]
+    assert trio.current_time() == 8
+    assert [await job.result() for job in jobs] == [(("sleep", 4), 1), (("sleep", 4), 2)]
+
+
+@on_virtual_time
+async def test_what_is_not_done_in_time_is_cut_off(bench):
+    """Who waits hears that the pool has ended, and whether the job had begun."""
+    async with bench.pool(drain_seconds=1) as pool:
+        running = await pool.submit(("wait", 1))
+        queued = await pool.submit(("wait", 2))
+    assert trio.current_time() == 1
+    with pytest.raises(PoolStopped, match="while a worker had begun") as stopped:
+        await running.result()
+    assert (stopped.value.began, stopped.value.reason) == (True, Shutdown())
+    with pytest.raises(PoolStopped, match="before a worker had begun") as stopped:
+        await queued.result()
+    assert not stopped.value.began
+    with pytest.raises(PoolStopped, match="takes no jobs any more"):
+        await pool.run("late")
+    with pytest.raises(PoolStopped):
+        pool.submit_nowait("late")
+
+
+@on_virtual_time
+async def test_a_job_that_is_done_all_the_same_is_delivered(bench):
+    """The end cancels it, and it returns a value: that is the truth, and whoever waits gets it."""
+
+    async def work(job):
+        try:
+            await trio.sleep_forever()
+        finally:
+            return job  # noqa: B012, ASYNC103, ASYNC104 - a job that takes no cancellation
+
+    async with open_pool(work, PoolFlags(1, drain_seconds=0)) as pool:
+        job = await pool.submit("a")
+        await settled()
+    assert await job.result() == "a"
+
+
+@pytest.mark.parametrize("way", ["error", "cancel"])
+@on_virtual_time
+async def test_a_block_that_fails_drains_nothing(bench, way):
+    """An exception leaves as itself, a cancellation as one, and the jobs are cut off at once."""
+    jobs = []
+
+    async def body():
+        async with bench.pool(drain_seconds=math.inf) as pool:
+            jobs.extend([await pool.submit(("wait", 1)), await pool.submit(("wait", 2))])
+            await settled()
+            if way == "error":
+                boom("body")
+            scope.cancel()
+            await trio.sleep_forever()
+
+    with trio.CancelScope() as scope:
+        if way == "error":
+            with pytest.raises(Boom, match="body"):
+                await body()
+        else:
+            await body()
+    for job, began in zip(jobs, (True, False), strict=True):
+        with pytest.raises(PoolStopped) as stopped:
+            await job.result()
+        assert stopped.value.began is began
+
+
+@on_virtual_time
+async def test_stop_in_the_block(bench):
+    """It drains, and says how the workers ended; a second one finds nothing, and the block goes on."""
+    async with bench.pool(2) as pool:
+        job = await pool.submit(("sleep", 3))
+        summary = await pool.stop()
+        assert trio.current_time() == 3
+        assert (await job.result())[0] == ("sleep", 3)
+        assert (summary.reason, summary.ended, summary.killed) == (Shutdown(), 2, 0)
+        assert await pool.stop() is None
+        with pytest.raises(ValueError, match="drain_seconds is nan"):
+            await pool.stop(drain_seconds=math.nan)
+        assert repr(pool) == "<Pool ended idle=0 busy=0 queued=0>"
+
+
+@on_virtual_time
+async def test_a_stop_that_was_cancelled_goes_on(bench):
+    """What is left is cut off, and the workers end."""
+    async with bench.pool() as pool:
+        job = await pool.submit(("wait", 1))
+        with trio.move_on_after(1):
+            await pool.stop(drain_seconds=math.inf)
+        with pytest.raises(PoolStopped):
+            await job.result()
+        await settled()
+        assert await pool.stop() is None
+
+
+@on_virtual_time
+async def test_too_many_restarts_end_the_pool(bench):
+    """It gives up as a supervisor does: the block raises, and who waits elsewhere hears the reason."""
+    told = []
+
+    async def ask(pool):
+        for job in jobs:
+            try:
+                await job.result()
+            except PoolStopped as stopped:
+                told.append(stopped.reason)
+
+    async with trio.open_nursery() as nursery:
+        jobs = []
+        with pytest.raises(SupervisorGaveUp, match="worker 1"):  # noqa: PT012 - the block itself raises
+            async with bench.pool(1, max_retries=5, intensity=1) as pool:
+                jobs += [await pool.submit(("crash", 9)), await pool.submit("b")]
+                nursery.start_soon(ask, pool)
+                await trio.sleep_forever()
+    assert told == [Shutdown("max_restart_intensity")] * 2
+    assert bench.seen == [("crash", 9)] * 2
+
+
+@on_virtual_time
+async def test_one_bad_job_does_not_end_a_pool_of_one():
+    """By default the workers may die as often as one job for each of them makes them."""
+
+    async def work(job):
+        boom(job)
+
+    async with open_pool(work, PoolFlags(1, max_retries=4), observer=lambda _: None) as pool:
+        with pytest.raises(JobGivenUp):
+            await pool.run("bad")
+        assert pool.statistics().given_up == 1
+
+
+@on_virtual_time
+async def test_each_worker_holds_a_resource(bench):
+    """It is made before the worker takes a job, closed before the job is tried again, and made anew for the next instance."""
+    log = []
+
+    @asynccontextmanager
+    async def connect():
+        number = len([line for line in log if line.startswith("open")]) + 1
+        log.append(f"open {number}")
+        try:
+            yield number
+        finally:
+            log.append(f"close {number}")
+
+    async def work(connection, job):
+        log.append(f"{job} on {connection}")
+        if connection == 1:
+            boom(job)
+        return connection
+
+    async with open_pool(work, PoolFlags(1), resource=connect, observer=lambda _: None) as pool:
+        assert await pool.run("a") == 2
+    assert log == ["open 1", "a on 1", "close 1", "open 2", "a on 2", "close 2"]
+
+
+@on_virtual_time
+async def test_a_resource_that_cannot_be_made_refuses_the_pool():
+    """Nothing is given out, and the error says which worker."""
+
+    @asynccontextmanager
+    async def connect():
+        boom("no connection")
+        yield
+
+    async def work(connection, job):
+        return job
+
+    with pytest.raises(SupervisorStartFailed, match=r"worker 1.*no connection"):
+        async with open_pool(work, PoolFlags(2), resource=connect, observer=lambda _: None):
+            pytest.fail("the block began")
+
+
+@on_virtual_time
+async def test_a_job_waits_for_no_other_of_its_pool(bench):
+    """It would wait for itself as soon as all workers do so. Submitting is fine, but waits for no place."""
+    said, go = [], trio.Event()
+
+    async def work(job):
+        if job != "outer":
+            return job
+        await go.wait()
+        for call in (pool.run, lambda _: before.result(), lambda _: pool.stop()):
+            with pytest.raises(CallingSelf, match="its own pool"):
+                await call("x")
+        said.append(await pool.submit("inner"))
+        with pytest.raises(PoolFull):
+            await pool.submit("no place")
+        return job
+
+    async with open_pool(work, PoolFlags(1, 2)) as pool:
+        outer = await pool.submit("outer")
+        before = await pool.submit("before")
+        go.set()
+        assert await outer.result() == "outer"
+        assert await said[0].result() == "inner"
+
+
+@on_virtual_time
+async def test_a_retry_gets_the_job_as_it_was_submitted():
+    """What an attempt, or the caller, changed in built-in containers no other attempt sees."""
+
+    async def work(job):
+        job["tries"].append(1)
+        if len(attempts) == 0:
+            attempts.append(1)
+            boom("first")
+        return job
+
+    attempts = []
+    async with open_pool(work, PoolFlags(1), observer=lambda _: None) as pool:
+        given = {"tries": []}
+        job = await pool.submit(given)
+        given["tries"].append("by the caller")
+        assert await job.result() == {"tries": [1]}
+
+
+@on_virtual_time
+async def test_an_interrupt_is_met_once(bench):
+    """It ends the pool and leaves the block as itself; no other worker is given the job that raised it."""
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the block itself raises
+        async with bench.pool(3) as pool:
+            job = await pool.submit("interrupt")
+            await trio.sleep_forever()
+    assert bench.seen == ["interrupt"]
+    with pytest.raises(PoolStopped):
+        await job.result()
+
+
+untyped: Any = open_pool
+"""What a type checker would refuse already."""
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda work: untyped(work, 4), r"flags is 4, allowed is PoolFlags\(size"),
+        (lambda work: untyped(work, PoolFlags(1), errors=[ValueError]), "errors is .*tuple of classes"),
+        (lambda work: untyped(work, PoolFlags(1), errors=(KeyboardInterrupt,)), "errors is .*tuple"),
+        (lambda work: untyped(print, PoolFlags(1)), "takes an async function, got print"),
+    ],
+)
+def test_bad_input(call, words):
+    """It is refused before anything is opened, with what is allowed."""
+
+    async def work(job):
+        return job
+
+    with pytest.raises(InvalidSpec, match=words):
+        call(work)
+
+
+@on_virtual_time
+async def test_a_pool_of_many_jobs_keeps_nothing(bench):
+    """When they are over the pool knows none of them any more."""
+    async with bench.pool(3, 200) as pool:
+        assert isinstance(pool, Pool)
+        jobs = [await pool.submit(("sleep", number % 3)) for number in range(150)]
+        for job in jobs:
+            await job.result()
+        kept = [weakref.ref(job) for job in jobs]
+        del jobs, job
+        gc.collect()
+        assert pool.statistics().done == 150
+        assert [ref for ref in kept if ref() is not None] == []

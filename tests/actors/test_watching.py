@@ -1,0 +1,355 @@
+"""Following a child over its restarts: nothing is missed, nothing is told twice, and it ends when nothing more can come."""
+
+import gc
+import weakref
+
+import pytest
+import trio
+
+from agentrail.actors import (
+    ChildDown,
+    ChildGone,
+    ChildRestarted,
+    ChildUp,
+    Registry,
+    Supervisor,
+    SupervisorFlags,
+    subtree,
+    watch,
+)
+from agentrail.errors import (
+    ActorDown,
+    ChildNotFound,
+    InvalidSpec,
+    RegistryClosed,
+    WatcherTooSlow,
+    WrongChildKey,
+)
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.exits import Killed, NoProcess, Normal, Shutdown
+from tests.actors.rig import GAVE_UP, NORMAL, boom, gives_up, is_boom, on_virtual_time, settled
+
+
+def words(events):
+    """Write events down: kind, incarnation, and of a `ChildDown` whether it comes back."""
+    told = []
+    for event in events:
+        match event:
+            case ChildUp(handle):
+                told.append(f"up {handle.incarnation}")
+            case ChildDown(handle, _, comes_back):
+                told.append(
+                    f"down {handle.incarnation}{ {True: ' back', False: '', None: ' ?'}[comes_back] }"
+                )
+            case ChildRestarted(handle):
+                told.append(f"restarted {handle.incarnation}")
+            case ChildGone():
+                told.append("gone")
+    return told
+
+
+async def read(watching, into):
+    """Collect what comes, to the end."""
+    async for event in watching:
+        into.append(event)
+
+
+@on_virtual_time
+async def test_a_child_is_followed_over_its_restarts(stage):
+    """Up, down with the reason, and up again, in this order; the end of its supervisor is the last."""
+    events = []
+    async with (
+        trio.open_nursery() as nursery,
+        stage.open("one_for_one", [stage.W("a"), stage.W("b")], intensity=9) as supervisor,
+        watch(supervisor, "a") as watching,
+    ):
+        nursery.start_soon(read, watching, events)
+        await settled()
+        stage.crash("a")
+        await settled()
+        stage.end("b")
+        await settled()
+        supervisor.handle("a").kill()
+        await settled()
+        await supervisor.stop()
+        await settled()
+    assert words(events) == [
+        "up 1",
+        "down 1 back",
+        "restarted 2",
+        "down 2 back",
+        "restarted 3",
+        "down 3",
+        "gone",
+    ]
+    assert is_boom(events[1].reason, "a")
+    assert events[3].reason == Killed()
+    assert (events[5].reason, events[6].reason) == (Shutdown(), Shutdown())
+
+
+@on_virtual_time
+async def test_nothing_is_missed_by_a_watcher_that_reads_late(stage):
+    """What happened while nobody read is all there, also lives that were over at once."""
+    async with (
+        stage.open("one_for_one", [stage.W("a")], intensity=50) as supervisor,
+        watch(supervisor, "a") as watching,
+    ):
+        for _ in range(20):
+            stage.crash("a")
+            await settled()
+        await supervisor.terminate_child("a")
+        await supervisor.delete_child("a")
+        events = [event async for event in watching]
+    lives = [word for n in range(2, 22) for word in (f"restarted {n}", f"down {n} back")]
+    assert words(events) == ["up 1", "down 1 back", *lives[:-1], "down 21", "gone"]
+    assert events[-1].reason == Shutdown()
+
+
+@on_virtual_time
+async def test_a_child_that_ended_before_its_start_was_read(stage):
+    """It is up, and then down, although the supervisor reads of both in one go."""
+
+    async def brief(*, task_status):
+        task_status.started()
+        await trio.lowlevel.checkpoint()
+        boom("brief")
+
+    specs = [ChildSpec("a", brief)]
+    events = []
+    async with trio.open_nursery() as nursery:
+        with gives_up():
+            async with (
+                stage.open("one_for_one", [stage.W("a")], intensity=1) as supervisor,
+                watch(supervisor, "a") as watching,
+            ):
+                nursery.start_soon(read, watching, events)
+                await supervisor.reconfigure(SupervisorFlags("one_for_one", intensity=1), specs)
+                stage.crash("a")
+                await trio.sleep_forever()
+    assert words(events)[:3] == ["up 1", "down 1 back", "restarted 2"]
+
+
+@on_virtual_time
+async def test_giving_up_is_the_end(stage):
+    """The last life does not come back, and the reason is the supervisor's."""
+    events = []
+    async with trio.open_nursery() as nursery:
+        with gives_up():
+            async with stage.open("one_for_one", [stage.W("a")], intensity=0) as supervisor:
+                watching = await nursery.start(follow, supervisor, "a", events)
+                stage.crash("a")
+                await trio.sleep_forever()
+    assert watching.startswith("<Watching")
+    assert words(events) == ["up 1", "down 1", "gone"]
+    assert events[-1].reason == GAVE_UP
+
+
+async def follow(where, child, into, *, task_status=trio.TASK_STATUS_IGNORED):
+    """Watch in a task of one's own."""
+    async with watch(where, child) as watching:
+        task_status.started(repr(watching))
+        await read(watching, into)
+
+
+@on_virtual_time
+async def test_a_child_that_a_call_may_start_again_is_not_gone(stage):
+    """A transient child that ended, or one that was terminated, is down until somebody starts it, or deletes it."""
+    events = []
+    async with (
+        trio.open_nursery() as nursery,
+        stage.open("one_for_one", [stage.W("a", restart="transient")]) as supervisor,
+    ):
+        nursery.start_soon(follow, supervisor, "a", events)
+        await settled()
+        stage.end("a", NORMAL)
+        await settled()
+        assert words(events) == ["up 1", "down 1"]
+        assert events[1].reason == Normal()
+        await supervisor.restart_child("a")
+        await supervisor.terminate_child("a")
+        await settled()
+        assert words(events)[2:] == ["restarted 2", "down 2"]
+        await supervisor.delete_child("a")
+        await settled()
+        assert words(events)[4:] == ["gone"]
+        nursery.cancel_scope.cancel()
+
+
+@on_virtual_time
+async def test_a_group_restart_starts_a_finished_sibling_again(stage):
+    """So it was not gone, and its watcher sees it come back."""
+    events = []
+    async with trio.open_nursery() as nursery:
+        specs = [stage.W("a", restart="transient"), stage.W("b")]
+        async with stage.open("one_for_all", specs) as supervisor:
+            nursery.start_soon(follow, supervisor, "a", events)
+            await settled()
+            stage.end("a", NORMAL)
+            await settled()
+            stage.crash("b")
+            await settled()
+            assert words(events) == ["up 1", "down 1", "restarted 2"]
+
+
+@on_virtual_time
+async def test_a_child_without_a_process_is_watched_too(stage):
+    """Its first instance is up when it comes; one that never came is gone for no reason of its own."""
+    events, never = [], []
+    async with (
+        trio.open_nursery() as nursery,
+        stage.open("one_for_one", [stage.W("a"), stage.W("b")]) as supervisor,
+    ):
+        await supervisor.terminate_child("a")
+        await supervisor.terminate_child("b")
+        nursery.start_soon(follow, supervisor, "a", events)
+        nursery.start_soon(follow, supervisor, "b", never)
+        await settled()
+        await supervisor.restart_child("a")
+        await supervisor.delete_child("b")
+        await settled()
+        assert words(events) == ["up 2"]
+        assert never == [ChildGone(NoProcess())]
+
+
+@on_virtual_time
+async def test_instances_of_a_dynamic_supervisor(stage):
+    """They are watched by their handle now, over restarts, and are gone when they end for good."""
+    events = []
+    async with (
+        trio.open_nursery() as nursery,
+        stage.open("dynamic", [stage.W("x", restart="transient")]) as supervisor,
+    ):
+        started = await supervisor.start_instance()
+        nursery.start_soon(follow, supervisor, started.handle, events)
+        await settled()
+        stage.crash("x")
+        await settled()
+        stage.end("x", NORMAL)
+        await settled()
+        assert words(events) == ["up 1", "down 1 back", "restarted 2", "down 2", "gone"]
+        assert events[-1].reason == Normal()
+        with pytest.raises(ChildNotFound, match="see which_children"):
+            await follow(supervisor, started.handle, [])
+        with pytest.raises(WrongChildKey, match="known by their handles"):
+            await follow(supervisor, "x", [])
+
+
+@on_virtual_time
+async def test_a_watcher_that_does_not_read_is_told(stage):
+    """It is given what was kept, and then an error: nothing is left out in silence."""
+    async with stage.open("one_for_one", [stage.W("a")], intensity=50) as supervisor:
+        async with watch(supervisor, "a", max_events=4) as watching:
+            for _ in range(5):
+                stage.crash("a")
+                await settled()
+            events = []
+            for _ in range(2):
+                with pytest.raises(WatcherTooSlow, match="4 events were kept and given"):
+                    await read(watching, events)
+            assert words(events) == ["up 1", "down 1 back", "restarted 2", "down 2 back"]
+            assert supervisor.handle("a").incarnation == 6
+            kept = weakref.ref(watching)
+        del watching
+        await settled()
+        assert are_gone(kept)
+
+
+def are_gone(*kept):
+    """Tell whether nobody holds these objects any more."""
+    gc.collect()
+    return all(ref() is None for ref in kept)
+
+
+@on_virtual_time
+async def test_a_watch_leaves_nothing_behind(stage):
+    """After its block neither the supervisor, nor the child, nor the registry knows of it; and it ends for other readers."""
+    kept, events = [], []
+
+    async def watch_a_while(where, child):
+        async with watch(where, child) as watching, trio.open_nursery() as nursery:
+            kept.append(weakref.ref(watching))
+            nursery.start_soon(read, watching, events)
+            await settled()
+            nursery.cancel_scope.cancel()
+
+    with Registry() as registry:
+        async with stage.open("one_for_one", [stage.W("a"), stage.W("b")]) as supervisor:
+            registry.register("name", supervisor.handle("a"))
+            await supervisor.terminate_child("b")
+            for where, child in ((supervisor, "a"), (supervisor, "b"), (registry, "name"), (registry, "x")):
+                await watch_a_while(where, child)
+            assert words(events) == ["up 1", "up 1"]
+            await settled()
+            assert are_gone(*kept)
+
+
+@on_virtual_time
+async def test_a_name_is_followed_whoever_holds_it(stage):
+    """Over restarts of its holder and of the supervisor above it; it is gone with its registry."""
+    events = []
+    with Registry() as registry:
+        named = stage.start("a").with_options(name=registry.name("door"))
+        inner = subtree(SupervisorFlags("one_for_one", intensity=0), [ChildSpec("a", named)])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, registry, "door", events)
+            await settled()
+            async with stage.open("one_for_one", [ChildSpec("inner", inner)]) as supervisor:
+                first = supervisor.handle("inner", kind="supervisor")
+                stage.crash("a")
+                await settled()
+                assert supervisor.handle("inner", kind="supervisor") is not first
+            await settled()
+            assert words(events) == ["up 1", "down 1 ?", "restarted 1", "down 1 ?"]
+            async with stage.open("one_for_one", [stage.W("b")]) as supervisor:
+                registry.register("door", supervisor.handle("b"))
+                registry.register("other", supervisor.handle("b"))
+                registry.unregister("door", supervisor.handle("b"))
+                await settled()
+                assert events[-1].reason == NoProcess()
+                registry.close()
+                await settled()
+        assert words(events)[4:] == ["restarted 1", "down 1 ?", "gone"]
+        assert events[-1].reason == NoProcess()
+        with pytest.raises(RegistryClosed):
+            await follow(registry, "door", [])
+
+
+@on_virtual_time
+async def test_a_name_that_is_held_already(stage):
+    """Its holder is up at once; closing the registry takes the name from it first."""
+    events = []
+    async with stage.open("one_for_one", [stage.W("b")]) as supervisor, trio.open_nursery() as nursery:
+        with Registry() as registry:
+            registry.register("door", supervisor.handle("b"))
+            nursery.start_soon(follow, registry, "door", events)
+            nursery.start_soon(follow, registry, "nobody", [])
+            await settled()
+    assert words(events) == ["up 1", "down 1 ?", "gone"]
+
+
+@on_virtual_time
+async def test_bad_input(stage):
+    """Errors come on entering, and say what to do."""
+    async with stage.open("one_for_one", [stage.W("a")]) as supervisor:
+        with pytest.raises(ChildNotFound, match="has no child 'x'"):
+            await follow(supervisor, "x", [])
+        with pytest.raises(InvalidSpec, match="max_events"):
+            watch(supervisor, "a", max_events=0)
+        with pytest.raises(InvalidSpec, match=r"'duplicate'.*use monitor"):
+            await follow(Registry(keys="duplicate"), "x", [])
+    with pytest.raises(ActorDown):
+        await follow(supervisor, "a", [])
+
+
+@on_virtual_time
+async def test_a_handle_by_kind(stage):
+    """`kind` says what comes back, and is held to it."""
+    inner = subtree(SupervisorFlags("one_for_one"), [stage.W("b")])
+    async with stage.open("one_for_one", [stage.W("a"), ChildSpec("inner", inner)]) as supervisor:
+        found = supervisor.handle("inner", kind="supervisor")
+        assert isinstance(found, Supervisor)
+        assert (await found.count_children()).active == 1
+        assert supervisor.handle("a", kind="worker") is supervisor.handle("a")
+        for child, kind in (("a", "supervisor"), ("inner", "worker")):
+            with pytest.raises(ChildNotFound, match=f"asked for was a '{kind}'"):
+                supervisor.handle(child, kind=kind)

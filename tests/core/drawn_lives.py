@@ -1,0 +1,307 @@
+"""Lives that a seed draws, and what comes of each step, as text: the oracle that holds one `step` against another.
+
+No Hypothesis here: the same seed has to give the same life on every Python and in every version, because what came of it
+stands in a file. Whoever changes how lives are drawn writes the file anew, on the `step` that is trusted.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+from typing import Any, Final, TypeVar
+
+import msgspec
+from attrs import frozen
+
+from agentrail.core import machine
+from agentrail.core.actions import ReadFile, WriteFile
+from agentrail.core.budget import Budget, Price, spent_of
+from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.codec import encode_event
+from agentrail.core.effects import Effect, Publish, RunErrand, RunTool, SpawnChild, StartStream
+from agentrail.core.hooks import HOOKS, FileText, FileWritten, RequestFailed
+from agentrail.core.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.signals import (
+    Approve,
+    ChangePlugins,
+    ChildPublished,
+    ChildStarted,
+    ChunksArrived,
+    ErrandFinished,
+    Outcome,
+    Parked,
+    Prompt,
+    Reject,
+    Respond,
+    Signal,
+    SignalId,
+    Started,
+    Steer,
+    Stop,
+    TimerFired,
+    ToolFinished,
+    UpdatePluginOpts,
+)
+from agentrail.core.stack import Ask, ask as plainly, load_stack
+from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.structured import ResponseFormat
+from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.errors import ErrorInfo
+from agentrail.events import AgentStart, Todo
+from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from agentrail.testing.scenario_out import GROUPS, encode_effect
+from tests.core import worlds
+
+T = TypeVar("T")
+
+TASK: Final = ToolSpec(
+    name="task",
+    description="A child.",
+    parameters={"type": "object", "properties": {"description": {"type": "string"}}},
+    answered_by="child",
+)
+TOOLS: Final = Toolbox([*worlds.TOOLS, TASK])
+_ACTIONS: Final = (
+    *("approve", "block", "abort", "intervene", "intervene", "skip", "args", "result", "response", "model"),
+    *("emit", "section", "read", "wait", "wait", "raise", "messages"),
+)
+_TEXTS: Final = {"args": '{"path": "z"}', "model": 'scripted:other?{"a": 1}', "messages": "2"}
+_MOST_CALLS: Final = 24
+_ANYTHING: Final = 0.12
+_PEOPLE: Final = 0.35
+
+
+@frozen
+class Told:
+    """One step, as far as others can see it.
+
+    Attributes:
+        signal: What came.
+        phase: Where that led, `ENDED` at the end.
+        effects: What was asked for, each as text.
+    """
+
+    signal: Signal
+    phase: str
+    effects: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Name the step in four characters."""
+        told = "\n".join((self.phase, *self.effects)).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(told).hexdigest()[:4]
+
+
+def live(seed: int, signals: int) -> Iterator[Told]:
+    """Live a life, and tell every step."""
+    for signal, state, effects in steps(seed, signals):
+        phase = "ENDED" if state.ended else state.phase.name
+        yield Told(signal, phase, tuple(map(text_of, effects)))
+
+
+def steps(
+    seed: int, signals: int, *, ask: Ask = plainly
+) -> Iterator[tuple[Signal, SessionState, tuple[Effect, ...]]]:
+    """Live a life, and show every step; `ask` is how its plugins are called."""
+    draw = _Draw(seed)
+    state = _new_session(draw, ask)
+    signal: Signal = Started(at_ms=0)
+    for number in range(signals):
+        state, effects = machine.step(state, signal)
+        yield signal, state, effects
+        if state.ended:
+            return
+        draw.heard(effects)
+        signal = draw.signal(state, is_young=number < signals // 2)
+
+
+def text_of(effect: Effect) -> str:
+    """Write an effect down, with all that whoever carries it out could see of it."""
+    match effect:
+        case Publish(event=event):
+            return encode_event(event).decode("utf-8", "surrogatepass")
+        case StartStream(request=request):
+            said = encode_effect(effect, GROUPS)
+            sent = repr([repr(message) for message in request.messages])
+            digest = hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            return f"{said} {request.model} {','.join(request.tools.names)} {effect.look_at_ms} {effect.is_quiet} {digest}"
+        case RunTool():
+            more = (
+                *(effect.generation, effect.arguments_hash, effect.operation_id, effect.attempt, effect.turn),
+                *(effect.model, effect.total_tokens, effect.cost_usd, json.dumps(effect.memory, default=str)),
+            )
+            return f"{encode_effect(effect, GROUPS)} {more} {[todo.id for todo in effect.todos]}"
+        case _:
+            return encode_effect(effect, GROUPS) or ""
+
+
+def _new_session(draw: "_Draw", ask: Ask) -> SessionState:
+    session_id = SessionId("s")
+    options: dict[str, Any] = dict(worlds.SMALL)
+    if draw.chance(0.7):
+        options = {
+            "max_turns": 6,
+            "max_prompt_queue": 3,
+            "max_parallel_tools": draw.among((1, 2, 8)),
+            "max_retries": 2,
+        }
+    if draw.chance(0.3):
+        options["budget"] = Budget(max_total_tokens=draw.among((200, 3_000, 100_000)))
+    if draw.chance(0.15):
+        options["response_format"] = ResponseFormat({"type": "object"})
+    if draw.chance(0.3):
+        options["compact_at_tokens"] = draw.among((150, 400))
+    if draw.chance(0.3):
+        options["fallbacks"] = (ModelFacts(model="scripted:second", max_output_tokens=50),)
+    if draw.chance(0.2):
+        options["inline_tags"] = False
+    if draw.chance(0.2):
+        options["on_max_turns"] = "abort"
+    price = Price(input=1.0, output=10.0) if draw.chance(0.5) else None
+    config = SessionConfig(
+        session_id=session_id,
+        path=(session_id,),
+        model=ModelFacts(model="scripted:model", price=price, max_output_tokens=20),
+        immune_tools=frozenset({"deploy"}),
+        **options,
+    )
+    stack, states = load_stack(draw.stack(), ask=ask)
+    return machine.new_session(config, TOOLS, stack, states)
+
+
+class _Draw:
+    """Draws what happens next, from a seed and from what is open."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)  # noqa: S311 - a test is to draw the same again
+        self._numbers = count(1)
+        self._now_ms = 0
+        self._wanted: dict[EffectId, Any] = {}
+        self._children: list[EffectId] = []
+
+    def among(self, items: Any) -> Any:
+        return items[int(self._random.random() * len(items))]
+
+    def chance(self, part: float) -> bool:
+        return self._random.random() < part
+
+    def stack(self) -> tuple[PuppetPlugin, ...]:
+        return tuple(self._puppet(f"plugin-{number}") for number in range(self.among((0, 0, 1, 2, 4))))
+
+    def heard(self, effects: tuple[Effect, ...]) -> None:
+        self._wanted |= {one.effect_id: one.wanted for one in effects if isinstance(one, RunErrand)}
+        self._children += [one.effect_id for one in effects if isinstance(one, SpawnChild)]
+
+    def signal(self, state: SessionState, *, is_young: bool) -> Signal:
+        """Draw a signal: mostly one that means something in this state."""
+        self._now_ms += self.among((0, 1, 7, 500, 20_000))
+        every = [*worlds.everything(state, self._numbers), *self._more(state)]
+        if is_young:  # not to be lost to an early end
+            every = [one for one in every if not isinstance(one, Stop | Parked)]
+        outcomes = [one for one in every if isinstance(one, Outcome) and not _is_late(one)]
+        people = [one for one in every if isinstance(one, Prompt | Steer | Approve | Reject | Respond)]
+        if not state.data.interactions:
+            people = [one for one in people if isinstance(one, Prompt | Steer)]
+        kind_of_day = self._random.random()
+        pool = (
+            every
+            if kind_of_day < _ANYTHING
+            else people
+            if kind_of_day < _PEOPLE or not outcomes
+            else outcomes
+        )
+        kinds = sorted({type(one).__name__ for one in pool})
+        kind = self.among(kinds)
+        chosen: Signal = self.among([one for one in pool if type(one).__name__ == kind])
+        if isinstance(chosen, ErrandFinished):
+            chosen = msgspec.structs.replace(chosen, result=self._result(chosen.effect_id))
+        return msgspec.structs.replace(chosen, at_ms=self._now_ms)
+
+    def _puppet(self, name: str) -> PuppetPlugin:
+        rules = tuple(
+            PuppetRule(
+                hook=self.among(tuple(HOOKS)).__name__,
+                tool=self.among((None, None, "read")),
+                action=(action := self.among(_ACTIONS)),
+                text=_TEXTS.get(action, "t"),
+            )
+            for _ in range(self.among((1, 2, 4)))
+        )
+        return PuppetPlugin(rules, name=name, priority=self.among((50, 60, 500, 600)))
+
+    def _result(self, effect_id: EffectId) -> Any:
+        wanted = self._wanted.get(effect_id)
+        if self.chance(0.2):
+            return RequestFailed(error=ErrorInfo(code="not_there", message="nothing"))
+        if isinstance(wanted, WriteFile):
+            return FileWritten(path=wanted.path, written_bytes=len(wanted.text))
+        return FileText(path=wanted.path if isinstance(wanted, ReadFile) else "a", text="found")
+
+    def _by(self) -> dict[str, Any]:
+        return {"at_ms": 0, "signal_id": SignalId(f"s{next(self._numbers)}")}
+
+    def _more(self, state: SessionState) -> Iterator[Signal]:
+        """What the small world does not say."""
+        data = state.data
+        text = self.among(("go", "word " * 60, "<title>T</title>"))
+        name = self.among(("web-1", "web-2"))
+        yield Prompt(
+            **self._by(), ref=PromptRef(f"p{next(self._numbers)}"), content=(Text(text=text),), client_id=name
+        )
+        yield Steer(**self._by(), ref=SteerRef(f"p{next(self._numbers)}"), text=text, client_id=name)
+        yield ChangePlugins(**self._by(), change="attach", entry=self._puppet(f"later-{next(self._numbers)}"))
+        yield ChangePlugins(**self._by(), change="reload", entry=self._puppet("plugin-0"))
+        yield ChangePlugins(**self._by(), change="detach", name=f"plugin-{self.among('0123')}")
+        yield UpdatePluginOpts(**self._by(), plugin="plugin-0", options={})
+        for interaction in data.interactions:
+            yield Approve(**self._by(), approval_id=ApprovalId(interaction.id), arguments={"path": "b"})
+        if data.stream is not None:
+            yield from self._responses(data.stream.effect_id)
+        if data.held is not None:
+            yield TimerFired(at_ms=0, effect_id=data.held.timer)
+        for effect_id in self._children:
+            child = SessionId(f"child-{effect_id}")
+            yield ChildStarted(at_ms=0, effect_id=effect_id, child_id=child)
+            if any(call.effect_id == effect_id and call.child_ids for call in (*data.batch, *data.survivors)):
+                yield ChildPublished(at_ms=0, effect_id=effect_id, event=AgentStart(ref=PromptRef("p")))
+            spent = spent_of(TokenUsage(input=3, output=4), None)
+            yield ToolFinished(at_ms=0, effect_id=effect_id, text="child", started_at_ms=0, spent=spent)
+        changes = (
+            UpdateTodos(todos=(Todo(id="1", content="a"),)),
+            UpdateContext(key=self.among(("memory", "note")), value="b"),
+            RequestCompaction(reason="long"),
+        )
+        for call in (*data.batch, *data.survivors):
+            if call.effect_id is not None:
+                yield ToolFinished(
+                    at_ms=0,
+                    effect_id=call.effect_id,
+                    text="x " * 30,
+                    started_at_ms=0,
+                    changes=(self.among(changes),),
+                    late=self.chance(0.2),
+                )
+
+    def _responses(self, effect_id: EffectId) -> Iterator[Signal]:
+        names = ("read", "watch", "deploy", "ask", "task", "task", "raed", "read")
+        for most in (3, _MOST_CALLS):
+            calls = tuple(
+                read_call(
+                    f"c{self.among('0123456789')}",
+                    self.among(names),
+                    self.among(("{}", '{"path": "a"}', '{"path": ')),
+                )
+                for _ in range(1 + int(self._random.random() * most))
+            )
+            yield worlds.completed(effect_id, Text(text="word " * 20), *calls)
+        for reason in ("end", "max_tokens", "context_window", "refused", "pause"):
+            blocks = (Text(text="{}"),) if self.chance(0.7) else ()
+            yield worlds.completed(effect_id, *blocks, stop_reason=reason)
+        yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("word " * 20), TextDelta("`<")))
+
+
+def _is_late(outcome: Outcome) -> bool:
+    """Say whether an outcome is one of those that are never awaited: all of them are of an effect numbered 0."""
+    return outcome.effect_id[1:] == "0"

@@ -1,0 +1,112 @@
+"""A step: its order is that of gen_statem, all of it happens at one time, and its draft stays inside."""
+
+import pytest
+
+from agentrail.core import machine
+from agentrail.core.effects import Publish
+from agentrail.core.legality import LEGALITY
+from agentrail.core.signals import (
+    ChangePlugins,
+    Prompt,
+    SignalId,
+    Started,
+)
+from agentrail.core.stack import load_stack
+from agentrail.core.state import Draft, SessionData
+from agentrail.core.work import Work
+from agentrail.events import RequestStart
+from agentrail.messages import PromptRef, Text
+from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.promises.seen import comparable
+from property_tests.vandal import everything_in
+from tests.core import engine_oracle
+from tests.core.drawn_lives import steps
+from tests.core.worlds import TOOLS, completed, config, new_session, run
+
+LIVES = 40
+SIGNALS = 50
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
+    """Replayed in front of what was queued, then the next prompt or the end: state, effects and what is put off are the same."""
+    engine = None
+    before = None
+    for signal, state, effects in steps(10_000 + seed, SIGNALS):
+        if engine is None:
+            engine, before = "begun", state
+            continue
+        engine = engine_oracle.engine_of(before) if engine == "begun" else engine
+        engine, wanted = engine_oracle.step(engine, signal)
+        assert list(map(comparable, effects)) == list(map(comparable, wanted))
+        assert (state.phase, state.data) == (engine.state, engine.data)
+        assert state.postponed == tuple(event.message for event in engine.postponed)
+        assert state.ended == (engine.stopped is not None)
+
+
+def test_each_row_of_the_table_has_a_taker():
+    """And no taker is without a row."""
+    assert machine.TAKERS.keys() == LEGALITY.keys()
+
+
+def test_time_does_not_run_backwards_after_what_was_postponed():
+    """A change of plugins that waited for idle has an old time; the prompt behind it begins when it begins."""
+    stack, states = load_stack([PuppetPlugin((), name="a"), PuppetPlugin((), name="b")])
+    before = run(
+        [
+            Started(at_ms=0),
+            Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="1"),)),
+            ChangePlugins(at_ms=2, signal_id=SignalId("s2"), change="detach", name="a"),
+            Prompt(at_ms=3, signal_id=SignalId("s3"), ref=PromptRef("p2"), content=(Text(text="2"),)),
+        ],
+        machine.new_session(config(), TOOLS, stack, states),
+    )
+    after, effects = machine.step(before, completed("r1", Text(text="Hi."), at_ms=60_000))
+    assert after.data.stack.names == ("b",)
+    events = [effect.event for effect in effects if isinstance(effect, Publish)]
+    assert isinstance(events[-1], RequestStart)
+    assert {event.meta.at_ms for event in events} == {60_000}
+
+
+# --- the draft
+
+
+def test_a_draft_has_the_fields_of_what_it_becomes():
+    """One copy to begin with, one at the end; in between a typo is no new field."""
+    data = run([Started(at_ms=0)]).data
+    draft = Draft.of(data)
+    assert Draft.__struct_fields__ == SessionData.__struct_fields__
+    assert draft.frozen() == data
+    with pytest.raises(AttributeError):
+        draft.quque = ()
+    with pytest.raises(AttributeError):
+        data.queue = ()
+
+
+def test_a_draft_is_gone_when_its_step_is_over():
+    """Whoever kept the step and goes on with it fails, and changes nothing."""
+    work = Work(new_session().data, 1)
+    work.data.minted = 7
+    data = work.close()
+    with pytest.raises(AttributeError):
+        work.data.minted = 8
+    with pytest.raises(AttributeError):
+        work.mint("r")
+    assert data.minted == 7
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_no_draft_leaves_its_step(seed):
+    """Neither in the state nor in an effect, and no plugin is shown one: not as event, not as context."""
+    shown = []
+
+    def watch(member, event, state, ctx):
+        shown.append((event, state, ctx))
+        return member.plugin.handle(event, state, ctx)
+
+    for _, state, effects in steps(20_000 + seed, SIGNALS, ask=watch):
+        handed = [state.data, state.postponed, *effects, *shown]
+        # What a session knows is its own, open to writing or not.
+        assert not [one for one in everything_in(handed[1:]) if isinstance(one, Draft | SessionData)]
+        assert not [one for one in everything_in(handed[:1]) if isinstance(one, Draft)]
+        shown.clear()

@@ -1,0 +1,53 @@
+"""Mutants of the shell: who has a turn and when, and what sessions share."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+_TURNS: Final = "no session holds the loop"
+_AT_ONCE: Final = "the first piece of a response arrives at once"
+_CHECKED: Final = "a tool is judged by what it says itself"
+_CONTEXT: Final = "a context says the same whenever it is asked"
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        name="a full mailbox holds the loop",
+        breaks=_TURNS,
+        file="runtime/clock.py",
+        old="                if in_a_row == MAX_IN_A_ROW:\n",
+        new="                if in_a_row == 1000 * MAX_IN_A_ROW:\n",
+        killed_by="tests/runtime/test_clock.py::test_a_full_mailbox_does_not_hold_the_loop",
+    ),
+    Mutant(
+        name="a burst is read to its end first",
+        breaks=_AT_ONCE,
+        file="runtime/interpreter.py",
+        old="        return len(self._chunks) >= self._run\n",
+        new="        return False\n",
+        killed_by="tests/runtime/test_streams.py::test_the_first_piece_of_a_burst_comes_before_the_last_one_is_read[0]",
+    ),
+    Mutant(
+        name="a burst behind a pause is read to its end first",
+        breaks=_AT_ONCE,
+        file="runtime/interpreter.py",
+        old="            self._run = _FIRST_RUN\n        self._chunks",
+        new="            pass\n        self._chunks",
+        killed_by="tests/runtime/test_streams.py::test_the_first_piece_of_a_burst_comes_before_the_last_one_is_read[500]",
+    ),
+    Mutant(
+        name="tools whose values are equal share a spec",
+        breaks=_CHECKED,
+        file="runtime/tool_specs.py",
+        old="(schema, kinds, *members)",
+        new="(schema, *members)",
+        killed_by="tests/runtime/test_tool_specs.py::test_tools_that_say_something_else_share_nothing",
+    ),
+    Mutant(
+        name="a context forgets a member",
+        breaks=_CONTEXT,
+        file="runtime/tool_calls.py",
+        old='        "memory": lambda call: frozen_value(call.effect.memory),\n',
+        new="",
+        killed_by="tests/runtime/test_tool_context.py::test_a_context_knows_where_each_of_its_members_is",
+    ),
+)

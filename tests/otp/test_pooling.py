@@ -1,0 +1,257 @@
+"""The reducer of a pool, row by row: who gets which job, what a full queue does, and what each end leaves."""
+
+import math
+from itertools import count
+
+import pytest
+
+from agentrail.errors import InvalidSpec
+from agentrail.otp.exits import Crashed, Killed, Normal, Shutdown
+from agentrail.otp.pooling import (
+    AcceptJob,
+    AssignJob,
+    CancelJob,
+    CutOff,
+    DeliverResult,
+    Drain,
+    Drained,
+    FailJob,
+    ForgetJob,
+    GiveUpJob,
+    JobFinished,
+    JobStopped,
+    PoolFlags,
+    PoolState,
+    RefuseJob,
+    Submitted,
+    Withdrawn,
+    WorkerDown,
+    WorkerUp,
+    statistics_of,
+    step,
+)
+
+CRASH = Crashed("Boom", "boom")
+STOP = Shutdown("over")
+
+
+class Played:
+    """A pool, and what it answered to the last signal."""
+
+    def __init__(self, size=1, max_queue=2, **options):
+        self.state = PoolState(flags=PoolFlags(size, max_queue, **options))
+        self.jobs = count(1)
+
+    def play(self, *signals):
+        """Give it signals, and return the effects of the last one."""
+        effects = ()
+        for signal in signals:
+            self.state, effects = step(self.state, signal)
+        return effects
+
+    def counts(self, *names):
+        """Return these of its statistics."""
+        now = statistics_of(self.state)
+        return tuple(getattr(now, name) for name in names)
+
+
+def test_a_job_goes_to_an_idle_worker_at_once():
+    """It is accepted and assigned in one step, and its result is delivered in another."""
+    pool = Played()
+    pool.play(WorkerUp(7))
+    assert pool.play(Submitted(1)) == (AcceptJob(1), AssignJob(7, 1))
+    assert pool.play(JobFinished(7)) == (DeliverResult(1),)
+    assert pool.counts("idle", "busy", "queued", "accepted", "done") == (1, 0, 0, 1, 1)
+
+
+def test_jobs_go_out_in_their_order_and_workers_take_turns():
+    """The oldest job goes first, to the worker that has waited longest."""
+    pool = Played(size=2, max_queue=5)
+    assert pool.play(Submitted(1), Submitted(2), Submitted(3)) == (AcceptJob(3),)
+    assert pool.play(WorkerUp(8)) == (AssignJob(8, 1),)
+    assert pool.play(WorkerUp(7)) == (AssignJob(7, 2),)
+    assert pool.play(JobFinished(7)) == (DeliverResult(2), AssignJob(7, 3))
+    pool.play(JobFinished(8), JobFinished(7))
+    assert pool.play(Submitted(4)) == (AcceptJob(4), AssignJob(8, 4))
+
+
+def test_a_full_queue_lets_wait_or_refuses():
+    """Who can wait does, in order, and gets the place that becomes free; who cannot is refused."""
+    pool = Played(max_queue=1)
+    assert pool.play(WorkerUp(1), Submitted(1), Submitted(2)) == (AcceptJob(2),)
+    assert pool.play(Submitted(3, may_wait=False)) == (RefuseJob(3, "full"),)
+    assert pool.play(Submitted(4)) == ()
+    assert pool.play(Submitted(5)) == ()
+    assert pool.counts("waiting", "queued", "refused") == (2, 1, 1)
+    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
+    assert pool.play(Withdrawn(5)) == (ForgetJob(5),)
+    assert pool.counts("waiting", "accepted", "withdrawn") == (0, 3, 0)
+    refusing = Played(max_queue=1, when_full="refuse")
+    assert refusing.play(Submitted(1), Submitted(2)) == (RefuseJob(2, "full"),)
+
+
+def test_each_place_that_becomes_free_goes_to_who_waits():
+    """Also where others are taken still: a queue is full as long as somebody waits."""
+    pool = Played(max_queue=2)
+    pool.play(WorkerUp(1), *(Submitted(number) for number in range(1, 6)))
+    assert pool.counts("queued", "waiting") == (2, 2)
+    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
+    assert pool.play(Withdrawn(3)) == (ForgetJob(3), AcceptJob(5))
+    assert pool.counts("queued", "waiting") == (2, 0)
+
+
+def test_a_queue_of_none_hands_over():
+    """With `max_queue=0` a job is accepted where a worker is idle, and nowhere else."""
+    pool = Played(max_queue=0)
+    assert pool.play(Submitted(1)) == ()
+    assert pool.play(WorkerUp(1)) == (AcceptJob(1), AssignJob(1, 1))
+    assert pool.play(Submitted(2, may_wait=False)) == (RefuseJob(2, "full"),)
+
+
+def test_a_job_whose_worker_died_comes_first_again():
+    """It goes back to the front, also of a full queue, and to the next worker."""
+    pool = Played(size=2, max_queue=1)
+    pool.play(WorkerUp(1), Submitted(1), Submitted(2))
+    assert pool.play(WorkerDown(1, CRASH, began=True)) == ()
+    assert pool.counts("queued", "retried", "busy") == (2, 1, 0)
+    assert pool.play(WorkerUp(2)) == (AssignJob(2, 1),)
+    assert pool.play(WorkerUp(3)) == (AssignJob(3, 2),)
+
+
+def test_a_job_that_kills_again_and_again_is_given_up():
+    """After `max_retries` retries its caller hears how many died, and why the last one did."""
+    pool = Played(max_retries=1)
+    pool.play(WorkerUp(1), Submitted(1), WorkerDown(1, CRASH, began=True), WorkerUp(2))
+    assert pool.play(WorkerDown(2, Killed(), began=True)) == (GiveUpJob(1, 2, Killed()),)
+    assert pool.counts("given_up", "retried", "queued") == (1, 1, 0)
+
+
+def test_a_death_before_the_job_began_is_not_its_fault():
+    """A worker that was killed between two jobs costs the next one no retry."""
+    pool = Played(max_retries=0)
+    pool.play(WorkerUp(1), Submitted(1))
+    assert pool.play(WorkerDown(1, Killed(), began=False)) == ()
+    assert pool.play(WorkerUp(2)) == (AssignJob(2, 1),)
+
+
+def test_an_idle_worker_that_died_is_given_nothing():
+    """Neither while it is gone, nor by a signal of its that comes late."""
+    pool = Played()
+    assert pool.play(WorkerUp(1), WorkerDown(1, CRASH, began=False)) == ()
+    late = (JobFinished(1), JobStopped(1, began=True), WorkerDown(1, CRASH, began=True), JobFinished(9))
+    assert pool.play(Submitted(1), *late) == ()
+    assert pool.counts("idle", "queued") == (0, 1)
+
+
+def test_what_a_worker_without_a_job_says_of_one_changes_nothing():
+    """Nor does a stop that nobody asked for, or a second start of one instance."""
+    pool = Played()
+    pool.play(WorkerUp(1))
+    before = pool.state
+    assert pool.play(JobFinished(1), JobStopped(1, began=True), WorkerUp(1)) == ()
+    assert pool.state == before
+    pool.play(Submitted(1))
+    before = pool.state
+    assert pool.play(JobStopped(1, began=True)) == ()
+    assert pool.state == before
+
+
+def test_a_withdrawn_job_gives_its_place_back():
+    """One that waits is gone at once, and one that runs is cancelled once; its worker is busy until it has ended."""
+    pool = Played(max_queue=1)
+    pool.play(WorkerUp(1), Submitted(1), Submitted(2), Submitted(3))
+    assert pool.play(Withdrawn(2)) == (ForgetJob(2), AcceptJob(3))
+    assert pool.play(Withdrawn(1)) == (ForgetJob(1), CancelJob(1))
+    assert pool.play(Withdrawn(1)) == ()
+    assert pool.play(JobStopped(1, began=True)) == (AssignJob(1, 3),)
+    assert pool.play(Withdrawn(2), Withdrawn(99)) == ()
+    assert pool.counts("withdrawn", "accepted") == (2, 3)
+
+
+@pytest.mark.parametrize("end", [JobFinished(1), WorkerDown(1, CRASH, began=True)])
+def test_nobody_hears_of_a_withdrawn_job(end):
+    """Whether it was done all the same, or its worker died of it: it is not delivered and not tried again."""
+    pool = Played()
+    assert pool.play(WorkerUp(1), Submitted(1), Withdrawn(1), end) == ()
+    assert pool.counts("done", "retried", "queued", "busy") == (0, 0, 0, 0)
+
+
+def test_draining_finishes_what_was_accepted():
+    """Callers without a place are refused, and `Drained` comes once, when the last job is over."""
+    pool = Played(max_queue=1)
+    pool.play(WorkerUp(1), Submitted(1), Submitted(2), Submitted(3))
+    assert pool.play(Drain()) == (RefuseJob(3, "stopping"),)
+    assert pool.play(Submitted(4)) == (RefuseJob(4, "stopping"),)
+    assert pool.play(WorkerDown(1, CRASH, began=True)) == ()
+    assert pool.play(WorkerUp(2)) == (AssignJob(2, 1),)
+    assert pool.play(JobFinished(2)) == (DeliverResult(1), AssignJob(2, 2))
+    assert pool.play(JobFinished(2)) == (DeliverResult(2), Drained())
+    assert pool.play(Drain(), CutOff(STOP)) == ()
+    assert pool.counts("refused", "done", "failed") == (2, 2, 0)
+
+
+def test_a_pool_without_jobs_is_drained_at_once():
+    """Also by its end, without a drain before it."""
+    assert Played().play(Drain()) == (Drained(),)
+    assert Played().play(CutOff(STOP)) == (Drained(),)
+
+
+def test_the_end_fails_what_waits_and_cancels_what_runs():
+    """A job that runs fails when it has ended, and says whether it had begun; one that was just done is delivered."""
+    pool = Played(size=3, max_queue=2)
+    pool.play(*(WorkerUp(n) for n in (1, 2, 3)), *(Submitted(n) for n in range(1, 7)), Withdrawn(2))
+    assert pool.play(CutOff(STOP)) == (
+        RefuseJob(6, "stopping"),
+        FailJob(4, began=False, reason=STOP),
+        FailJob(5, began=False, reason=STOP),
+        CancelJob(1),
+        CancelJob(3),
+    )
+    assert pool.play(JobStopped(1, began=True)) == (FailJob(1, began=True, reason=STOP),)
+    assert pool.play(JobStopped(2, began=True)) == ()
+    assert pool.play(JobFinished(3)) == (DeliverResult(3), Drained())
+    assert pool.play(CutOff(Killed()), WorkerUp(9), Withdrawn(3)) == ()
+    assert pool.state.reason == STOP
+    assert pool.counts("failed", "done", "withdrawn") == (3, 1, 1)
+
+
+def test_a_worker_that_dies_at_the_end_has_nothing_tried_again():
+    """What it had fails; and a job that killed one before had begun, although it waits."""
+    pool = Played(size=2, max_queue=2)
+    pool.play(WorkerUp(1), Submitted(1), WorkerDown(1, CRASH, began=True), WorkerUp(2), Submitted(2))
+    pool.play(WorkerDown(2, CRASH, began=True), WorkerUp(3), WorkerUp(4))
+    pool.play(JobFinished(3), Submitted(3), Submitted(4), WorkerDown(3, CRASH, began=True))
+    assert pool.play(CutOff(STOP)) == (
+        FailJob(3, began=True, reason=STOP),
+        FailJob(4, began=False, reason=STOP),
+        CancelJob(4),
+    )
+    assert pool.play(Withdrawn(2)) == ()  # it is cancelled already, and fails when it has ended
+    down = WorkerDown(4, Normal(), began=False)
+    assert pool.play(down) == (FailJob(2, began=False, reason=STOP), Drained())
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"size": 0}, "size"),
+        ({"size": True}, "size"),
+        ({"size": 1.5}, "size"),
+        ({"size": 1, "max_queue": -1}, "max_queue"),
+        ({"size": 1, "when_full": "drop"}, "when_full"),
+        ({"size": 1, "max_retries": -1}, "max_retries"),
+        ({"size": 1, "drain_seconds": math.nan}, "drain_seconds"),
+        ({"size": 1, "drain_seconds": True}, "drain_seconds"),
+    ],
+)
+def test_flags_that_cannot_be(options, field):
+    """The error names the field, what was given and what is allowed."""
+    with pytest.raises(InvalidSpec, match=f"{field} is .*, allowed is") as refused:
+        PoolFlags(**options)
+    assert (refused.value.code, refused.value.field) == ("invalid_pool", field)
+
+
+def test_the_intensity_grows_with_the_pool():
+    """By default one bad job for each worker does not end it; what is said counts."""
+    assert PoolFlags(4, max_retries=2).restarts == 12
+    assert PoolFlags(4, intensity=0).restarts == 0

@@ -1,0 +1,180 @@
+"""A wire format is pure, and `HttpProvider` adds nothing to what it says: the same holds for all four (16.4)."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.core.request import ModelRequest
+from agentrail.errors import OptionError, ProviderError
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.anthropic_request import MessagesFormat
+from agentrail.providers.gemini import Gemini
+from agentrail.providers.gemini_request import GeminiFormat
+from agentrail.providers.http import HttpClients, Post, Pulse
+from agentrail.providers.http_provider import HttpProvider
+from agentrail.providers.openai_chat import OpenAIChat
+from agentrail.providers.openai_chat_request import ChatFormat
+from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.openai_responses_request import ResponsesFormat
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.wire_format import WireFormat
+from tests.providers.test_grouping import conversations
+from tests.providers.transcripts import KEY, WIRE, completed, events_of, request_of, transcripts
+
+PAIRS: Final[dict[str, tuple[type[Any], type[Any]]]] = {
+    "anthropic": (MessagesFormat, AnthropicMessages),
+    "openai_chat": (ChatFormat, OpenAIChat),
+    "openai_responses": (ResponsesFormat, OpenAIResponses),
+    "gemini": (GeminiFormat, Gemini),
+}
+OPTIONS: Final = st.fixed_dictionaries(
+    {"api_key": st.just(KEY)},
+    optional={
+        "base_url": st.sampled_from(["http://h:1", "https://h/v1", "http://h/v1beta"]),
+        "headers": st.sampled_from([{"x-more": "1"}, {"accept": None}]),
+        "temperature": st.just(0.5),
+        "extra_body": st.just({"more": 1}),
+        "max_output_tokens": st.just(7),
+    },
+)
+
+
+class _Recorder(HttpClients):
+    """Sends nothing, and answers each request with what was given."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.posts: list[Post] = []
+        self._answer = answer
+
+    @asynccontextmanager
+    async def open_events(
+        self, post: Post, *, deadline: float, pulse: Pulse
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        self.posts.append(post)
+
+        async def events() -> AsyncIterator[str]:
+            for data in events_of(self._answer):
+                yield data
+
+        await trio.lowlevel.checkpoint()
+        yield events()
+
+
+def _answer_in(wire: str) -> str:
+    return (WIRE / wire / "text.sse").read_text()
+
+
+async def _ask(provider: HttpProvider, request: ModelRequest) -> list[object]:
+    async with provider.open_stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def _told(tell: Callable[[], list[Any]]) -> list[Any] | str:
+    """Give what was told, or the error that it ended with."""
+    try:
+        return tell()
+    except ProviderError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("wire", PAIRS)
+@given(
+    options=OPTIONS, messages=conversations, model=st.sampled_from(["x:m", "x:models/a b", "registry:p:m"])
+)
+def test_what_is_sent_is_what_the_format_says(wire, options, messages, model):
+    """Address, body and key header are the format's, whoever carries it out; the key stands in one header alone."""
+    make_format, make_provider = PAIRS[wire]
+    parsed = ProviderOptions.parse(options)
+    wire_format: WireFormat = make_format(parsed)
+    request = request_of(*messages, model=model)
+    posts = []
+    for provider in (
+        lambda http: HttpProvider(make_format(parsed), http),
+        lambda http: make_provider(parsed, http),
+    ):
+        http = _Recorder(_answer_in(wire))
+        trio.run(_ask, provider(http), request)
+        posts += http.posts
+    one, other = posts
+    assert one == other
+    assert (one.url, one.body) == (wire_format.url_of(request.model_name), wire_format.encode(request))
+    endpoint = wire_format.endpoint
+    holders = {name for name, text in one.headers.items() if KEY in text}
+    assert holders == {endpoint.key_header}
+    assert one.headers[endpoint.key_header] == f"{endpoint.key_prefix}{KEY}"
+    assert endpoint.headers.items() <= one.headers.items()
+    assert KEY not in one.url + repr(one) + one.body.decode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for wire in PAIRS for path in transcripts(wire, conforming=True)],
+    ids=lambda path: f"{path.parent.name} {path.stem}",
+)
+def test_what_is_heard_is_what_the_reader_says(path):
+    """A transcript gives the same text, calls and end through the provider as by hand, with no network and no clock."""
+    wire = path.relative_to(WIRE).parts[0]
+    make_format, make_provider = PAIRS[wire]
+    options = ProviderOptions.parse({"api_key": KEY, "price": {"input": 0, "output": 0}})
+    request = request_of("Hi", model="x:m")
+    wire_format: WireFormat = make_format(options)
+    reader = wire_format.make_reader(
+        model=request.model,
+        attempt=request.attempt,
+        vendor=wire_format.endpoint.vendor,
+        request_bytes=len(wire_format.encode(request)),
+    )
+    text = path.read_bytes().decode()
+    by_hand = _told(
+        lambda: [chunk for data in events_of(text) for chunk in reader.feed(data)] + reader.close()
+    )
+    heard = _told(lambda: trio.run(_ask, make_provider(options, _Recorder(text)), request))
+    if isinstance(by_hand, str):
+        assert heard == by_hand
+        return
+    assert not isinstance(heard, str), heard
+    assert [type(chunk) for chunk in heard] == [type(chunk) for chunk in by_hand]
+    assert completed(heard).message == completed(by_hand).message
+    assert completed(heard).stop_reason == completed(by_hand).stop_reason
+    assert (completed(by_hand).usage.cost_usd, completed(heard).usage.cost_usd) == (None, 0.0)
+
+
+@pytest.mark.parametrize("wire", PAIRS)
+def test_a_format_is_understood_without_the_http_library(wire):
+    """Who imports a format, to read a transcript or to make a body, does not load what talks to servers."""
+    script = (
+        "import importlib, sys\n"
+        f"importlib.import_module('agentrail.providers.{wire}_request')\n"
+        "print(sorted({'httpx', 'httpx_sse', 'httpcore', 'h11', 'genai_prices'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("wire", "options", "words"),
+    [
+        ("openai_chat", {"reasoning": 9}, "openai-chat takes off, low, medium or high"),
+        (
+            "openai_responses",
+            {"reasoning": 9, "stop": "x"},
+            r"openai takes off.*\n?.*Responses know no texts",
+        ),
+    ],
+)
+def test_what_a_format_cannot_say_is_refused_by_it(wire, options, words):
+    """The same error from the format and from the provider that carries it out."""
+    make_format, make_provider = PAIRS[wire]
+    parsed = ProviderOptions.parse(options)
+    with pytest.raises(OptionError, match=words) as one:
+        make_format(parsed)
+    with pytest.raises(OptionError) as other:
+        make_provider(parsed, HttpClients())
+    assert str(one.value) == str(other.value)

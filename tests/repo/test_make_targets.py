@@ -1,0 +1,75 @@
+"""What `make test` leaves to `make check` is run there, so no test is run by nobody."""
+
+import os
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHOOSES = ("-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed", "--lf", "--maxfail", "-x")
+
+
+def pytest_runs(target: str) -> list[list[str]]:
+    """Give the arguments of each run of pytest that the target would make."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    said = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    lines = [shlex.split(line) for line in said.stdout.splitlines() if " -m pytest " in line]
+    return [words[words.index("pytest") + 1 :] for words in lines]
+
+
+def chosen(arguments: list[str]) -> list[str]:
+    """Give what of the arguments leaves tests out."""
+    return [
+        " ".join(arguments[place : place + 1 if "=" in word else place + 2])
+        for place, word in enumerate(arguments)
+        if word.partition("=")[0] in CHOOSES
+    ]
+
+
+def paths(arguments: list[str]) -> list[str]:
+    """Give the files and folders that are named."""
+    return [word for word in arguments if (ROOT / word).exists()]
+
+
+def test_make_test_leaves_out_what_is_marked_and_nothing_else():
+    """It has one run, of all test paths, without the tests that are marked `check`."""
+    (run,) = pytest_runs("test")
+    assert chosen(run) == ["-m not check"]
+    assert paths(run) == []
+
+
+def test_make_check_runs_everything():
+    """It has a run of all test paths that leaves nothing out; of the properties it leaves out what has its own run."""
+    everything, properties, *others = pytest_runs("check")
+    assert (chosen(everything), paths(everything)) == ([], [])
+    assert "property_tests" in paths(properties)
+    alone = [path for run in others for path in paths(run) if not chosen(run)]
+    assert chosen(properties) == [f"--ignore={path}" for path in alone]
+
+
+def test_make_check_gives_properties_more_examples_than_make_test():
+    """Ten beside a unit test are enough while one works; before a commit they are more, and `make property` has all."""
+    (run,) = pytest_runs("test")
+    assert not [word for word in run if word.startswith("--unit-examples")]
+    assert "--unit-examples=50" in pytest_runs("check")[0]
+    _, beside_units = pytest_runs("property")
+    assert "--unit-examples=1000000" in beside_units
+    assert (chosen(beside_units), paths(beside_units)) == (["-m hypothesis"], ["tests"])
+
+
+def test_the_options_that_every_run_has_leave_out_the_examples_alone():
+    """Those packages need the wheel, and have a target and a step of their own."""
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+    assert chosen(options) == ["--ignore=docs/examples"]
+    assert "make examples" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize("option", ["-m", "-k", "--ignore=tests", "--deselect=x"])
+def test_an_option_that_chooses_is_seen(option):
+    """The reading above is not blind."""
+    assert chosen(["-n", "auto", option, "y"])

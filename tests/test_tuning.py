@@ -1,0 +1,234 @@
+"""The collector: set where a program asks, and nowhere else."""
+
+import gc
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentrail.tuning import THRESHOLDS, collector_state, many_sessions
+
+ROOT = Path(__file__).parents[1]
+IMPORTS_GC = re.compile(r"^\s*(import gc\b|from gc import)", re.MULTILINE)
+
+# In an interpreter of its own: the test runner's collector is not as Python makes it.
+RUN_SESSIONS = """
+import gc, json
+seen = [(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))]
+
+def look():
+    seen.append((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks)))
+
+import importlib, pkgutil
+import trio
+import agentrail
+import agentrail.tuning
+for module in pkgutil.walk_packages(agentrail.__path__, prefix="agentrail."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+look()
+from agentrail.testing.models import ScriptedModel, calls, says
+
+@agentrail.tool
+def add(a: int, b: int) -> int:
+    "Add two integers."
+    look()
+    return a + b
+
+async def main():
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        for _ in range(3):
+            model = ScriptedModel([calls(("add", '{"a": 2, "b": 3}')), says("5")])
+            session = await supervisor.start_session(model=model, tools=[add])
+            look()
+            assert await session.ask("add") == "5"
+            look()
+        await session.abort()
+    look()
+
+trio.run(main)
+look()
+print(json.dumps(seen))
+"""
+
+# Looks at the collector where the command has started, and does not go on.
+RUN_THE_COMMAND = """
+import gc, sys
+import trio
+
+def look(main, *arguments):
+    print(main.__name__, gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 10_000)
+
+trio.run = look
+from agentrail.cli import main
+main()
+"""
+
+
+@contextmanager
+def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[None]:
+    """A collector that is set so, whatever the test does to it; as it was afterwards."""
+    was, was_enabled, was_frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count()
+    gc.unfreeze()  # what pytest collected; see the root conftest.py
+    assert gc.get_freeze_count() == 0
+    gc.set_threshold(*thresholds)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_frozen:
+            gc.freeze()
+        gc.set_threshold(*was)
+        (gc.enable if was_enabled else gc.disable)()
+
+
+def test_a_program_that_did_not_ask_keeps_its_collector():
+    """Importing every module and running sessions leaves thresholds, frozen objects and callbacks as they were, all the while."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_SESSIONS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert len(seen) > 10
+    assert [state for state in seen if state != seen[0]] == []
+
+
+def test_nothing_but_tuning_and_the_tests_know_the_collector():
+    """`gc` is imported where a program asks for it, and by the checks that tests run."""
+    importers = {
+        str(path.relative_to(ROOT / "agentrail"))
+        for path in (ROOT / "agentrail").rglob("*.py")
+        if IMPORTS_GC.search(path.read_text())
+    }
+    assert importers == {"tuning.py", "testing/orphans.py", "testing/purity.py"}
+
+
+@pytest.mark.parametrize(("arguments", "main"), [(("run", "hello"), "serve_run"), (("chat",), "serve_chat")])
+def test_the_commands_ask(arguments, main):
+    """`agentrail run` and `agentrail chat` have the thresholds, and all that was imported is frozen, before anything runs."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_THE_COMMAND, *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stdout == f"{main} True (50000, 20, 50) True\n", done.stderr
+
+
+def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
+    """What is set is what the page says, and the result names both states."""
+    with a_collector():
+        change = many_sessions()
+        assert gc.get_threshold() == THRESHOLDS == (50_000, 20, 50)
+        assert gc.get_freeze_count() > 1_000
+        assert change.before.thresholds == (700, 10, 10)
+        assert change.before.frozen == 0
+        assert change.after == collector_state()
+
+
+def test_garbage_is_freed_before_the_rest_is_frozen():
+    """A cycle that is garbage already is not kept for ever; with `collect=False` it is, until `undo`."""
+
+    class Node:
+        itself: "Node"
+
+    def make_garbage() -> None:
+        node = Node()
+        node.itself = node
+
+    def left() -> int:
+        gc.collect()  # does not look at what is frozen
+        return sum(1 for found in gc.get_objects() if type(found) is Node)
+
+    for collect, freed_by_the_call in ((True, True), (False, False)):
+        with a_collector():
+            gc.disable()
+            make_garbage()
+            change = many_sessions(collect=collect)
+            change.undo()
+            found = sum(1 for found in gc.get_objects() if type(found) is Node)
+            assert (found == 0) is freed_by_the_call
+            assert left() == 0
+
+
+def test_undo_sets_the_collector_as_it_was():
+    """Thresholds and frozen objects are those of before; a second `undo` changes nothing."""
+    with a_collector((900, 11, 12)):
+        change = many_sessions()
+        change.undo()
+        assert gc.get_threshold() == (900, 11, 12)
+        assert gc.get_freeze_count() == 0
+        later = many_sessions()
+        change.undo()
+        assert collector_state() == later.after
+
+
+def test_a_block_undoes_it():
+    """As a context manager it goes back when the block is left, by an exception too."""
+
+    def fail_in_the_block() -> None:
+        with many_sessions() as change:
+            assert gc.get_threshold() == change.after.thresholds == THRESHOLDS
+            raise ValueError
+
+    with a_collector():
+        with pytest.raises(ValueError, match=r"^$"):
+            fail_in_the_block()
+        assert gc.get_threshold() == (700, 10, 10)
+        assert gc.get_freeze_count() == 0
+
+
+def test_a_second_call_changes_nothing_and_undoes_nothing():
+    """What was asked for twice is there once, and the call that changed it undoes it."""
+    with a_collector():
+        first = many_sessions()
+        kept = [[] for _ in range(1_000)]
+        frozen = gc.get_freeze_count()
+        second = many_sessions()
+        assert gc.get_freeze_count() == frozen
+        assert second.before == second.after
+        second.undo()
+        assert gc.get_threshold() == THRESHOLDS
+        assert gc.get_freeze_count() == frozen
+        first.undo()
+        assert gc.get_threshold() == (700, 10, 10)
+        assert len(kept) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ((100_000, 5, 5), (100_000, 20, 50)),
+        ((700, 100, 1_000), (50_000, 100, 1_000)),
+        ((60_000, 20, 50), (60_000, 20, 50)),
+        ((0, 10, 10), (0, 10, 10)),
+    ],
+)
+def test_thresholds_only_rise_and_a_collector_that_is_off_stays_off(was, becomes):
+    """A program that looks less often than we would, or never, keeps what it has chosen."""
+    with a_collector(was):
+        many_sessions()
+        assert gc.get_threshold() == becomes
+
+
+def test_a_disabled_collector_stays_disabled():
+    """`gc.disable()` is the program's word."""
+    with a_collector():
+        gc.disable()
+        with many_sessions():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+
+
+def test_what_others_set_since_is_left_alone():
+    """`undo` takes back our thresholds, not those of somebody who came later; what they froze before us stays frozen."""
+    with a_collector():
+        gc.freeze()
+        change = many_sessions()
+        gc.set_threshold(1, 2, 3)
+        change.undo()
+        assert gc.get_threshold() == (1, 2, 3)
+        assert gc.get_freeze_count() > 0
