@@ -17,28 +17,13 @@ from typing import Any, Final, get_args
 import attrs
 
 from agentrail import actors, errors, events, messages
-from agentrail.core import actions, codec, hooks, machine, plugin
+from agentrail.core import actions, codec, hooks, plugin
 from agentrail.core.effects import Effect
-from agentrail.core.legality import LEGALITY, Verdict
-from agentrail.core.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.legality import LEGALITY, Cell, Verdict
 from agentrail.core.signals import (
-    Abort,
-    ChunksArrived,
-    Prompt,
-    ResponseCompleted,
-    Restarted,
     Signal,
-    SignalId,
-    Started,
-    Stop,
-    StreamFailed,
-    StreamStarted,
-    TeardownFinished,
-    ToolFinished,
 )
-from agentrail.core.state import Phase, SessionConfig, SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
+from agentrail.core.state import Phase
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
@@ -47,7 +32,6 @@ from agentrail.testing.scenario_out import GROUPS
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
-DEPTH: Final = 7
 MAX_EVENT_WIDTH: Final = 110
 
 
@@ -58,7 +42,7 @@ def session_page() -> str:
     """The phases, the table of what is legal, and the options."""
     rows = [f"| signal | {' | '.join(f'`{phase.name}`' for phase in Phase)} |", f"|---|{'---|' * len(Phase)}"]
     for signal, row in LEGALITY.items():
-        rows.append(f"| `{signal.__name__}` | {' | '.join(row[phase].value for phase in Phase)} |")
+        rows.append(f"| `{signal.__name__}` | {' | '.join(cell_of(row[phase], phase) for phase in Phase)} |")
     arrows = [f"    {a.name} --> {b.name}: {', '.join(sorted(kinds))}" for (a, b), kinds in sorted_arrows()]
     verdicts = [f"- **{verdict.value}**: {enum_doc(verdict)}" for verdict in Verdict]
     return "\n".join(
@@ -82,6 +66,8 @@ def session_page() -> str:
             "## What is legal when",
             "",
             *verdicts,
+            "",
+            "Behind an arrow stand the other phases in which the step may end, with all that follows in it: the next prompt too.",
             "",
             "An outcome whose effect is no longer open is dropped in every phase, whatever its cell says.",
             "",
@@ -414,89 +400,25 @@ def enum_doc(member: enum.Enum) -> str:
     return found[1] if found else ""
 
 
-# --- walking the machine
+# --- reading the table
 
 
 def sorted_arrows() -> list[tuple[tuple[Phase, Phase], set[str]]]:
-    """Every change of phase that a small conversation can make, and the signals that make it."""
+    """Every change of phase that the table knows, and the signals that make it."""
     arrows: dict[tuple[Phase, Phase], set[str]] = {}
-    start, _ = machine.step(small_session(), Started(at_ms=0))
-    seen = {outline(start)}
-    todo = [(start, 0)]
-    while todo:
-        state, depth = todo.pop(0)
-        for signal in signals_for(state):
-            after, _ = machine.step(state, signal)
-            if after.phase is not state.phase:
-                arrows.setdefault((state.phase, after.phase), set()).add(type(signal).__name__)
-            if depth < DEPTH and outline(after) not in seen:
-                seen.add(outline(after))
-                todo.append((after, depth + 1))
+    for signal, row in LEGALITY.items():
+        for before, cell in row.items():
+            for after in cell.followed_by - {before}:
+                arrows.setdefault((before, after), set()).add(signal.__name__)
     order = list(Phase)
     return sorted(arrows.items(), key=lambda item: (order.index(item[0][0]), order.index(item[0][1])))
 
 
-def small_session() -> SessionState:
-    """A session with one tool and room for two turns."""
-    spec = ToolSpec(name="tool", description="A tool.", parameters={"type": "object"})
-    session_id = SessionId("s")
-    return machine.new_session(
-        SessionConfig(
-            session_id=session_id, path=(session_id,), model=ModelFacts(model="demo:"), max_turns=2
-        ),
-        Toolbox([spec]),
-    )
-
-
-def outline(state: SessionState) -> object:
-    """What two states must share for one to be enough: counters and contents do not matter here."""
-    data = state.data
-    return (
-        state.phase,
-        state.ended,
-        len(data.queue),
-        tuple(call.stage for call in data.batch),
-        data.teardown is not None,
-        data.stopping is not None,
-        data.cycle.turn if data.cycle else 0,
-    )
-
-
-def signals_for(state: SessionState) -> Iterator[Signal]:
-    """One signal of each kind that could change the phase, addressed to what is open."""
-    data = state.data
-    asker = SignalId("q")
-    yield Prompt(at_ms=0, signal_id=asker, ref=PromptRef("p"), content=(Text(text="hello"),))
-    yield Abort(at_ms=0, signal_id=asker)
-    yield Stop(at_ms=0, signal_id=asker)
-    yield Restarted(at_ms=0, reason="crash", incarnation=2)
-    if data.stream is not None:
-        effect_id = data.stream.effect_id
-        yield StreamStarted(at_ms=0, effect_id=effect_id)
-        yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("hi"),))
-        yield StreamFailed(
-            at_ms=0, effect_id=effect_id, error=errors.ErrorInfo(code="overloaded", message="busy")
-        )
-        yield response(effect_id)
-        yield response(effect_id, "tool")
-    for call in data.batch:
-        if call.stage == "running" and call.effect_id is not None:
-            yield ToolFinished(at_ms=0, effect_id=call.effect_id, text="done", started_at_ms=0)
-    if data.teardown is not None:
-        yield TeardownFinished(at_ms=0, effect_id=data.teardown.effect_id, receipt=events.AbortReceipt())
-
-
-def response(effect_id: EffectId, *tools: str) -> ResponseCompleted:
-    """A response that says something, and calls tools."""
-    calls = tuple(read_call("", tool, "{}") for tool in tools)
-    message = AssistantMessage(content=(Text(text="hi"), *calls), model="demo:")
-    return ResponseCompleted(
-        at_ms=0,
-        effect_id=effect_id,
-        message=message,
-        usage=TokenUsage(),
-        stop_reason="tool_use" if tools else "end",
-    )
+def cell_of(cell: Cell, phase: Phase) -> str:
+    """Write a cell of the table: the verdict, and where that may lead, unless it stays."""
+    others = ", ".join(f"`{one.name}`" for one in Phase if one in cell.followed_by and one is not phase)
+    stays = "" if phase in cell.followed_by else ", always"
+    return f"{cell.verdict.value} → {others}{stays}" if others else cell.verdict.value
 
 
 # --- the command

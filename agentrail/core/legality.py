@@ -1,4 +1,4 @@
-"""What is legal: phase × signal → take, postpone, drop. Total, and the only place that says so.
+"""What is legal: phase × signal → take, postpone, drop, and the phases that may follow. Total, and the only place that says so.
 
 The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
 is still open. What a signal that is taken means stands elsewhere, by the `TAKERS` of `machine.py`.
@@ -10,6 +10,8 @@ import enum
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from agentrail.core.compacting import is_timer
 from agentrail.core.effects import look_of
@@ -68,56 +70,79 @@ class Verdict(enum.Enum):
     """Legal and late: nobody waits for it; counted."""
 
 
-def _row(*verdicts: Verdict) -> Mapping[Phase, Verdict]:
-    return MappingProxyType(dict(zip(Phase, verdicts, strict=True)))  # strict: a missing cell fails at import
+class Cell(msgspec.Struct, frozen=True, gc=False):
+    """What the table says about a signal in a phase.
+
+    Attributes:
+        verdict: Whether it is welcome.
+        followed_by: Where its step may leave the session, with all that follows in it: the phases that are possible at all.
+    """
+
+    verdict: Verdict
+    followed_by: frozenset[Phase]
+
+
+_INITIALS: Final[Mapping[str, Phase]] = MappingProxyType({phase.name[0]: phase for phase in Phase})
+
+
+def _row(*cells: str | Verdict) -> Mapping[Phase, Cell]:
+    """Read a row: a signal that is taken is written as the initials of the phases that may follow; else none follows."""
+    return MappingProxyType(
+        {
+            phase: Cell(Verdict.TAKE, frozenset(_INITIALS[initial] for initial in cell))
+            if isinstance(cell, str)
+            else Cell(cell, frozenset({phase}))
+            for phase, cell in zip(Phase, cells, strict=True)  # strict: a missing cell fails at import
+        }
+    )
 
 
 T, P, D = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP
 # fmt: off
-LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Verdict]]] = MappingProxyType({
-    #                       IDLE  RUNNING  STREAMING  EXECUTING_TOOLS
-    Prompt:            _row(T,    T,       T,         T),  # not postponed: whoever prompts hears the position at once
-    Steer:             _row(T,    T,       T,         T),  # in idle it is a prompt, or wakes a cycle that is suspended
-    Abort:             _row(T,    T,       T,         T),  # IDLE too: that nothing was left to stop is an answer
-    AbortTool:         _row(T,    T,       T,         T),  # a survivor can be meant in any phase
-    Stop:              _row(T,    T,       T,         T),
-    ReplyQuery:        _row(T,    T,       T,         T),  # answered when the cycle is over; without one, at once
-    StatusQuery:       _row(T,    T,       T,         T),
-    MessagesQuery:     _row(T,    T,       T,         T),
-    SnapshotQuery:     _row(T,    T,       T,         T),
-    Approve:           _row(T,    T,       T,         T),  # whoever decides too late or too early hears which it was
-    Reject:            _row(T,    T,       T,         T),  # as Approve
-    Respond:           _row(T,    T,       T,         T),  # as Approve
-    ToolAsked:         _row(T,    T,       T,         T),  # whoever asks too late hears that nobody will answer
-    SwitchModel:       _row(T,    T,       T,         T),  # a request that is out keeps its model
-    UpdatePluginOpts:  _row(T,    T,       T,         T),  # applied when the session is idle
-    ChangePlugins:     _row(T,    P,       P,         P),  # between two cycles only, so no hook of an old version runs after
-    ChangeTools:       _row(T,    T,       T,         T),  # calls under way keep their tools
-    Compact:           _row(T,    T,       T,         T),  # now in idle, else before the next request
-    Started:           _row(T,    D,       D,         D),  # the first signal of a life, and there is one first
-    Restarted:         _row(T,    T,       T,         T),  # whatever ran died with the old actor
-    Parked:            _row(T,    T,       T,         T),
-    StepCrashed:       _row(T,    T,       T,         T),
-    PluginLagged:      _row(T,    T,       T,         T),
-    StreamStarted:     _row(D,    T,       D,         D),
-    ChunksArrived:     _row(D,    D,       T,         D),
-    ResponseCompleted: _row(D,    T,       T,         D),  # RUNNING too: a response may come in one piece
-    StreamFailed:      _row(D,    T,       T,         D),
-    ToolProgressed:    _row(D,    D,       D,         T),  # a survivor's progress belongs to no cycle any more
-    ChildStarted:      _row(T,    T,       T,         T),  # as ToolFinished: the call of a child may survive its cycle
-    ChildPublished:    _row(T,    T,       T,         T),
-    ToolEmitted:       _row(D,    D,       D,         T),  # as ToolProgressed
-    ToolFinished:      _row(T,    T,       T,         T),  # everywhere: a call that survived an abort ends when it ends
-    TimerFired:        _row(T,    T,       T,         T),  # STREAMING too: whoever streams may fall silent
-    ErrandFinished:    _row(T,    T,       T,         T),  # plugins may ask at any time
-    TeardownFinished:  _row(T,    T,       T,         T),  # behind an abort in idle; of calls that were stopped, anywhere
+LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType({
+    #                       IDLE    RUNNING STREAMING EXECUTING_TOOLS
+    Prompt:            _row("IRE",  "R",    "S",      "E"),  # not postponed: whoever prompts hears the position at once
+    Steer:             _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
+    Abort:             _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
+    AbortTool:         _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
+    Stop:              _row("I",    "I",    "I",      "I"),
+    ReplyQuery:        _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once
+    StatusQuery:       _row("I",    "R",    "S",      "E"),
+    MessagesQuery:     _row("I",    "R",    "S",      "E"),
+    SnapshotQuery:     _row("I",    "R",    "S",      "E"),
+    Approve:           _row("IER",  "R",    "S",      "ERI"),  # whoever decides too late or too early hears which it was
+    Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
+    Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
+    ToolAsked:         _row("I",    "R",    "S",      "E"),  # whoever asks too late hears that nobody will answer
+    SwitchModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
+    UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
+    ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
+    ChangeTools:       _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
+    Compact:           _row("IR",   "R",    "S",      "E"),  # now in idle, else before the next request
+    Started:           _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
+    Restarted:         _row("IR",   "IR",   "IR",     "IR"),  # whatever ran died with the old actor
+    Parked:            _row("I",    "I",    "I",      "I"),
+    StepCrashed:       _row("IRE",  "RI",   "SRI",    "ERI"),
+    PluginLagged:      _row("I",    "R",    "S",      "E"),
+    StreamStarted:     _row(D,      "RS",   D,        D),
+    ChunksArrived:     _row(D,      D,      "S",      D),
+    ResponseCompleted: _row(D,      "REI",  "SERI",   D),  # RUNNING too: a response may come in one piece
+    StreamFailed:      _row(D,      "RI",   "SRI",    D),
+    ToolProgressed:    _row(D,      D,      D,        "E"),  # a survivor's progress belongs to no cycle any more
+    ChildStarted:      _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
+    ChildPublished:    _row("I",    "R",    "S",      "E"),
+    ToolEmitted:       _row(D,      D,      D,        "E"),  # as ToolProgressed
+    ToolFinished:      _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
+    TimerFired:        _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: whoever streams may fall silent
+    ErrandFinished:    _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
+    TeardownFinished:  _row("IR",   "R",    "S",      "ERI"),  # behind an abort in idle; of calls that were stopped, anywhere
 })
 # fmt: on
 
 
 def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
     """Read the table; an outcome that nobody waits for is dropped, whatever the cell says."""
-    cell = LEGALITY[type(signal)][phase]
+    cell = LEGALITY[type(signal)][phase].verdict
     if cell is T and isinstance(signal, Outcome) and not is_awaited(data, signal):
         return D
     return cell

@@ -15,7 +15,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 import trio
 from attrs import frozen
@@ -135,7 +134,7 @@ class CassetteModel:
             "request": _plain(request),
             "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
             "error": msgspec.structs.asdict(error) if error is not None else None,
-            "capabilities": attrs.asdict(provider.capabilities(request.model_name)),
+            "capabilities": msgspec.to_builtins(provider.capabilities(request.model_name)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:

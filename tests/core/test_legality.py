@@ -19,7 +19,7 @@ PAIRS = tuple(product(get_args(Signal), Phase))
 @pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
 def test_every_signal_is_decided_in_every_phase(signal, phase):
     """A new signal or phase fails here until somebody has decided its cells."""
-    assert isinstance(LEGALITY[signal][phase], Verdict)
+    assert isinstance(LEGALITY[signal][phase].verdict, Verdict)
 
 
 def test_nothing_else_is_in_the_table():
@@ -39,7 +39,7 @@ def test_the_table_cannot_be_edited():
 @pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
 def test_who_asks_is_never_dropped(signal, phase):
     """A caller is answered, sooner or later: only outcomes and notices are dropped, only calls refused or postponed."""
-    cell = LEGALITY[signal][phase]
+    cell = LEGALITY[signal][phase].verdict
     if issubclass(signal, Asked):
         assert cell is not Verdict.DROP
     else:
@@ -49,7 +49,7 @@ def test_who_asks_is_never_dropped(signal, phase):
 @pytest.mark.parametrize("phase", Phase)
 def test_abort_is_taken_in_every_phase(phase):
     """An abort works in every phase and in every waiting state (AT-030)."""
-    assert LEGALITY[Abort][phase] is Verdict.TAKE
+    assert LEGALITY[Abort][phase].verdict is Verdict.TAKE
 
 
 def test_a_reply_is_waited_for_while_a_cycle_runs():

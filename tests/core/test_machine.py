@@ -7,7 +7,7 @@ import pytest
 from agentrail.core import legality, machine
 from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
-from agentrail.core.legality import Verdict
+from agentrail.core.legality import Cell, Verdict
 from agentrail.core.signals import (
     Abort,
     Prompt,
@@ -126,7 +126,7 @@ def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
 
 def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
     """As many calls may be put off as a session postpones; one more is told MailboxFull, and those before it wait on."""
-    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
+    cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
     monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, StatusQuery: cells})
     full = run(StatusQuery(at_ms=1, signal_id=SignalId(f"q{n}")) for n in range(machine.MAX_POSTPONED))
     state, (refusal,) = machine.step(full, StatusQuery(at_ms=1, signal_id=SignalId("one more")))
@@ -137,7 +137,7 @@ def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
 
 def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
     """What is thrown away must have had a caller who hears of it; a table that postpones a notice is wrong."""
-    cells = MappingProxyType(dict.fromkeys(Phase, Verdict.POSTPONE))
+    cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
     monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Started: cells})
     state = run(Started(at_ms=1) for _ in range(machine.MAX_POSTPONED))
     with pytest.raises(InternalError, match="nobody waits for this Started"):

@@ -111,7 +111,9 @@ def test_every_signal_that_can_be_taken_is_in_a_scenario():
 def test_abort_and_stop_are_shown_in_every_phase(phase):
     """The two signals that break a cycle off have a scenario for each phase that they may meet."""
     for kind in ("Abort", "Stop"):
-        assert LEGALITY[next(s for s in get_args(Signal) if s.__name__ == kind)][phase] is Verdict.TAKE
+        assert (
+            LEGALITY[next(s for s in get_args(Signal) if s.__name__ == kind)][phase].verdict is Verdict.TAKE
+        )
         met = "\n".join(file.read_text() for file in FILES)
         before = rf" {{11}}{phase.name}\b[^@]*\n@\d+ +{kind} "
         assert re.search(before, met) or phase is Phase.IDLE

@@ -1,27 +1,35 @@
 """A step: its order is that of gen_statem, all of it happens at one time, and its draft stays inside."""
 
+from itertools import chain
+
 import pytest
 
-from agentrail.core import machine
+from agentrail.core import batch, compacting, looping, machine
 from agentrail.core.effects import Publish
+from agentrail.core.gates import hash_arguments
 from agentrail.core.legality import LEGALITY
+from agentrail.core.request import EffectId
 from agentrail.core.signals import (
+    Approve,
     ChangePlugins,
     Prompt,
     SignalId,
     Started,
+    TimerFired,
+    ToolFinished,
 )
 from agentrail.core.stack import load_stack
-from agentrail.core.state import Draft, SessionData
+from agentrail.core.state import Draft, Phase, SessionData
+from agentrail.core.toolbox import read_call
 from agentrail.core.work import Work
 from agentrail.events import RequestStart
-from agentrail.messages import PromptRef, Text
-from agentrail.testing.plugins import PuppetPlugin
+from agentrail.messages import ApprovalId, PromptRef, Text
+from agentrail.testing.plugins import PuppetPlugin, Rule
 from agentrail.testing.promises.seen import comparable
 from property_tests.vandal import everything_in
 from tests.core import engine_oracle
 from tests.core.drawn_lives import steps
-from tests.core.worlds import TOOLS, completed, config, new_session, run
+from tests.core.worlds import TOOLS, completed, config, new_session, run, small_world, walk
 
 LIVES = 40
 SIGNALS = 50
@@ -42,6 +50,44 @@ def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
         assert (state.phase, state.data) == (engine.state, engine.data)
         assert state.postponed == tuple(event.message for event in engine.postponed)
         assert state.ended == (engine.stopped is not None)
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_a_step_ends_where_the_table_says_that_it_may(seed):
+    """With all that follows in it: what plugins want, what was postponed, the next prompt."""
+    before = None
+    for signal, state, _ in steps(30_000 + seed, SIGNALS):
+        phase = Phase.IDLE if before is None else before.phase
+        assert state.phase in LEGALITY[type(signal)][phase].followed_by
+        before = state
+
+
+def test_every_change_of_phase_in_the_table_happens():
+    """Each arrow of the diagram is met: the table does not allow what never comes."""
+    changes = {
+        (before, after)
+        for row in LEGALITY.values()
+        for before, cell in row.items()
+        for after in cell.followed_by - {before}
+    }
+    rule = Rule(
+        hook="BeforeTool", tool=None, action="approve", text="sure?"
+    )  # without plugins nobody is asked
+    stack, states = load_stack([PuppetPlugin((rule,), name="asks")])
+    approved = walk(
+        [
+            Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="1"),)),
+            completed("r1", read_call("c1", "read", "{}")),
+            Approve(at_ms=2, signal_id=SignalId("s2"), approval_id=ApprovalId("s/a2")),
+        ],
+        machine.new_session(config(), TOOLS, stack, states),
+    )
+    steps_seen = chain(small_world(), approved)
+    assert changes == {
+        (seen.before.phase, seen.after.phase)
+        for seen in steps_seen
+        if seen.before.phase is not seen.after.phase
+    }
 
 
 def test_each_row_of_the_table_has_a_taker():
@@ -110,3 +156,39 @@ def test_no_draft_leaves_its_step(seed):
         assert not [one for one in everything_in(handed[1:]) if isinstance(one, Draft | SessionData)]
         assert not [one for one in everything_in(handed[:1]) if isinstance(one, Draft)]
         shown.clear()
+
+
+# --- what is not done twice
+
+ONE_CALL = (
+    Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="1"),)),
+    completed("r1", read_call("c1", "read", '{"path": "a"}')),
+    ToolFinished(at_ms=3, effect_id=EffectId("t2"), text="done", started_at_ms=2),
+    completed("r3", Text(text="Done.")),
+)
+
+
+def test_a_compaction_that_is_not_due_makes_no_request(monkeypatch):
+    """Whether one is due is known from what was counted; only for a summary a request is made."""
+    made = []
+    monkeypatch.setattr(compacting, "request_of", lambda *_, **__: made.append(1))
+    assert run(ONE_CALL).data.last.outcome == "finished"
+    assert not made
+
+
+def test_arguments_are_hashed_once(monkeypatch):
+    """For the runner, for the look at loops, and for every retry: the hash of what ran is kept."""
+    hashed = []
+
+    def counted(arguments):
+        hashed.append(arguments)
+        return hash_arguments(arguments)
+
+    monkeypatch.setattr(batch, "hash_arguments", counted)
+    monkeypatch.setattr(looping, "hash_arguments", counted)
+    crash = ToolFinished(at_ms=3, effect_id=EffectId("t2"), text="boom", started_at_ms=2, crashed=True)
+    script = [*ONE_CALL[:2], crash, TimerFired(at_ms=9, effect_id=EffectId("w3"))]
+    again = ToolFinished(at_ms=10, effect_id=EffectId("t4"), text="done", started_at_ms=9)
+    after = run([*script, again])
+    assert after.data.history.open == ()
+    assert hashed == [{"path": "a"}]

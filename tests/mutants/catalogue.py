@@ -13,6 +13,7 @@ from tests.mutants import (
     exhaustion,
     frozen,
     guards,
+    kernel,
     pools,
     providers,
     rest,
@@ -22,6 +23,7 @@ from tests.mutants import (
     shell,
     supervisors,
     tuning,
+    values,
 )
 from tests.mutants.mutant import Mutant
 
@@ -31,6 +33,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
     *guards.MUTANTS,
+    *kernel.MUTANTS,
     *pools.MUTANTS,
     *providers.MUTANTS,
     *rest.MUTANTS,
@@ -40,4 +43,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
+    *values.MUTANTS,
 )

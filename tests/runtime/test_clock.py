@@ -167,7 +167,7 @@ async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox)
 @pytest.mark.parametrize("timer_ms", [None, 60_000])
 @on_virtual_time
 async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, timer_ms):
-    """After sixteen messages in a row others have their turn, also where each message brings the next one."""
+    """After sixty-four messages in a row others have their turn, also where each message brings the next one."""
     turns = 0
 
     async def other() -> None:

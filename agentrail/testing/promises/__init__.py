@@ -30,7 +30,11 @@ from agentrail.testing.promises.of_people import (
     prompts_are_never_lost,
     steers_are_never_lost,
 )
-from agentrail.testing.promises.of_steps import the_end_is_the_end, the_same_again_gives_the_same
+from agentrail.testing.promises.of_steps import (
+    steps_follow_the_table,
+    the_end_is_the_end,
+    the_same_again_gives_the_same,
+)
 from agentrail.testing.promises.of_the_conversation import (
     history_is_valid,
     history_only_grows,
@@ -70,5 +74,6 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     steers_are_never_lost,
     callers_are_answered_once,
     the_same_again_gives_the_same,
+    steps_follow_the_table,
     the_end_is_the_end,
 )

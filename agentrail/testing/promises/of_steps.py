@@ -2,6 +2,7 @@
 
 from agentrail.core import machine
 from agentrail.core.effects import End
+from agentrail.core.legality import LEGALITY
 from agentrail.events import SessionEnd
 from agentrail.testing.promises.seen import Seen, comparable, open_effects
 
@@ -11,6 +12,13 @@ def the_same_again_gives_the_same(seen: Seen) -> None:
     after, effects = machine.step(seen.before, seen.signal)
     assert after == seen.after
     assert list(map(comparable, effects)) == list(map(comparable, seen.effects))
+
+
+def steps_follow_the_table(seen: Seen) -> None:
+    """A step ends in one of the phases that the table names for its signal in the phase that it met."""
+    if not seen.before.ended:
+        cell = LEGALITY[type(seen.signal)][seen.before.phase]
+        assert seen.after.phase in cell.followed_by
 
 
 def the_end_is_the_end(seen: Seen) -> None:
