@@ -87,7 +87,7 @@ async def _wait_until_gone(before: Census, within_seconds: float) -> None:
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
         looks += 1
         if looks == collect_at:
-            # What lies in a reference cycle is garbage already and only waits for somebody to carry it out. Not at each
+            # What lies in a reference cycle is garbage already and only waits to be carried out. Not at each
             # look: going through a large heap takes longer than all that is just ending needs.
             gc.collect()
             collect_at *= 2
