@@ -108,7 +108,9 @@ def check(events: list[ChildEvent], lives: list[ActorHandle], ended: ExitReason 
     """Hold what a watcher was told to the lives that there were."""
     last = events[-1]
     assert isinstance(last, ChildGone)
-    middle = [event for event in events if not isinstance(event, ChildGone)]
+    middle: list[ChildUp | ChildDown | ChildRestarted] = [
+        event for event in events if not isinstance(event, ChildGone)
+    ]
     assert len(middle) == len(events) - 1, "gone once"
     ups = [event for event in middle if not isinstance(event, ChildDown)]
     assert [type(event) for event in ups] == [ChildUp, *[ChildRestarted] * (len(ups) - 1)][: len(ups)]
