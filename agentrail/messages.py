@@ -18,7 +18,7 @@ from agentrail.frozen import (
     frozen_or_none,
     frozen_value,
 )
-from agentrail.structs import Member, Value
+from agentrail.structs import TaggedValue, Value
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -37,7 +37,7 @@ StopReason: TypeAlias = Literal[
 # --- content blocks
 
 
-class Text(Member, frozen=True, kw_only=True):
+class Text(TaggedValue, frozen=True, kw_only=True):
     """Words.
 
     Attributes:
@@ -47,7 +47,7 @@ class Text(Member, frozen=True, kw_only=True):
     text: str
 
 
-class Image(Member, frozen=True, kw_only=True):
+class Image(TaggedValue, frozen=True, kw_only=True):
     """A picture, as bytes in base64.
 
     Attributes:
@@ -61,7 +61,7 @@ class Image(Member, frozen=True, kw_only=True):
     name: str = "image"
 
 
-class FileRef(Member, frozen=True, kw_only=True):
+class FileRef(TaggedValue, frozen=True, kw_only=True):
     """A file of the workspace that the user points at; the model sees its path and reads it with its tools.
 
     Attributes:
@@ -71,7 +71,7 @@ class FileRef(Member, frozen=True, kw_only=True):
     path: str
 
 
-class Thinking(Member, frozen=True, kw_only=True):
+class Thinking(TaggedValue, frozen=True, kw_only=True):
     """What a model thought aloud. It goes back, unchanged, to the vendor that made it, and to no other.
 
     Attributes:
@@ -85,7 +85,7 @@ class Thinking(Member, frozen=True, kw_only=True):
     provider: str
 
 
-class Opaque(Member, frozen=True, kw_only=True):
+class Opaque(TaggedValue, frozen=True, kw_only=True):
     """A block that only its vendor understands; kept, because some vendors refuse a history without it.
 
     Attributes:
@@ -101,7 +101,7 @@ class Opaque(Member, frozen=True, kw_only=True):
         force_setattr(self, "payload", frozen_json(self.payload))
 
 
-class ToolCall(Member, frozen=True, kw_only=True):
+class ToolCall(TaggedValue, frozen=True, kw_only=True):
     """The model asks for a tool.
 
     Attributes:

@@ -12,7 +12,7 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def wire_name(name: str) -> str:
+def tag_name(name: str) -> str:
     """Give what tells a class apart on the wire: its name in snake_case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
@@ -21,7 +21,7 @@ class Value(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A value that is alone in its place."""
 
 
-class Member(Value, frozen=True, tag_field="kind", tag=wire_name):
+class TaggedValue(Value, frozen=True, tag_field="kind", tag=tag_name):
     """A value that stands in a closed union, and says on the wire which member it is."""
 
 

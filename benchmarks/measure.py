@@ -253,10 +253,17 @@ def _clean(side: Side) -> tuple[Sample, tuple[float, float]]:
     began_at, cpu_at = perf_counter(), _cpu_seconds()
     sample = side()
     cost = (_cpu_seconds() - cpu_at, perf_counter() - began_at)
-    if collector_state() != collector:
+    if not _is_set_alike(collector, collector_state()):
         message = f"a workload left the collector as {describe_collector(collector_state())}, it was {describe_collector(collector)}"
         raise RuntimeError(message)
     return sample, cost
+
+
+def _is_set_alike(before: CollectorState, after: CollectorState) -> bool:
+    """Compare what is set: of what is frozen some may have been freed."""
+    return (before.is_enabled, before.thresholds, before.frozen > 0) == (
+        after.is_enabled, after.thresholds, after.frozen > 0
+    )  # fmt: skip
 
 
 def _cpu_seconds() -> float:

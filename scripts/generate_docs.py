@@ -370,7 +370,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 # --- reading docstrings
 
 
-def summary(thing: type) -> str:
+def summary(thing: object) -> str:
     """All of a docstring before its first section, as one paragraph or several."""
     return re.split(r"\n\n?(?=Attributes:|Raises:|Args:)", inspect.getdoc(thing) or "")[0]
 

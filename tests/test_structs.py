@@ -22,7 +22,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
-from agentrail.structs import replace, wire_name
+from agentrail.structs import replace, tag_name
 
 S = SessionId("s")
 META = events.Envelope(session_id=S, seq=7, at_ms=1_700, path=(S,))
@@ -123,5 +123,5 @@ def test_nobody_writes_to_a_value(value):
 
 def test_names_on_the_wire_are_in_snake_case():
     """As of classes, so of blocks, chunks and changes."""
-    assert wire_name("FileRef") == "file_ref"
-    assert wire_name("ToolSkippedForSteering") == "tool_skipped_for_steering"
+    assert tag_name("FileRef") == "file_ref"
+    assert tag_name("ToolSkippedForSteering") == "tool_skipped_for_steering"

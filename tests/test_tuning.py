@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.tuning import THRESHOLDS, collector_state, many_sessions
+from agentrail.tuning import THRESHOLDS, many_sessions
 
 ROOT = Path(__file__).parents[1]
 IMPORTS_GC = re.compile(r"^\s*(import gc\b|from gc import)", re.MULTILINE)
@@ -72,16 +72,15 @@ main()
 
 @contextmanager
 def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[None]:
-    """A collector that is set so, whatever the test does to it; as it was afterwards."""
-    was, was_enabled, was_frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count()
-    gc.unfreeze()  # what pytest collected; see the root conftest.py
-    assert gc.get_freeze_count() == 0
+    """A collector that is set so, with nothing frozen, whatever the test does to it; as it was afterwards."""
+    was, was_enabled, was_frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 0
+    gc.unfreeze()
     gc.set_threshold(*thresholds)
     try:
         yield
     finally:
         gc.unfreeze()
-        if was_frozen:
+        if was_frozen:  # the root conftest.py does that with all tests
             gc.freeze()
         gc.set_threshold(*was)
         (gc.enable if was_enabled else gc.disable)()
@@ -126,7 +125,8 @@ def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
         assert gc.get_freeze_count() > 1_000
         assert change.before.thresholds == (700, 10, 10)
         assert change.before.frozen == 0
-        assert change.after == collector_state()
+        assert change.after.thresholds == THRESHOLDS
+        assert change.after.frozen > 1_000
 
 
 def test_garbage_is_freed_before_the_rest_is_frozen():
@@ -157,20 +157,21 @@ def test_garbage_is_freed_before_the_rest_is_frozen():
 def test_undo_sets_the_collector_as_it_was():
     """Thresholds and frozen objects are those of before; a second `undo` changes nothing."""
     with a_collector((900, 11, 12)):
-        change = many_sessions()
+        change = many_sessions(collect=False)
         change.undo()
         assert gc.get_threshold() == (900, 11, 12)
         assert gc.get_freeze_count() == 0
-        later = many_sessions()
+        later = many_sessions(collect=False)
         change.undo()
-        assert collector_state() == later.after
+        assert gc.get_threshold() == later.after.thresholds == THRESHOLDS
+        assert gc.get_freeze_count() > 0
 
 
 def test_a_block_undoes_it():
     """As a context manager it goes back when the block is left, by an exception too."""
 
     def fail_in_the_block() -> None:
-        with many_sessions() as change:
+        with many_sessions(collect=False) as change:
             assert gc.get_threshold() == change.after.thresholds == THRESHOLDS
             raise ValueError
 
@@ -184,15 +185,15 @@ def test_a_block_undoes_it():
 def test_a_second_call_changes_nothing_and_undoes_nothing():
     """What was asked for twice is there once, and the call that changed it undoes it."""
     with a_collector():
-        first = many_sessions()
+        first = many_sessions(collect=False)
         kept = [[] for _ in range(1_000)]
         frozen = gc.get_freeze_count()
-        second = many_sessions()
-        assert gc.get_freeze_count() == frozen
-        assert second.before == second.after
+        second = many_sessions(collect=False)
+        assert 0 < gc.get_freeze_count() <= frozen  # less, where something of it was freed
+        assert second.before.thresholds == second.after.thresholds
         second.undo()
         assert gc.get_threshold() == THRESHOLDS
-        assert gc.get_freeze_count() == frozen
+        assert 0 < gc.get_freeze_count() <= frozen
         first.undo()
         assert gc.get_threshold() == (700, 10, 10)
         assert len(kept) == 1_000
@@ -210,7 +211,7 @@ def test_a_second_call_changes_nothing_and_undoes_nothing():
 def test_thresholds_only_rise_and_a_collector_that_is_off_stays_off(was, becomes):
     """A program that looks less often than we would, or never, keeps what it has chosen."""
     with a_collector(was):
-        many_sessions()
+        many_sessions(collect=False)
         assert gc.get_threshold() == becomes
 
 
@@ -218,7 +219,7 @@ def test_a_disabled_collector_stays_disabled():
     """`gc.disable()` is the program's word."""
     with a_collector():
         gc.disable()
-        with many_sessions():
+        with many_sessions(collect=False):
             assert not gc.isenabled()
         assert not gc.isenabled()
 
@@ -227,7 +228,7 @@ def test_what_others_set_since_is_left_alone():
     """`undo` takes back our thresholds, not those of somebody who came later; what they froze before us stays frozen."""
     with a_collector():
         gc.freeze()
-        change = many_sessions()
+        change = many_sessions(collect=False)
         gc.set_threshold(1, 2, 3)
         change.undo()
         assert gc.get_threshold() == (1, 2, 3)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import trio
 
 from agentrail.actors.blocks import open_supervisor
-from agentrail.actors.pool_core import STOPPED, Entry, Errors, PoolCore
+from agentrail.actors.pool_core import POOL_STOPPED, Entry, Errors, PoolCore
 from agentrail.actors.start import worker
 from agentrail.actors.supervising import Observer
 from agentrail.errors import InvalidSpec
@@ -272,6 +272,6 @@ async def _open(core: PoolCore, observer: Observer | None, redact: Redact) -> As
         try:
             yield pool
         except BaseException:
-            core.cut_off(STOPPED)
+            core.cut_off(POOL_STOPPED)
             raise
         await pool.stop()

@@ -47,7 +47,7 @@ from agentrail.otp.pooling import (
 )
 from agentrail.otp.supervision_types import StopSummary
 
-STOPPED: Final = Shutdown()
+POOL_STOPPED: Final = Shutdown()
 _FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 
 Errors: TypeAlias = tuple[type[Exception], ...]
@@ -177,10 +177,10 @@ class PoolCore:
             with trio.move_on_after(seconds):
                 await self._drained.wait()
         except trio.Cancelled:
-            self.cut_off(STOPPED)
-            cell_of(supervisor).ask(STOPPED)
+            self.cut_off(POOL_STOPPED)
+            cell_of(supervisor).ask(POOL_STOPPED)
             raise
-        self.cut_off(STOPPED)
+        self.cut_off(POOL_STOPPED)
         try:
             return await supervisor.stop()
         except ActorDown:
@@ -255,7 +255,8 @@ class PoolCore:
         except BaseException as error:  # noqa: ASYNC103 - but for the errors that are answers it goes on
             parts = leaves(error)
             if any(isinstance(part, _FOR_THE_PROCESS) for part in parts):
-                self.cut_off(STOPPED)  # it leaves by way of the root, and no other worker is to meet it again
+                # It leaves by way of the root, and no other worker is to meet it again.
+                self.cut_off(POOL_STOPPED)
             if not isinstance(error, Exception) or not all(isinstance(part, self._errors) for part in parts):
                 raise
             # A nursery of the work wraps even one error in a group; whoever waits names the error, not the group.
@@ -269,7 +270,7 @@ class PoolCore:
         owner = own.cell.owner
         if own.cell.is_laddered and isinstance(owner, Core):  # its supervisor stops, and all the others go
             ending = owner.state.ending
-            self.cut_off(STOPPED if ending is None else ending.reason)
+            self.cut_off(POOL_STOPPED if ending is None else ending.reason)
         del self._workers[own.number]
         self._cells.discard(own.cell)
         self._take(WorkerDown(own.number, reason, own.began and own.job is not None))
@@ -326,7 +327,7 @@ class PoolCore:
         return PoolFull(message)
 
     def _stopping(self) -> PoolStopped:
-        reason = self.state.reason or STOPPED
+        reason = self.state.reason or POOL_STOPPED
         message = (
             f"the pool has begun to end and takes no jobs any more ({describe(reason)}): open another one"
         )

@@ -85,7 +85,7 @@ ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
 
 
 @frozen(kw_only=True)
-class Seen:
+class LastTold:
     """What a watcher was told last.
 
     Attributes:
@@ -116,16 +116,16 @@ class Glimpse:
     is_gone: bool = False
 
 
-def decide_news(seen: Seen, now: Glimpse) -> tuple[Seen, tuple[ChildEvent, ...]]:
+def decide_news(seen: LastTold, now: Glimpse) -> tuple[LastTold, tuple[ChildEvent, ...]]:
     """Say what a watcher has to be told: each instance goes down that it was told is up, and before another one comes up."""
     news: list[ChildEvent] = []
     if seen.is_up and seen.handle is not None and now.handle is not seen.handle:
         reason = seen.handle.exit_reason or _NOBODY
         news.append(ChildDown(seen.handle, reason, True if now.handle is not None else now.comes_back))
-        seen = Seen(handle=seen.handle, reason=reason)
+        seen = LastTold(handle=seen.handle, reason=reason)
     if now.handle is not None and not seen.is_up:
         news.append(ChildUp(now.handle) if seen.handle is None else ChildRestarted(now.handle))
-        seen = Seen(handle=now.handle, is_up=True)
+        seen = LastTold(handle=now.handle, is_up=True)
     if now.is_gone:
         news.append(ChildGone(now.gone or seen.reason or _NOBODY))
     return seen, tuple(news)
@@ -142,7 +142,7 @@ class _Recorder:
         self.max_events = max_events
         self.is_too_slow = False
         self.send, self.receive = trio.open_memory_channel[ChildEvent](max_events)
-        self._seen = Seen()
+        self._seen = LastTold()
         self._is_over = False
 
     def see(self, now: Glimpse) -> bool:

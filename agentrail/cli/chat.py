@@ -153,7 +153,7 @@ class ChatLedger:
 
     def decided(self) -> None:
         """Note that nothing waits for a person any more."""
-        if self._asked.is_set():  # else somebody may be waiting for this very event
+        if self._asked.is_set():  # else a task may be waiting for this very event
             self._asked = trio.Event()
 
     async def wait_for_line(self) -> None:
@@ -203,7 +203,7 @@ class Chat:
     _is_stopping: bool = False
 
     async def talk(self) -> None:
-        """Talk until somebody leaves or the session ends, and stop what runs then.
+        """Talk until the user leaves or the session ends, and stop what runs then.
 
         Raises:
             ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
@@ -224,7 +224,7 @@ class Chat:
             self.nursery.start_soon(leave_at_once, self.work)
         elif self.ledger.is_idle:
             self.code = Exit.INTERRUPTED
-            self._is_stopping = True  # whoever presses it once more does not want to wait
+            self._is_stopping = True  # who presses it once more does not want to wait
             self.work.cancel(reason="interrupted")
         else:
             self.nursery.start_soon(self._abort, "interrupted")
@@ -291,7 +291,7 @@ class Chat:
             await self._say(f"error: {describe_error(error)}")
 
     async def _look_who_waits(self) -> None:
-        """Note whether somebody decided what a cycle waited for; the event that says so may lie unread."""
+        """Note whether a person decided what a cycle waited for; the event that says so may lie unread."""
         if not (await self.session.status()).suspended:
             self.ledger.decided()  # else the next line of a pipe would not wait
 
@@ -360,7 +360,7 @@ def show_status(status: Status) -> str:
 
 
 async def serve_chat(choices: Choices, approve: ApproveOption) -> Exit:
-    """Chat until somebody leaves, and say how it ended."""
+    """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -368,7 +368,7 @@ async def serve_chat(choices: Choices, approve: ApproveOption) -> Exit:
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
-        code = Exit.FAILED  # nobody reads any more
+        code = Exit.FAILED  # the output is read no more
     except* AgentrailError as failed:
         write_error(f"{failed.exceptions[0]}.")
     return code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
 
 DEFAULT_SECONDS: Final = 30.0
-"""How long is looked, unless somebody says how many sessions: a stack of three runs a thousand in this time on a quiet machine."""
+"""How long is looked, unless the operator says how many sessions: a stack of three runs a thousand in this time on a quiet machine."""
 MAX_COMBINED: Final = 4
 """How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
 
@@ -152,7 +152,7 @@ def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
 
 
 def _show_progress(tally: "Tally", examples: int | None, seconds: float) -> None:
-    """Draw a bar, where somebody looks."""
+    """Draw a bar, where a person looks."""
     if tally.runs % _EVERY == 0 and os.isatty(2):
         write_all(2, f"\r\x1b[K{describe_progress(tally, examples, seconds)}".encode())
 

@@ -203,7 +203,7 @@ async def _look_at_address(url: str, http: HttpClients) -> Finding:
     except ProviderError as error:
         if error.status is None:
             return _decide_refusal(url, error)
-        # Whatever it answers to a question that nobody asks it, it is there.
+        # Whatever it answers to a question that is not asked, it is there.
     return Finding(name="server", verdict="good", text=text)
 
 

@@ -10,7 +10,7 @@ from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
 
 class Exit(enum.IntEnum):
-    """What the command tells whoever called it."""
+    """What the command tells its caller."""
 
     DONE = 0
     FAILED = 1
@@ -62,5 +62,5 @@ def describe_failure(error: ErrorInfo) -> str:
 
 
 def describe_error(error: AgentrailError) -> str:
-    """Say what was wrong with what somebody asked for; the messages say themselves what to do."""
+    """Say what was wrong with what the caller asked for; the messages say themselves what to do."""
     return str(error).rstrip(".") + "."

@@ -154,7 +154,7 @@ async def open_edited_lines() -> AsyncIterator[EditedLines]:
     session: PromptSession[str] = PromptSession(erase_when_done=True)
     # Raw mode for as long as there are lines: a Ctrl-D that comes between two of them, or while something is written above
     # the editor (for which it would go back to cooked mode), would be taken by the terminal, as the end of a line that
-    # nobody reads, and be lost. Writing needs no cooked mode: raw mode leaves the output's line breaks alone.
+    # is not read, and be lost. Writing needs no cooked mode: raw mode leaves the output's line breaks alone.
     setattr(session.app.input, "cooked_mode", contextlib.nullcontext)  # noqa: B010 - the library has no option for it
     with session.app.input.raw_mode(), StdoutProxy(sleep_between_writes=_REPAINT_SECONDS, raw=True) as above:
         lines = EditedLines(session, above)

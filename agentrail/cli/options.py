@@ -125,7 +125,7 @@ def decide_approvals(text: str | None) -> tuple[Entry, ...]:
             f"--approve is {text!r}: expected names of tools with commas between them, such as shell, or *"
         )
         raise OptionError([message])
-    # Whoever chats sits before it, and may be gone for lunch: a call waits for as long as they like.
+    # The user of a chat sits before it, and may be gone for lunch: a call waits for as long as they like.
     approval: Any = (HumanApproval, {"require_approval_for": names, "timeout_seconds": 0})
     return (approval,)
 
@@ -153,7 +153,7 @@ def decide_prompt(argument: str | None, piped: bytes | None) -> str:
 
     Args:
         argument: What stands on the command line.
-        piped: What came through stdin; None when nobody looked there, because it is a terminal.
+        piped: What came through stdin; None when it was not looked at, because it is a terminal.
 
     Raises:
         PromptError: Your move: there is none, it is empty, or there are two.

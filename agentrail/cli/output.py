@@ -10,7 +10,7 @@ DESCRIPTORS: Final[Mapping[str, int]] = MappingProxyType({"out": 1, "err": 2})
 
 
 class OutputClosed(Exception):
-    """Whoever read our output has read enough (`| head`)."""
+    """The reader of our output has read enough (`| head`)."""
 
 
 class OutputFailed(Exception):
@@ -21,7 +21,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write bytes to a descriptor, and block until they are written.
 
     Raises:
-        OutputClosed: Nobody reads stdout any more.
+        OutputClosed: Stdout is read no more.
         OutputFailed: It cannot be written; the message says why.
     """
     left = memoryview(data)
@@ -30,7 +30,7 @@ def write_all(descriptor: int, data: bytes) -> None:
             left = left[os.write(descriptor, left) :]
         except OSError as error:
             if descriptor == DESCRIPTORS["err"]:
-                return  # there is nobody left to tell
+                return  # there is no reader left to tell
             if error.errno == errno.EPIPE:
                 raise OutputClosed from None
             message = f"the output cannot be written: {error.strerror}"

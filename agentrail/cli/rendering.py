@@ -54,7 +54,7 @@ class ChatStyle:
 
     Attributes:
         out_is_terminal: Whether the model's words go to a terminal; then what could steer it is taken out of them.
-        err_is_terminal: Whether somebody looks at the rest; only then thinking is shown.
+        err_is_terminal: Whether a person looks at the rest; only then thinking is shown.
         dims: Whether what is about the words may be dimmed.
     """
 

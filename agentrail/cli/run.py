@@ -163,7 +163,7 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     except OutputFailed as error:
         write_error(f"{error}.")
     except OutputClosed:
-        pass  # whoever closed it knows
+        pass  # the reader that closed it knows
     return Exit.FAILED
 
 

@@ -1,4 +1,4 @@
-"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops nobody else."""
+"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ class Screen(Protocol):
         """Write pieces, in order.
 
         Raises:
-            OutputClosed: Nobody reads stdout any more.
+            OutputClosed: Stdout is read no more.
             OutputFailed: It cannot be written; the message says why.
 
         Cancellation: What had not been written by then may be lost.
@@ -34,7 +34,7 @@ class DirectScreen:
         self._lock = trio.Lock()
 
     async def write(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces; see `Screen.write`. Those of one call stand together, whoever else writes meanwhile."""
+        """Write pieces; see `Screen.write`. Those of one call stand together, whatever else is written meanwhile."""
         async with self._lock:
             for piece in pieces:
                 # Surrogates that a model made up cannot be encoded.

@@ -14,7 +14,7 @@ from agentrail.errors import ToolContractError
 from agentrail.events import Todo
 from agentrail.frozen import frozen_value, not_json
 from agentrail.messages import JsonValue
-from agentrail.structs import Member
+from agentrail.structs import TaggedValue
 
 MAX_TODOS: Final = 100
 MAX_TODO_CHARACTERS: Final = 1_000
@@ -36,7 +36,7 @@ def fault_of_todos(todos: Sequence[Todo]) -> str | None:
     return None
 
 
-class UpdateTodos(Member, frozen=True, kw_only=True):
+class UpdateTodos(TaggedValue, frozen=True, kw_only=True):
     """Replace the list that the model keeps of its work; publishes `TodoChange`.
 
     Attributes:
@@ -54,7 +54,7 @@ class UpdateTodos(Member, frozen=True, kw_only=True):
             raise ToolContractError(message)
 
 
-class UpdateContext(Member, frozen=True, kw_only=True):
+class UpdateContext(TaggedValue, frozen=True, kw_only=True):
     """Set something that the session keeps beside its conversation.
 
     Attributes:
@@ -88,7 +88,7 @@ class UpdateContext(Member, frozen=True, kw_only=True):
             raise ToolContractError(message)
 
 
-class RequestCompaction(Member, frozen=True, kw_only=True):
+class RequestCompaction(TaggedValue, frozen=True, kw_only=True):
     """Have the conversation shortened before the next request.
 
     Attributes:

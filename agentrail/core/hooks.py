@@ -22,7 +22,7 @@ from agentrail.messages import (
     ToolResult,
     UserBlock,
 )
-from agentrail.structs import Member, Value
+from agentrail.structs import TaggedValue, Value
 
 
 class _LifecycleBase(Value, frozen=True, tag_field="hook", tag=True):
@@ -198,7 +198,7 @@ class BeforePluginOptsUpdate(_LifecycleBase, frozen=True, kw_only=True):
 # --- what a plugin asked for
 
 
-class FileText(Member, frozen=True, kw_only=True):
+class FileText(TaggedValue, frozen=True, kw_only=True):
     """The answer to `ReadFile`.
 
     Attributes:
@@ -210,7 +210,7 @@ class FileText(Member, frozen=True, kw_only=True):
     text: str | None
 
 
-class FileWritten(Member, frozen=True, kw_only=True):
+class FileWritten(TaggedValue, frozen=True, kw_only=True):
     """The answer to `WriteFile`.
 
     Attributes:
@@ -222,7 +222,7 @@ class FileWritten(Member, frozen=True, kw_only=True):
     written_bytes: int
 
 
-class ModelAnswer(Member, frozen=True, kw_only=True):
+class ModelAnswer(TaggedValue, frozen=True, kw_only=True):
     """The answer to `CallModel`.
 
     Attributes:
@@ -234,7 +234,7 @@ class ModelAnswer(Member, frozen=True, kw_only=True):
     usage: TokenUsage = TokenUsage()
 
 
-class Found(Member, frozen=True, kw_only=True):
+class Found(TaggedValue, frozen=True, kw_only=True):
     """The answer to `Search`.
 
     Attributes:
@@ -248,7 +248,7 @@ class Found(Member, frozen=True, kw_only=True):
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
 
 
-class RequestFailed(Member, frozen=True, kw_only=True):
+class RequestFailed(TaggedValue, frozen=True, kw_only=True):
     """The answer when it could not be done.
 
     Attributes:

@@ -13,7 +13,7 @@ from agentrail.core.budget import Price
 from agentrail.core.stalls import StallOptions
 from agentrail.core.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
-from agentrail.structs import Member, Value
+from agentrail.structs import TaggedValue, Value
 
 EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
@@ -76,20 +76,20 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return rest.partition(":")[2] if provider == "registry" else rest
 
 
-class TextDelta(Member, frozen=True):
+class TextDelta(TaggedValue, frozen=True):
     """More visible text."""
 
     text: str
 
 
-class ThinkingDelta(Member, frozen=True):
+class ThinkingDelta(TaggedValue, frozen=True):
     """More thinking, or the signature that ends it."""
 
     text: str
     signature: str | None = None
 
 
-class ToolCallStarted(Member, frozen=True):
+class ToolCallStarted(TaggedValue, frozen=True):
     """The model begins a call; indexes are dense from 0, id and name are always there."""
 
     index: int
@@ -97,20 +97,20 @@ class ToolCallStarted(Member, frozen=True):
     name: str
 
 
-class ArgumentsDelta(Member, frozen=True):
+class ArgumentsDelta(TaggedValue, frozen=True):
     """More of a call's arguments: raw JSON text, never parsed in pieces."""
 
     index: int
     text: str
 
 
-class UsageUpdate(Member, frozen=True):
+class UsageUpdate(TaggedValue, frozen=True):
     """The total of this response so far, never an increment."""
 
     usage: TokenUsage
 
 
-class Completed(Member, frozen=True):
+class Completed(TaggedValue, frozen=True):
     """The one terminal chunk. Its message equals what the deltas add up to, in text, calls and order."""
 
     stop_reason: StopReason

@@ -33,13 +33,13 @@ from agentrail.messages import (
     TokenUsage,
     UserBlock,
 )
-from agentrail.structs import Member
+from agentrail.structs import TaggedValue
 
 SignalId = NewType("SignalId", str)
 KillTools: TypeAlias = Literal["killable", "all", "none"]
 
 
-class Stamped(Member, frozen=True, kw_only=True):
+class Stamped(TaggedValue, frozen=True, kw_only=True):
     """What every signal carries.
 
     Attributes:

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from agentrail.messages import SessionId
-from agentrail.structs import Member
+from agentrail.structs import TaggedValue
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -26,7 +26,7 @@ class Envelope(Struct, frozen=True, gc=False):
     ephemeral: bool = False
 
 
-class EventBase(Member, frozen=True, kw_only=True):
+class EventBase(TaggedValue, frozen=True, kw_only=True):
     """What all events share. Where one stands is no part of what it says: equality, hash and repr leave `meta` out.
 
     Attributes:

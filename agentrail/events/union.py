@@ -14,7 +14,7 @@ from agentrail.events.response import MessageDelta, ResponseEvent, StreamStalled
 from agentrail.events.session import AgentAbort, AgentEnd, AgentError, SessionEvent
 from agentrail.events.tools import ToolEvent, ToolProgress
 from agentrail.messages import CallId, SessionId, ToolResult
-from agentrail.structs import wire_name
+from agentrail.structs import tag_name
 
 
 class SubagentStart(EventBase, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, Agent
 
 def kind_of(kind: type) -> str:
     """Give the name of a class on the wire: its own in snake_case."""
-    return wire_name(kind.__name__)
+    return tag_name(kind.__name__)
 
 
 KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_args(Event)}

@@ -43,7 +43,7 @@ class Marks:
         ttl_ms: How long each is kept.
         turns: Since the last one at the end of a cycle.
         count: How many there were so far; numbers them.
-        kept: Those that nobody was told to drop, oldest first.
+        kept: Those that no host was told to drop, oldest first.
     """
 
     every_n_turns: int

@@ -24,7 +24,7 @@ class Plugin(abc.ABC, Generic[S]):
     """A plugin as a class: derive from `Plugin[YourState]`, write `init`, and `handle` or methods marked with `on`.
 
     Attributes:
-        name: Unique in a stack; the name of the class, unless the class or whoever makes it says another.
+        name: Unique in a stack; the name of the class, unless the class or the caller that makes it says another.
         version: Recorded in the journal; another one calls `migrate`.
         priority: Lower is asked first: 0–99 safety, 100–299 core, 300–599 quality, 600–899 intelligence, 900+ own.
         hooks: The hooks that it wants; None for all, or for those of its marked methods.
@@ -55,7 +55,9 @@ class Plugin(abc.ABC, Generic[S]):
         # What a base class declares by its methods grows with the methods; what it declares by name stands.
         declared = "hooks" in cls.__dict__ or cls.hooks not in (None, inherited)
         if cls.handle is Plugin.handle and (cls.hooks is None or not declared):
-            cls.hooks = frozenset(marked) - {RequestDone}  # an answer comes to whoever asked, declared or not
+            cls.hooks = frozenset(marked) - {
+                RequestDone
+            }  # an answer comes to the plugin that asked, declared or not
         for base in cls.__dict__.get("__orig_bases__", ()):
             if issubclass(get_origin(base) or object, Plugin) and not isinstance(get_args(base)[0], TypeVar):
                 cls.state_type = get_args(base)[0]

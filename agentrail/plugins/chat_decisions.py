@@ -27,7 +27,7 @@ _FORMS: Final[dict[PermissionOption, str]] = {
 
 @attrs.frozen
 class ChatDecision:
-    """What somebody decided.
+    """What a person decided.
 
     Attributes:
         wanted: The id of what waits, or the command that waits.

@@ -27,7 +27,7 @@ class Policy:
         brand_keywords: Words of one's own that prompts may not be about.
         competitor_keywords: Words of others.
         rubric: The policy in words, for a judge.
-        judge_model: Who judges by the rubric; None: nobody, keywords alone.
+        judge_model: Who judges by the rubric; None: keywords alone.
         fail_open: Whether a prompt passes when the judge fails.
     """
 

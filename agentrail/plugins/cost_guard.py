@@ -65,7 +65,7 @@ class CostGuard(Plugin[Limits]):
         return Limits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
 
     def on_config_update(self, options: JsonObject, state: Limits) -> Limits:
-        """Change the limits; whoever gets new ones is warned again."""
+        """Change the limits; a session with new ones is warned again."""
         changed = attrs.evolve(state, **options, warned=frozenset())  # type: ignore[arg-type]  # `init` judges them
         self.init(
             max_tokens=changed.max_tokens,

@@ -130,7 +130,7 @@ def _is_safe_line(line: str, safe: Sequence[str]) -> bool:
 def _is_safe(command: ShellCommand, safe: Sequence[str]) -> bool:
     if not command.is_known or command.files or command.sets:
         return False
-    # By the words as they were written: `/tmp/git` is not the `git` that somebody trusts.
+    # By the words as they were written: `/tmp/git` is not the `git` that the operator trusts.
     text = " ".join(command.words)
     return any(
         fnmatchcase(text, entry)

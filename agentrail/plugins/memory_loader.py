@@ -21,7 +21,7 @@ from agentrail.messages import AssistantMessage, CallId
 from agentrail.plugins.base import Plugin, on
 
 MAX_CHARACTERS: Final = 40_000
-"""Of one file. It is in every request of the session, so whoever needs more wants a file that the model reads."""
+"""Of one file. It is in every request of the session, so an operator who needs more wants a file that the model reads."""
 
 SECTION: Final = "agent_memory"
 """The key of the section: the prompt mode `task` leaves out what stands under this name."""
@@ -33,7 +33,7 @@ class Memory:
 
     Attributes:
         files: In the order in which the model sees them.
-        texts: What is in each; empty while nobody knows, and when there is no such file.
+        texts: What is in each; empty while that is not known, and when there is no such file.
         unread: Those that have to be read, or read again.
         auto_reload: Whether a file is read again after a call that names it.
     """

@@ -1,4 +1,4 @@
-"""`OutputFilter`: takes out of what the model said what nobody may read, before it enters the history."""
+"""`OutputFilter`: takes out of what the model said what must not be read, before it enters the history."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Filter:
 
 
 class OutputFilter(Plugin[Filter]):
-    """Takes out of responses what nobody may read."""
+    """Takes out of responses what must not be read."""
 
     priority = 110
 

@@ -1,7 +1,7 @@
 """`PatchToolCalls`: says what had to be repaired in the conversation that a session began with.
 
 The repair itself is the importer's (`core/importing.py`), because a session cannot even hold a conversation with a call
-that has no result. What is left for a plugin is that somebody hears of it.
+that has no result. What is left for a plugin is that the operator hears of it.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 MAX_REPORTED: Final = 100
-"""Whoever wants all of a thousand repairs imports the messages once more."""
+"""A caller that wants all of a thousand repairs imports the messages once more."""
 
 
 class PatchToolCalls(Plugin[bool]):

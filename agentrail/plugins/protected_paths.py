@@ -132,7 +132,7 @@ def _alike(part: str, wanted: str) -> bool:
 
 
 def _aims_at(part: str, wanted: str) -> bool:
-    """Say whether a pattern of somebody's own is after names of this kind: `*.ke?` is after `*.key`, and `*` after nothing.
+    """Say whether a pattern of the operator's own is after names of this kind: `*.ke?` is after `*.key`, and `*` after nothing.
 
     Half the letters that the protected pattern spells out must meet something narrower than `*`.
     """

@@ -122,7 +122,7 @@ def _objections_to_command(
     spoken = (command.program, *command.words[1:])
     if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
         yield f"{command.shown!r} is a command that may not run here"
-    # What is only said to somebody is no file; a redirection is.
+    # What is only said is no file; a redirection is.
     words = () if command.is_said else command.words
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
     for directory in ("", *command.directories):

@@ -343,7 +343,7 @@ def _remote(reader: LineReader, operands: tuple[str, ...], stdin: str | None) ->
 
 
 def _quietly(reader: LineReader, words: tuple[str, ...], stdin: str | None) -> None:
-    """Run what may be a command, where nobody knows: only programs that are known to do something count."""
+    """Run what may be a command, where that is not known: only programs that are known to do something count."""
     program = words[0].rpartition("/")[2]
     if not MARKS.search(program):
         reader.run(words, stdin)
@@ -431,7 +431,7 @@ def _wrapper(reader: LineReader, words: tuple[str, ...], wrapper: Wrapper, stdin
         elif (
             program in {"sudo", "su", "runuser", "doas", "chroot", "unshare", "nsenter"} and stdin is not None
         ):
-            _text(reader, stdin)  # a shell of somebody else's, which reads
+            _text(reader, stdin)  # a foreign shell, which reads
 
 
 # --- what is printed

@@ -68,7 +68,7 @@ class ShellCommand:
         is_known: Whether its program is; what a substitution prints, say, is not known before it runs.
         why: Why it is not; empty where the words say it.
         directories: Where it may run besides the directory in which the line begins, as far as the line has said.
-        is_said: Whether its words are only shown to somebody, on no way to a program or a file that runs.
+        is_said: Whether its words are only shown, on no way to a program or a file that runs.
     """
 
     words: tuple[str, ...]
@@ -197,7 +197,7 @@ class _Walk(LineReader):
         for place, (piece, operator) in enumerate(pieces):
             is_pipe = operator in {"|", "|&"}
             if operator == ")" and not piece and pieces[place - 1][1] == "(":
-                self.variables.arguments = None  # a function begins: nobody knows what it will be given
+                self.variables.arguments = None  # a function begins: it is not known what it will be given
             self.is_fed = self.is_fed or is_pipe
             text = UNQUOTED
             if place not in patterns:

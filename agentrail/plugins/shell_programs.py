@@ -20,7 +20,7 @@ SETS: Final = frozenset({"read", "mapfile", "readarray", "getopts"})
 RUN_BY_OTHERS: Final = re.compile(
     r"(?:PROMPT_COMMAND|PS[0-4]|LESSOPEN|LESSCLOSE|VISUAL|BROWSER|GIT_\w+|\w*(?:EDITOR|PAGER|_RSH|_SSH|_COMMAND|ASKPASS))\Z"
 )
-"""Variables whose values somebody runs as commands."""
+"""Variables whose values programs run as commands."""
 ENVIRONMENT_PROGRAMS: Final = frozenset(
     {"EDITOR", "VISUAL", "PAGER", "BROWSER", "PYTHON", "PYTHON3", "NODE", "CC", "CXX", "LD", "AR", "MAKE", "CMAKE", "SUDO"}
 )
@@ -30,7 +30,7 @@ FINDERS: Final = frozenset({
     "id", "jobs", "kubectl", "ls", "lsof", "mktemp", "nproc", "pgrep", "pidof", "ps", "pwd", "readlink", "realpath", "rg", "seq",
     "sort", "ss", "tail", "type", "uname", "uniq", "wc", "which", "whoami",
 })
-"""Programs that print names and numbers of what is there: no options that somebody made up."""
+"""Programs that print names and numbers of what is there: no options that were made up."""
 # fmt: on
 
 

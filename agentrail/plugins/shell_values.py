@@ -19,7 +19,7 @@ UNQUOTED: Final = "\ufdd0"
 UNKNOWN_TEXT: Final = "\ufdd1"
 """Unknown, in one piece."""
 FOUND: Final = "\ufdd2"
-"""Not known, but found in the world, a name or a number: no option that somebody made up."""
+"""Not known, but found in the world, a name or a number: no option that was made up."""
 SPLIT: Final = "\ufdd3"
 """Between two words of a list."""
 _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
@@ -61,7 +61,7 @@ _GIVEN: Final = {
 
 
 class TooMuch(Unreadable):
-    """A line makes more of itself than anybody reads."""
+    """A line makes more of itself than a person reads."""
 
     def __init__(self) -> None:
         """Say it."""
@@ -356,7 +356,7 @@ def without_environment(text: str) -> str:
 
 
 def with_environment(text: str) -> str:
-    """Give a word as it was written, where its variables stand for what nobody knows."""
+    """Give a word as it was written, where its variables stand for what is not known."""
     return _ENVIRONMENT.sub(r"$\1", text)
 
 
@@ -367,7 +367,7 @@ def braces(raw: str) -> list[str]:
     """Carry out `{a,b}` and `{1..3}`, which comes first and knows no values.
 
     Raises:
-        TooMuch: More words come of it than anybody writes.
+        TooMuch: More words come of it than a person writes.
     """
     done: list[str] = []
     left = [raw]

@@ -63,7 +63,7 @@ def shell_tokens(line: str) -> Iterator[ShellToken]:
     """Cut a line into tokens, in order; a here-document comes in the place of its `<<`.
 
     Raises:
-        Unreadable: A here-document has no end, so nobody knows where commands go on.
+        Unreadable: A here-document has no end, so it is not known where commands go on.
     """
     at = doubled = 0
     bodies = _Bodies(line)

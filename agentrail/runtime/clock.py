@@ -14,8 +14,9 @@ from agentrail.core.signals import TimerFired
 
 L = TypeVar("L")
 
-MAX_IN_A_ROW: Final = 16
-"""How many messages are handled before others get a turn, so that a full mailbox cannot starve the process."""
+MAX_IN_A_ROW: Final = 64
+"""How many messages are handled before others get a turn, so that a full mailbox cannot starve the process. Not fewer: each turn
+is one of all who keep it full, so a besieged session would need as many more of them until it reads that it is to stop."""
 
 _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[float]] = trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
 
@@ -94,7 +95,7 @@ class Timers:
             BaseException: What `handle` raises.
 
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
-            whenever there is nothing to handle, and after sixteen in a row, so that others have their turn.
+            whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
         """
         goes_on = True
         while goes_on:

@@ -56,6 +56,9 @@ class RunningCall:
         "ports",
     )
 
+    effect: RunTool
+    ports: Ports
+
     def __init__(
         self,
         calls: "ToolCalls",

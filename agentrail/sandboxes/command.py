@@ -353,7 +353,7 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
         )
         info.close_writing()
         try:
-            # Shielded: until this is known there is nobody to kill. `--die-with-parent` holds from the end of bubblewrap's
+            # Shielded: until this is known there is no process to kill. `--die-with-parent` holds from the end of bubblewrap's
             # preparations on; its first process, killed parent or not, would finish them and begin the command.
             first = None
             with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:
@@ -546,7 +546,7 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
 
 
 async def _read(reading: int, window: OutputWindow, spool: Spool, running: trio.CancelScope) -> None:
-    """Read until the end of the pipe, or until more came than may; then whoever waits for the command stops it."""
+    """Read until the end of the pipe, or until more came than may; then the task that waits for the command stops it."""
     while not window.is_over:
         piece = await _read_piece(reading)
         if not piece:

@@ -70,7 +70,7 @@ def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
         replace_all: Whether it may occur more than once.
         path: For messages and the diff.
         max_bytes: What may come out, in UTF-8.
-        check: Called now and then; raises when nobody wants the result any more.
+        check: Called now and then; raises when no caller wants the result any more.
 
     Returns:
         The new text; a `Refusal` with the code `invalid_edit`, `old_not_found`, `old_not_unique` or `too_large`.

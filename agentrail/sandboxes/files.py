@@ -1,6 +1,6 @@
 """The files below one directory, as blocking work: everything goes through descriptors, and is checked where it is used.
 
-What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names nobody writes in `protected.py`.
+What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names are never written in `protected.py`.
 All of this runs in worker threads; nothing is awaited here.
 """
 
@@ -199,7 +199,7 @@ class Files:
     def edit(
         self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
     ) -> EditResult:
-        """Replace a text in a file, unless somebody changes the file meanwhile; `check` raises when nobody wants it."""
+        """Replace a text in a file, unless the file changes meanwhile; `check` raises when no caller wants it."""
         self._refuse_names(names)
         encode_text(new, show_names(names))
         parent = self.open_directory(names[:-1])
@@ -388,7 +388,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
         new: What to put there.
         replace_all: Whether it may occur more than once.
         shown: The path, for messages and the diff.
-        check: Called now and then; raises when nobody wants the result any more.
+        check: Called now and then; raises when no caller wants the result any more.
 
     Returns:
         The new bytes, how often something was replaced, and the difference.
@@ -413,7 +413,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
 
 
 def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
-    """Write beside the file, then rename: a crash leaves the old one or the new one, and nobody sees half of it."""
+    """Write beside the file, then rename: a crash leaves the old one or the new one, and no reader sees half of it."""
     temporary = f".agentrail-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(
         temporary,

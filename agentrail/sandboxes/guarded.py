@@ -80,7 +80,7 @@ class Mount:
 
     Attributes:
         names: The path.
-        descriptor: What is there, opened without following a link; whoever asked for it closes it.
+        descriptor: What is there, opened without following a link; the caller closes it.
         is_writable: Whether it may be written; it cannot be renamed in either case.
     """
 

@@ -18,7 +18,7 @@ OWN_PROCESSES: Final = 2
 _BECOMING: Final = 'exec "$@"'
 # The shell stays when the command has ended, because the namespace ends with it: it says so at its own input, a socket, and
 # waits until we have counted what is left running. It does not count itself, for a command of the same user may do anything
-# to it. After a SIGTERM it stays until nobody cleans up any more; whoever sent that kills all when the time for it is over.
+# to it. After a SIGTERM it stays until no cleaner is left; the sender of that kills all when the time for it is over.
 # It says nothing else: in a subshell, because a plain command that is killed makes some shells print "Killed".
 _STAYING: Final = (
     'asked=; trap "asked=1" TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '

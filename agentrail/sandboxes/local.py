@@ -196,7 +196,7 @@ class LocalSandbox:
 
         Returns:
             What was replaced; or an error, also with the codes `old_not_found`, `old_not_unique`, `invalid_edit`, and
-            `changed` when somebody else wrote the file meanwhile.
+            `changed` when another program wrote the file meanwhile.
 
         Cancellation: Takes effect when the file is the old one or the new one.
         """

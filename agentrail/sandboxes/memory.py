@@ -342,7 +342,7 @@ class MemorySandbox:
         return refuse_missing(what, names, describe_neighbours(every, names, depth))
 
     def _as_it_is(self) -> "MemorySandbox":
-        """Give a copy that nobody writes to, for a thread; contents are shared."""
+        """Give a copy that is not written to, for a thread; contents are shared."""
         seen = MemorySandbox()
         seen._protected, seen._files = self._protected, dict(self._files)
         return seen

@@ -63,7 +63,7 @@ class OutputWindow:
         return self._keep(self._clean(self._decoder.decode(piece), final=False))
 
     def close(self) -> None:
-        """Take no more: what still comes is read, so that nobody blocks on a full pipe, and thrown away."""
+        """Take no more: what still comes is read, so that no process blocks on a full pipe, and thrown away."""
         self._is_closed = True
 
     def finish(self, path: str | None = None) -> tuple[str, int]:

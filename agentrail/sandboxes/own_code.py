@@ -1,6 +1,6 @@
 """The code that runs in this very process, where it lies below the root of a sandbox: the interpreter, its environment, us.
 
-Whoever could write there would run outside, with all rights of the user: Python imports much of a program while it runs.
+An agent that could write there would run outside, with all rights of the user: Python imports much of a program while it runs.
 So it is written by no tool and by no command, like the protected names; and a root that is such a directory is refused.
 """
 

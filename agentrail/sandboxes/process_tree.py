@@ -108,7 +108,7 @@ class ProcessTree:
 
     async def _find(self) -> frozenset[int]:
         # In a thread, because a machine with thousands of processes takes a while to look through; with a limiter of
-        # its own, because nobody may keep the one who cleans up waiting.
+        # its own, because nothing may keep the one who cleans up waiting.
         return await trio.to_thread.run_sync(self._find_sync, limiter=trio.CapacityLimiter(1))
 
     def _find_sync(self) -> frozenset[int]:
@@ -133,13 +133,13 @@ class ProcessTree:
                 # In the middle of an exec the old environment is gone and the new one not there yet.
                 time.sleep(_LOOK_AGAIN_SECONDS)
                 environment = PROC.joinpath(str(pid), "environ").read_bytes()
-        except OSError:  # gone, or somebody else's
+        except OSError:  # gone, or of another user
             return False
         return f"{MARKER}={self.token}".encode() in environment.split(b"\0")
 
     def _send(self, pids: Iterable[int], number: signal.Signals) -> None:
         groups = {pid: status.group for pid in pids if (status := _status_of(pid)) is not None}
-        # Not an empty group: once the shell is reaped, its number may be somebody else's.
+        # Not an empty group: once the shell is reaped, its number may be another group's.
         if self.group in groups.values() or not has_proc():
             # Gone meanwhile; or macOS, which forbids it where all that is left are zombies.
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Names that no tool writes, because somebody trusts what is in them: programs run it, or agentrail itself. Pure."""
+"""Names that no tool writes, because what is in them is trusted: programs run it, or agentrail itself. Pure."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -119,6 +119,6 @@ def _find_end(folded: tuple[str, ...], entry: _Entry) -> int | None:
 
 def fold_name(name: str) -> str:
     """Write a name as all names are compared here."""
-    # Some file systems compare without case, and some leave out characters that nobody sees.
+    # Some file systems compare without case, and some leave out characters that are not seen.
     seen = (character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", "".join(seen)).casefold()

@@ -53,7 +53,7 @@ class Repositories:
 
     def _find(self, names: Names) -> list[int]:
         """Find where a name of a repository stands that is not below `.git`, which has rules of its own."""
-        if not self._parts:  # whoever made the sandbox does not protect git
+        if not self._parts:  # the caller that made the sandbox does not protect git
             return []
         folded = [fold_name(name) if not name.isascii() else name.lower() for name in names]
         return [at for at, name in enumerate(folded) if name in self._names and GIT not in folded[:at]]

@@ -2,7 +2,7 @@
 
 Two calls: the first counts matches in all files, in any order and on all cores; the second asks for the line numbers in
 the few files that will be shown. Both have small answers, however much matches. What ripgrep opens it opens by name,
-so that somebody who moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
+so that a program that moves links meanwhile could make it read elsewhere; the text comes from our own, checked reading.
 """
 
 import os

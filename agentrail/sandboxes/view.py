@@ -207,7 +207,7 @@ def _find_sockets() -> list[Path]:
     except OSError:
         return []
     names = {line.split(None, 7)[-1] for line in lines if " /" in line}
-    # What a name stands for, and not the name: whoever made the socket chose that, and it may lead through anything.
+    # What a name stands for, and not the name: the process that made the socket chose that, and it may lead through anything.
     paths = sorted({Path(os.path.realpath(name)) for name in names if "\0" not in name})
     return [path for path in paths if not _lies_in(path, _OF_ITS_OWN) and _is_socket(path)][
         :_MAX_SOCKETS_HIDDEN

@@ -20,7 +20,7 @@ SKIPPED_DIRECTORIES: Final = (
     *(".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".idea", ".vscode"),
     *("vendor", "dist", "build", "target"),
 )
-"""Directories that hold what nobody wrote by hand."""
+"""Directories that hold generated files."""
 
 MAX_DEPTH: Final = 25
 MAX_SEARCHED_BYTES: Final = 10_000_000
@@ -34,7 +34,7 @@ class DirectoryTree:
     Attributes:
         list_dir: Gives what is in a directory; nothing when it cannot be read.
         read_text: Gives the text of a file; None when there is none.
-        check: Called at each directory; raises when nobody wants the rest any more.
+        check: Called at each directory; raises when no caller wants the rest any more.
     """
 
     list_dir: Callable[[Names], Sequence[DirectoryEntry]]
@@ -82,7 +82,7 @@ def compile_include(include: str | None) -> PathPattern | Refusal | None:
 def glob_tree(tree: DirectoryTree, pattern: str, start: Names) -> GlobResult:
     """Find what fits a pattern below a directory.
 
-    Directories that hold what nobody wrote by hand are passed over, unless the pattern names them. `.gitignore` is not
+    Directories that hold generated files are passed over, unless the pattern names them. `.gitignore` is not
     asked: what was just built is often ignored, and looked for all the same.
     """
     compiled = _compile(pattern, pattern)

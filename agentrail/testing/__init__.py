@@ -1,4 +1,4 @@
-"""The public test kit. Each part is imported from its own module, so that nobody pays for what they do not use.
+"""The public test kit. Each part is imported from its own module, so that a test pays only for what it uses.
 
 - `models`: `ScriptedModel`, `FunctionModel`, and what they say: `says`, `calls`, `fails`
 - `cassette`: `CassetteModel(path)`, which plays what a real model said once

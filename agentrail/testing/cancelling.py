@@ -99,7 +99,7 @@ async def cancel_everywhere(
 
     A round is over when the supervisor is closed. Each time nothing is left behind (`no_orphans`), every call has one
     result, every cycle one terminal event, the numbers have no gap, every message that was accepted was heard or thrown
-    away aloud, and nobody hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
+    away aloud, and no caller hangs. Except with `close`, sessions must also answer after the blow, and have a valid history.
 
     Args:
         scenario: Plays on the stage it is given, with fresh models and tools each time.

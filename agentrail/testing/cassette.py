@@ -15,7 +15,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 import trio
 from attrs import frozen
@@ -71,7 +70,7 @@ class CassetteModel:
                 whose names end in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
 
         Raises:
-            OptionError: Your move: there is neither a file nor somebody to record.
+            OptionError: Your move: there is neither a file nor a provider to record.
         """
         self._path = Path(path)
         self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
@@ -135,7 +134,7 @@ class CassetteModel:
             "request": _plain(request),
             "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
             "error": msgspec.structs.asdict(error) if error is not None else None,
-            "capabilities": attrs.asdict(provider.capabilities(request.model_name)),
+            "capabilities": msgspec.to_builtins(provider.capabilities(request.model_name)),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:

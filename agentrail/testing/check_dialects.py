@@ -38,7 +38,7 @@ def check_dialects(request: ModelRequest) -> None:
         request: As a session asks it; `ScriptedModel.requests` has them.
 
     Raises:
-        AssertionError: The move of whoever made the conversation: the message names the format, the rule and the place.
+        AssertionError: The caller's move, who made the conversation: the message names the format, the rule and the place.
     """
     for name, provider in _providers().items():
         check_dialect(name, provider.encode(request))

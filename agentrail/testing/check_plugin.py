@@ -1,4 +1,4 @@
-"""`check_plugin`: the contract of a plugin, as a test that anybody's plugin can be put to.
+"""`check_plugin`: the contract of a plugin, as a test that any plugin can be put to.
 
 It walks a plugin through every hook, several times over, as a session would: each answer's state is the next question's.
 """

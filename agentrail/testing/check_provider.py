@@ -60,10 +60,10 @@ class ProviderCase:
 
     Attributes:
         open_provider: Makes a fresh provider that sends its requests to the address it is given, and closes what it
-            holds when the block is left. A provider that talks to nobody ignores the address.
+            holds when the block is left. A provider without a server ignores the address.
         request: What it is asked each time; `request_for` makes one.
         answer: The body of a complete answer of the vendor, as server-sent events; the more kinds of deltas, the more
-            is checked. None for a provider that talks to nobody: then only what needs no server is checked.
+            is checked. None for a provider without a server: then only what needs no server is checked.
         unheard_of: An event that the vendor may invent one day.
         closes_within_seconds: How soon after a cancellation the vendor's side must see the end. The demand is 100 ms; on a
             machine with more work than processors, ask for less.
@@ -168,7 +168,7 @@ async def usage_is_a_total(case: ProviderCase) -> None:
 
 
 async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
-    """The iterator holds no nursery and no cancel scope across a `yield`: whoever iterates may have scopes of its own."""
+    """The iterator holds no nursery and no cancel scope across a `yield`: the caller that iterates may have scopes of its own."""
     rule = "no scope is held between chunks"
     async with _open(case, _whole(case)) as (provider, _):
         try:
@@ -250,7 +250,7 @@ async def the_size_of_the_pieces_does_not_matter(case: ProviderCase) -> None:
 
 
 async def unknown_events_are_tolerated(case: ProviderCase) -> None:
-    """An event of a kind that nobody knows yet, and comment lines, change nothing, wherever they stand."""
+    """An event of a kind that is not known yet, and comment lines, change nothing, wherever they stand."""
     whole = await _hear_whole(case)
     foreign = [piece for event in case.events for piece in (b": a comment\n\n", case.unheard_of, event)]
     heard = await _hear_from(case, stream(*foreign, ends=True, stays=True))

@@ -186,7 +186,7 @@ async def _refuses_bad_paths(sandbox: Sandbox) -> None:
 
 
 async def _refuses_protected_names(sandbox: Sandbox) -> None:
-    """Names that programs trust are written by nobody, existing or not, in whatever case and however deep."""
+    """Names that programs trust are never written, existing or not, in whatever case and however deep."""
     for path in _PROTECTED_PATHS:
         _expect_code((await sandbox.write(path, "x")).error, "permission_denied", f"write {path}")
         (upload,) = await sandbox.upload([FileBytes(path=path, content=b"x")])
@@ -295,7 +295,7 @@ async def _finds_text(sandbox: Sandbox) -> None:
 
 
 async def _passes_over_what_is_no_source(sandbox: Sandbox) -> None:
-    """`grep` honours `.gitignore`, and passes over binary files and directories that nobody wrote by hand."""
+    """`grep` honours `.gitignore`, and passes over binary files and directories of generated files."""
     await sandbox.write(".gitignore", "*.log\n!keep.log\n/only\nsub/out\n")
     await sandbox.write("sub/.gitignore", "!back.log\n")
     for path in (

@@ -72,7 +72,7 @@ def added_up(chunks: Sequence[Chunk]) -> list[object]:
 
 
 def said_in(message: AssistantMessage) -> list[object]:
-    """Return what a message says, in the same shape; what nobody here understands has no deltas."""
+    """Return what a message says, in the same shape; what is not understood here has no deltas."""
     said: list[object] = []
     for block in message.content:
         match block:

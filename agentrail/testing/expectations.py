@@ -85,7 +85,7 @@ def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | No
 
     Args:
         events: Of one session that has ended, from its first event on.
-        messages: Its conversation, from its first message on, when nothing waited any more; None where nobody could ask.
+        messages: Its conversation, from its first message on, when nothing waited any more; None where it could not be asked for.
 
     Raises:
         AssertionError: A message was lost, was heard twice, or was heard and thrown away; the message has its ref.

@@ -36,7 +36,7 @@ class Commutation:
     runs: int
 
     def __bool__(self) -> bool:
-        """Say whether they commute, as far as anybody saw."""
+        """Say whether they commute, as far as was seen."""
         return self.found is None
 
     @property

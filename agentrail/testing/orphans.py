@@ -41,7 +41,7 @@ class Census:
     Attributes:
         tasks: The tasks of this Trio run, except the one that asks.
         threads: Threads that do something, by number.
-        processes: Children and their children, by number; those that nobody has waited for too. Empty without `/proc`.
+        processes: Children and their children, by number; those that were never waited for too. Empty without `/proc`.
         files: Open descriptors, by number and target. Empty without `/proc`.
     """
 
@@ -87,7 +87,7 @@ async def _wait_until_gone(before: Census, within_seconds: float) -> None:
         await trio.to_thread.run_sync(time.sleep, _PAUSE_SECONDS)
         looks += 1
         if looks == collect_at:
-            # What lies in a reference cycle is garbage already and only waits for somebody to carry it out. Not at each
+            # What lies in a reference cycle is garbage already and only waits to be carried out. Not at each
             # look: going through a large heap takes longer than all that is just ending needs.
             gc.collect()
             collect_at *= 2
@@ -124,9 +124,9 @@ def _adopting() -> Iterator[None]:
 
 
 def _bury_adopted(before: Census) -> None:
-    """Wait for those that ended and that nobody here will wait for: init would have, had it got them.
+    """Wait for those that ended and that no code here will wait for: init would have, had it got them.
 
-    What a `Popen` of this process stands for is its owner's to wait for, and is told if nobody does.
+    What a `Popen` of this process stands for is its owner's to wait for, and it is told if that does not happen.
     """
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
     for pid, name in _children(os.getpid()):

@@ -1,7 +1,7 @@
 """What is promised of plugins in a session, each promise once, as a function of one `PluginMoment`.
 
 The promises of `promises` hold for every session, whatever its plugins do: they are about our code. These are about the
-plugins, one by one and as a stack, so a broken one is news for whoever wrote them, or put them in this order.
+plugins, one by one and as a stack, so a broken one is news for the plugin author, or for the operator who chose the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +74,7 @@ def actions_are_taken(moment: PluginMoment) -> None:
 
 
 def only_declared_hooks_are_heard(moment: PluginMoment) -> None:
-    """No plugin sees a hook that it did not declare; the answer to a request comes to whoever asked."""
+    """No plugin sees a hook that it did not declare; the answer to a request comes to the plugin that asked."""
     for asking in moment.askings:
         hook = type(asking.event)
         assert hook is RequestDone or hook in asking.member.hooks, (
@@ -109,10 +109,10 @@ def what_is_blocked_does_not_run(moment: PluginMoment) -> None:
 
 
 def no_call_gets_past_a_judge(moment: PluginMoment) -> None:
-    """What runs is what every plugin that judges calls would let run, whoever rewrote the arguments, and when.
+    """What runs is what every plugin that judges calls would let run, whichever plugin rewrote the arguments, and when.
 
     A plugin that was asked is asked again about what the model wanted, and about what will run. A safety plugin is asked
-    even if somebody in front of it said that nobody else need be.
+    even if a plugin in front of it said that no other need be.
     """
     for state in _let_through(moment):
         call_id = state.call.call_id
@@ -179,7 +179,7 @@ def _made(asking: AskedPlugin) -> str | None:
 def _heeded(
     moment: PluginMoment, call: CallState, mine: Sequence[AskedPlugin], known: Sequence[AskedPlugin]
 ) -> None:
-    """Ask somebody who judges again: about what will run, and about what the model wanted."""
+    """Ask a plugin that judges again: about what will run, and about what the model wanted."""
     wanted = _question(known[0]).arguments
     for arguments, why in ((call.arguments, "saw other arguments"), (wanted, "saw them rewritten")):
         judged = any(same_json(_question(asking).arguments, arguments) for asking in mine)

@@ -1,7 +1,7 @@
 """The world answers all that is open, until a session rests; and what is promised of a whole run, counted from outside.
 
 Promises about one step stand in `promises`. Those here need the end of the story: that every caller was answered, that every
-prompt was said or dropped, and that a session to which nobody speaks any more comes to rest at all.
+prompt was said or dropped, and that a session that hears nothing any more comes to rest at all.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ LATER_MS: Final = 1_000_000
 """Behind all that a script does."""
 
 MANY: Final = 200
-"""More answers than a session can need that asks for something new only when somebody speaks."""
+"""More answers than a session can need that asks for something new only when a caller speaks."""
 
 _NOTHING_THERE: Final = RequestFailed(
     error=ErrorInfo(code="not_there", message="there is nothing behind this")

@@ -64,7 +64,7 @@ def small_config(**options: Any) -> SessionConfig:
     return SessionConfig(
         session_id=session_id,
         path=(session_id,),
-        # With a price, so that what is asserted about costs is about a number, and not about nobody's knowledge.
+        # With a price, so that what is asserted about costs is about a number, and not about one that is unknown.
         model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
         **(small | options),
     )
@@ -146,7 +146,7 @@ class SessionView:
 
     @property
     def events(self) -> list[Event]:
-        """What was published in the last step; with `run` whoever wants to can look further back."""
+        """What was published in the last step; `run` leads further back."""
         return self.run[-1].events if self.run else []
 
     @property
@@ -314,11 +314,11 @@ class Run:
             raise CounterExample(rule, why, script, self) from error
 
 
-Repeat: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
+Rerun: TypeAlias = Callable[[Setup, Sequence[Signal]], CounterExample | None]
 """Repeats a run from its drawn signals, and gives what breaks in it."""
 
 
-def shortened(found: CounterExample, repeat: Repeat) -> CounterExample:
+def shortened(found: CounterExample, repeat: Rerun) -> CounterExample:
     """Leave out of a counter-example every signal, and every block of one, without which the same promise breaks."""
     position = len(found.drawn) - 1
     while position >= 0:

@@ -255,7 +255,7 @@ def _value_word(value: object) -> str:
 
 
 def _carried_word(value: object) -> str:
-    """Write what only a few events carry; of what nobody looks at only the kind."""
+    """Write what only a few events carry; of the rest only the kind."""
     match value:
         case Todo(id=todo_id, status=status):
             return f"{todo_id}={status}"

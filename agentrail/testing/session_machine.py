@@ -1,7 +1,7 @@
 """A session as a Hypothesis state machine over the pure core: any order of signals, and every promise after each.
 
 People, the world and a supervisor send whatever they like. What each of them says is drawn from `strategies`, by the names of
-the rules below; so whoever has other tools, or other words, says so there and writes no rule of their own.
+the rules below; so a caller with other tools, or other words, says so there and writes no rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
         ),
     }
 )
-"""What is said where nobody says otherwise."""
+"""What is said unless the caller says otherwise."""
 
 
 def _said(by: str) -> SearchStrategy[Signal]:
@@ -88,25 +88,25 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("prompt"))
     def prompt(self, signal: Signal) -> None:
-        """Somebody says something."""
+        """A caller says something."""
         self.say(signal)
 
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("steer"))
     def steer(self, signal: Signal) -> None:
-        """Somebody says something into the cycle, or into the silence."""
+        """A caller says something into the cycle, or into the silence."""
         self.say(signal)
 
     @precondition(lambda self: bool(self.session_run.state.data.interactions))
     @rule(signal=_said("decide"))
     def decide(self, signal: Signal) -> None:
-        """Somebody answers a question."""
+        """A caller answers a question."""
         self.say(signal)
 
     @precondition(lambda self: bool(strategies.timers_of(self.session_run.state)))
     @rule(signal=_said("wake"))
     def wake(self, signal: Signal) -> None:
-        """Nobody has answered in time, or a pause is over."""
+        """No answer came in time, or a pause is over."""
         self.say(signal)
 
     @precondition(
@@ -114,7 +114,7 @@ class SessionMachine(RuleBasedStateMachine):
     )
     @rule(signal=_said("abort_tool"))
     def abort_tool(self, signal: Signal) -> None:
-        """Somebody stops one call."""
+        """A caller stops one call."""
         self.say(signal)
 
     @precondition(lambda self: self.session_run.state.data.stream is not None)
@@ -152,7 +152,7 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.session_run.state.phase is not Phase.IDLE)
     @rule(signal=_said("abort"))
     def abort(self, signal: Signal) -> None:
-        """Somebody has had enough."""
+        """A caller breaks it off."""
         self.say(signal)
 
     @precondition(
@@ -165,20 +165,20 @@ class SessionMachine(RuleBasedStateMachine):
         """What was stopped is gone."""
         self.say(signal)
 
-    # Not at any time: runs in which nobody says anything else would be lost, and there are many of those.
+    # Not at any time: runs in which nothing else is said would be lost, and there are many of those.
     @precondition(
         lambda self: not self.session_run.state.ended and len(self.session_run.script) % _QUIET_FOR == 0
     )
     @rule(signal=_said("noise"))
     def noise(self, signal: Signal) -> None:
-        """Questions, aborts of nothing, crashes, and outcomes that perhaps nobody waits for."""
+        """Questions, aborts of nothing, crashes, and outcomes that perhaps nothing waits for."""
         self.say(signal)
 
     # One rule and late, because it ends the run: rules are chosen evenly.
     @precondition(lambda self: self.session_run.state.ended or len(self.session_run.script) > _LONG)
     @rule(signal=_said("end"))
     def end(self, signal: Signal) -> None:
-        """Somebody, or a supervisor, ends it."""
+        """A caller, or a supervisor, ends it."""
         self.say(signal)
 
     def begin_run(self, setup: Setup) -> Run:
@@ -219,7 +219,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.rested()
 
     def broken(self, found: CounterExample) -> None:
-        """Hear of a promise that broke; for whoever counts."""
+        """Hear of a promise that broke; for a subclass that counts."""
 
     def rested(self) -> None:
-        """Hear of a run that came to rest; for whoever counts."""
+        """Hear of a run that came to rest; for a subclass that counts."""

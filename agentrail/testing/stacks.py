@@ -317,7 +317,7 @@ def combinations(pool: Sequence[Entry], max_size: int) -> SearchStrategy[tuple[E
 
 @attrs.define
 class Tally:
-    """What a check has come to, also while it runs, and after somebody interrupted it.
+    """What a check has come to, also while it runs, and after it was interrupted.
 
     Attributes:
         runs: How many sessions came to their end.
@@ -361,7 +361,7 @@ def check_stack(  # noqa: PLR0913 - all but the first have defaults that are mea
         seed: Of the drawing; the same seed draws the same runs.
         max_signals: How long a run is at most.
         tours: Whether the short runs come first, in which every tool is called with every word that matters.
-        tally: Where to count; for whoever wants to look while it runs.
+        tally: Where to count; for a caller that looks while it runs.
 
     Returns:
         The tally.

@@ -226,7 +226,7 @@ def decisions() -> SearchStrategy[Signal]:
 
 
 def tool_aborts() -> SearchStrategy[AbortTool]:
-    """Somebody stops one call."""
+    """A caller stops one call."""
     return _asked(AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
 
 
@@ -263,7 +263,7 @@ def aborts() -> SearchStrategy[Abort]:
 
 
 def stops() -> SearchStrategy[Stop]:
-    """The end that somebody wants."""
+    """The end that a caller wants."""
     return _asked(Stop, reason=_words)
 
 
@@ -480,7 +480,7 @@ def scripts(
         try:
             state, _ = machine.step(state, signal)
         except InternalError:
-            break  # whoever runs the script will meet it again, and say so
+            break  # the caller that runs the script will meet it again, and say so
     return tuple(script)
 
 

@@ -43,7 +43,7 @@ COMMON_TOOLS: Final = (
     ToolSpec(name="shell", description="", parameters=_takes("command")),
     ToolSpec(name="write_file", description="", parameters=_takes("path", "text"), killable=False),
 )
-"""What is called when nobody says what there is."""
+"""What is called unless the caller says what there is."""
 
 
 @frozen(kw_only=True)
@@ -52,8 +52,8 @@ class Vocabulary:
 
     Attributes:
         tools: That a model may call.
-        words: That matter to somebody.
-        numbers: That matter to somebody.
+        words: That matter to a plugin.
+        numbers: That matter to a plugin.
     """
 
     tools: Toolbox

@@ -1,6 +1,6 @@
 """A stack that is watched: what each plugin is asked and answers, and whether it keeps the rules while it does.
 
-The pipeline lets whoever loads a stack say how handlers are called; here they are called twice, because a pure function
+The pipeline lets the caller that loads a stack say how handlers are called; here they are called twice, because a pure function
 gives the same answer twice, and with an eye on what they call themselves.
 """
 
@@ -39,7 +39,7 @@ class StackWatch:
     """Calls handlers; give it to `load_stack(entries, ask=watch)`.
 
     Attributes:
-        askings: What was asked since somebody took a look.
+        askings: What was asked since the last look.
         faults: Which rules were broken meanwhile, in words.
     """
 

@@ -1,4 +1,4 @@
-"""The tool `ask_user`: a question to whoever uses the session. The session answers it itself, once a person did."""
+"""The tool `ask_user`: a question to the user of the session. The session answers it itself, once a person did."""
 
 from typing import Annotated
 

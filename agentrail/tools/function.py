@@ -220,7 +220,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         killable: Whether a steer or a default abort may stop it.
         max_retries: How often a call that raised is made again, whatever its effect class says. Of a `once` tool a number
             says that raising means that nothing happened.
-        polling: True for a tool whose repeats are its nature, so that nobody looks for loops.
+        polling: True for a tool whose repeats are its nature, so that no loop is looked for.
         max_result_bytes: Of a longer text the middle is left out.
         thread: False runs a `def` in the event loop, which stands still meanwhile: for short pure functions.
         abandonable: True leaves the thread of a call that was stopped behind, instead of waiting for it.

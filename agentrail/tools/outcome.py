@@ -118,7 +118,7 @@ def _explain(name: str, value: object) -> str:
     if hasattr(value, "__await__"):
         close = getattr(value, "close", None)
         if close is not None:
-            close()  # a coroutine: Python would warn that nobody awaited it, on top of this message
+            close()  # a coroutine: Python would warn that it was never awaited, on top of this message
         return f"{expected}: await it, in an `async def`"
     if hasattr(value, "__anext__") or hasattr(value, "__next__"):
         return f"{expected}: collect it first, as in list(…)"

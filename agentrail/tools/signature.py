@@ -178,7 +178,7 @@ def _schema(function: Callable[..., object], struct: type[msgspec.Struct]) -> Js
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
     whole = {**schema, "$defs": nested} if nested else schema
-    # A default stands there as the very object: one that is a tuple would be no array for whoever judges by the schema.
+    # A default stands there as the very object: one that is a tuple would be no array for a validator.
     plain: JsonObject = msgspec.json.decode(msgspec.json.encode(whole))
     return plain
 

@@ -55,7 +55,7 @@ class TaskTool:
     answered_by: str = field(default="child", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: whoever calls this is no session.
+        """Refuse: the caller of this is no session.
 
         Raises:
             ToolContractError: Always.

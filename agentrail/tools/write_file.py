@@ -13,7 +13,7 @@ def _label(arguments: JsonObject) -> str:
     return f"Write {arguments.get('path')}"
 
 
-# Not killable: it is done in milliseconds, and a file that a steer left unwritten is of no use to anybody.
+# Not killable: it is done in milliseconds, and a file that a steer left unwritten is of no use.
 @tool(effect_class="idempotent", killable=False, timeout_seconds=30, label=_label)
 async def write_file(
     path: Annotated[str, "File, relative to the working directory. Missing directories are made."],

@@ -489,12 +489,13 @@ async def test_a_job_waits_for_no_other_of_its_pool(bench):
             await pool.submit("no place")
         return job
 
-    async with open_pool(work, PoolFlags(1, 2)) as pool:
-        outer = await pool.submit("outer")
-        before = await pool.submit("before")
-        go.set()
-        assert await outer.result() == "outer"
-        assert await said[0].result() == "inner"
+    with trio.fail_after(100):
+        async with open_pool(work, PoolFlags(1, 2)) as pool:
+            outer = await pool.submit("outer")
+            before = await pool.submit("before")
+            go.set()
+            assert await outer.result() == "outer"
+            assert await said[0].result() == "inner"
 
 
 @on_virtual_time

@@ -50,8 +50,9 @@ def words(events):
 
 async def read(watching, into):
     """Collect what comes, to the end."""
-    async for event in watching:
-        into.append(event)
+    with trio.fail_after(100_000):
+        async for event in watching:
+            into.append(event)
 
 
 @on_virtual_time

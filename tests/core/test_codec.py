@@ -24,11 +24,14 @@ from agentrail.core.signals import ChildPublished, Signal, Started
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import (
     KINDS,
+    PERMISSION_OPTIONS,
     AbortReceipt,
     AbortSettled,
     AgentEnd,
     AgentError,
     AgentStart,
+    Approval,
+    ApprovalRequired,
     Envelope,
     Event,
     MessageDelta,
@@ -40,6 +43,7 @@ from agentrail.events import (
     UnknownEvent,
 )
 from agentrail.messages import (
+    ApprovalId,
     AssistantBlock,
     AssistantMessage,
     CallId,
@@ -59,6 +63,7 @@ from agentrail.messages import (
     UserMessage,
     encoded,
 )
+from agentrail.structs import replace
 from tests.core.anything import JSON, OBJECTS, values_of
 
 S = SessionId("s-1")
@@ -183,6 +188,34 @@ def test_blocks_and_messages_carry_their_tags():
         "cost_usd": 0.0,
         "estimated": False,
     }
+
+
+def test_options_that_are_the_default_are_left_out_whoever_made_them():
+    """They came later: an approval that takes every answer is written as it was before, and `null` where it always was."""
+    made = Approval(
+        id=ApprovalId("a"),
+        call_id=CallId("c"),
+        tool="t",
+        arguments={},
+        arguments_hash="h",
+        requested_at_ms=1,
+        path=(S,),
+        permission_options=(*PERMISSION_OPTIONS,),  # equal, and not the same
+    )
+    written = decoded(ApprovalRequired(approval=made))["approval"]
+    assert "permission_options" not in written
+    assert (written["hint"], written["expires_at_ms"]) == (None, None)
+    again = decode_event(
+        json.dumps(
+            {
+                "kind": "approval_required",
+                "approval": {**written, "permission_options": list(PERMISSION_OPTIONS)},
+            }
+        )
+    )
+    assert "permission_options" not in decoded(again)["approval"]
+    fewer = decoded(ApprovalRequired(approval=replace(made, permission_options=("approve",))))
+    assert fewer["approval"]["permission_options"] == ["approve"]
 
 
 def test_an_error_is_data():

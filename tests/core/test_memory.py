@@ -43,6 +43,8 @@ def parts_of(value: Any) -> Iterator[Any]:
     match value:
         case msgspec.Struct():
             yield from (getattr(value, name) for name in value.__struct_fields__)
+            slots = (name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ()))
+            yield from (getattr(value, name, None) for name in slots)
         case Log() | GrowingSet():
             yield from (getattr(value, name) for name in value.__slots__)
         case Mapping():

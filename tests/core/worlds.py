@@ -157,7 +157,9 @@ def small_world() -> tuple[Seen, ...]:
             if is_small(after) and shape(after) not in known:
                 known.add(shape(after))
                 todo.append(after)
-    gc.freeze()  # it is kept for the other tests, and no collection behind them need look at it
+    # It is kept for the other tests, and no collection behind them need look at it; what other tests left is garbage first.
+    gc.collect()
+    gc.freeze()
     return tuple(steps)
 
 

@@ -23,6 +23,7 @@ from tests.mutants import (
     shell,
     supervisors,
     tuning,
+    values,
 )
 from tests.mutants.mutant import Mutant
 
@@ -42,4 +43,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *shell.MUTANTS,
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
+    *values.MUTANTS,
 )

@@ -40,8 +40,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="arguments of calls are not frozen",
         breaks=_PAST,
         file="messages.py",
-        old="    arguments: JsonObject | None = field(converter=frozen_or_none)\n",
-        new="    arguments: JsonObject | None\n",
+        old='        force_setattr(self, "arguments", frozen_or_none(self.arguments))\n',
+        new="",
         killed_by=f"{_BY_TYPE}::test_what_is_made_of_an_object_has_its_own[call]",
     ),
     Mutant(

@@ -95,8 +95,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="another worker is given what interrupted the process",
         breaks=_ENDING,
         file="actors/pool_core.py",
-        old="                self.cut_off(STOPPED)  # it leaves by way",
-        new="                pass  # it leaves by way",
+        old="meet it again.\n                self.cut_off(POOL_STOPPED)\n",
+        new="meet it again.\n                pass\n",
         killed_by=f"{_POOL}::test_an_interrupt_is_met_once",
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="actors/watching.py",
         old="        if handle is None or handle.exit_reason is not None:\n",
         new="        if handle is None:\n",
-        killed_by=f"{_WATCH}::test_a_child_that_ended_before_its_start_was_read",
+        killed_by="property_tests/actors/test_watched_children.py::test_every_life_of_a_child_is_told_once",
     ),
     Mutant(
         name="a watcher that does not read loses events in silence",

@@ -571,8 +571,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (122,),
         "a tool is not asked what became of its first attempt",
         "runtime/tool_runner.py",
-        "    if effect.attempt > 1 and ",
-        "    if effect.attempt > 99 and ",
+        "            if effect.attempt == 1:\n",
+        "            if effect.attempt >= 1:\n",
         f"{_TOOL_PORT}::test_a_reconcilable_tool_is_asked_before_it_runs_again",
     ),
     _row(

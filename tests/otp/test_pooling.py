@@ -26,6 +26,7 @@ from agentrail.otp.pooling import (
     Submitted,
     Withdrawn,
     WorkerDown,
+    WorkerNumber,
     WorkerUp,
     statistics_of,
     step,
@@ -168,7 +169,9 @@ def test_a_withdrawn_job_gives_its_place_back():
     assert pool.counts("withdrawn", "accepted") == (2, 3)
 
 
-@pytest.mark.parametrize("end", [JobFinished(1), WorkerDown(1, CRASH, began=True)])
+@pytest.mark.parametrize(
+    "end", [JobFinished(WorkerNumber(1)), WorkerDown(WorkerNumber(1), CRASH, began=True)]
+)
 def test_nobody_hears_of_a_withdrawn_job(end):
     """Whether it was done all the same, or its worker died of it: it is not delivered and not tried again."""
     pool = Played()

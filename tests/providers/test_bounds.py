@@ -1,6 +1,7 @@
 """What a server may cost: no certificates are loaded for one that shows none, and nothing that it sends is without end."""
 
 import ssl
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, request_of
 
 VENDOR: Final = Vendor(name="v", key_help="")
-KINDS: Final = {
+KINDS: Final[dict[str, type[Any]]] = {
     "anthropic": AnthropicMessages,
     "openai_chat": OpenAIChat,
     "openai_responses": OpenAIResponses,
@@ -46,8 +47,8 @@ async def _list(url: str) -> None:
     await models_of(f"{url}/v1", KEY)
 
 
-STREAMS: Final = {wire: partial(_stream, wire) for wire in KINDS}
-DOCUMENTS: Final = {"a document": _fetch, "the models": _list}
+STREAMS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {wire: partial(_stream, wire) for wire in KINDS}
+DOCUMENTS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {"a document": _fetch, "the models": _list}
 EVERY = pytest.mark.parametrize("path", [*STREAMS, *DOCUMENTS])
 
 

@@ -167,7 +167,7 @@ async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox)
 @pytest.mark.parametrize("timer_ms", [None, 60_000])
 @on_virtual_time
 async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, timer_ms):
-    """After sixteen messages in a row others have their turn, also where each message brings the next one."""
+    """After sixty-four messages in a row others have their turn, also where each message brings the next one."""
     turns = 0
 
     async def other() -> None:
@@ -179,13 +179,14 @@ async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, t
     nursery.start_soon(other)
     if timer_ms is not None:
         timers.set(W1, now_ms() + timer_ms)
-    began, handled = turns, 0
+    began = turns
+    handled = 0
 
     def handle(_: object) -> bool:
         nonlocal handled
         handled += 1
         mailbox.put_nowait("one more")  # so there is always one
-        return handled < 20 * MAX_IN_A_ROW
+        return bool(handled < 20 * MAX_IN_A_ROW)
 
     mailbox.put_nowait("the first")
     await timers.serve(mailbox, handle)
@@ -199,12 +200,13 @@ async def test_as_long_as_something_is_at_work_one_scope_does_for_all_waits(
     """A stream of a hundred deltas, each waited for beside the limit of its silence, costs one, and an idle session holds none."""
     made = 0
 
-    def counted(**options: float) -> trio.CancelScope:
+    scope = trio.CancelScope
+
+    def counted(**options: float) -> object:
         nonlocal made
         made += 1
         return scope(**options)
 
-    scope = trio.CancelScope
     seen: list[object] = []
 
     def handle(letter: object) -> bool:

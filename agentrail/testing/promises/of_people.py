@@ -1,4 +1,4 @@
-"""Whoever says something is heard, and whoever asks is answered once."""
+"""Every caller is heard, and every call is answered once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def _new_prompts(seen: Seen) -> list[str]:
 
 
 def callers_are_answered_once(seen: Seen) -> None:
-    """Who asks is answered once: now, or later by what the state holds; nobody is left when a session is quiet."""
+    """A caller is answered once: now, or later by what the state holds; none is left when a session is quiet."""
     owed = Counter(_owed(seen.before))
     if isinstance(seen.signal, Asked) and not seen.before.ended:
         owed[seen.signal.signal_id] += 1
@@ -94,7 +94,7 @@ def callers_are_answered_once(seen: Seen) -> None:
 
 
 def _owed(state: SessionState) -> Iterator[SignalId]:
-    """Whoever waits for an answer: for a cycle, a receipt, a person, the end, or the next change of phase."""
+    """The callers that wait for an answer: for a cycle, a receipt, a person, the end, or the next change of phase."""
     data = state.data
     askers = [asker for prompt in waiting_prompts(state) for asker in prompt.askers]
     askers += data.cycle.askers if data.cycle else []
