@@ -1,5 +1,6 @@
 """A step: its order is that of gen_statem, all of it happens at one time, and its draft stays inside."""
 
+import json
 from itertools import chain
 
 import pytest
@@ -8,6 +9,8 @@ from agentrail.core import batch, compacting, looping, machine
 from agentrail.core.effects import Publish
 from agentrail.core.gates import hash_arguments
 from agentrail.core.legality import LEGALITY
+from agentrail.core.outgoing import Outgoing, outgoing
+from agentrail.core.projection import request_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Approve,
@@ -18,12 +21,13 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
 )
+from agentrail.core.spending import count_history, count_tokens, fixed_of
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Draft, Phase, SessionData
 from agentrail.core.toolbox import read_call
 from agentrail.core.work import Work
 from agentrail.events import RequestStart
-from agentrail.messages import ApprovalId, PromptRef, Text
+from agentrail.messages import ApprovalId, AssistantMessage, PromptRef, Text, UserMessage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.promises.seen import comparable
 from property_tests.vandal import everything_in
@@ -192,3 +196,49 @@ def test_arguments_are_hashed_once(monkeypatch):
     after = run([*script, again])
     assert after.data.history.open == ()
     assert hashed == [{"path": "a"}]
+
+
+def test_an_interrupt_passes_through_a_step(monkeypatch):
+    """`KeyboardInterrupt` is no bug of the core: it ends the program, and not the step with an error of ours."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(machine, "TAKERS", {**machine.TAKERS, Started: interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        machine.step(new_session(), Started(at_ms=0))
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"a": ["b", {"c": "d"}, 3]}, {"a": ["b", {"c": "d"}, 3]}),
+        ({"a": ["b", "x" * 2_500]}, {"a": ["b", f"{'x' * 500} [… 2,000 characters left out …]"]}),
+        ({"a": {"b": "x" * 2_500}}, {"a": {"b": f"{'x' * 500} [… 2,000 characters left out …]"}}),
+    ],
+)
+def test_a_call_is_sent_shorter_only_where_something_in_it_is_long(given, sent):
+    """However deep it stands; a call without anything long is the very same one."""
+    call = read_call("c1", "write", json.dumps(given))
+    message = AssistantMessage(content=(Text(text="a"), call), model="m")
+    _, messages = outgoing(Outgoing(), [message, *[UserMessage(content=(Text(text="b"),))] * 40])
+    assert messages[0].calls[0].arguments == sent
+    assert (messages[0] is message) == (given == sent)
+
+
+def test_a_conversation_is_counted_anew_with_another_prompt():
+    """What stands before it is part of what was counted."""
+    state = run(ONE_CALL)
+    work = Work(state.data, 9)
+    before = count_history(work, 10)
+    assert count_history(work, 30) == before + 20
+    assert work.data.tokens.fixed == 30
+
+
+def test_what_plugins_handed_on_counts_alone():
+    """With what stands before it, and without the conversation that it is sent in place of."""
+    state = run(ONE_CALL)
+    work = Work(state.data, 9)
+    handed = (UserMessage(content=(Text(text="abcd"),)),)
+    request = request_of(state.data, EffectId("r9"), last_turn=False, messages=handed)
+    assert count_tokens(work, request, is_handed=True) == fixed_of(state.data) + 1
