@@ -245,10 +245,13 @@ def _declare(reader: LineReader, operands: tuple[str, ...]) -> None:
 
 
 def _set(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
+    known = reader.variables.arguments
     if "--" in operands:
-        reader.variables.arguments = operands[operands.index("--") + 1 :]
-    elif operands and operands[0][:1] not in {"-", "+"}:
-        reader.variables.arguments = operands
+        operands = operands[operands.index("--") + 1 :]
+    elif not operands or operands[0][:1] in {"-", "+"}:
+        return
+    # Set twice, in a loop or in branches: it is not known which of them holds.
+    reader.variables.arguments = operands if known in ((), operands) else None
 
 
 def _shift(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:

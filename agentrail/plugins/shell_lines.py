@@ -106,6 +106,8 @@ def simple_commands(line: str) -> Iterator[ShellCommand]:
         return iter((ShellCommand(words=(line[:20] + "…",), is_known=False, why=why),))
     line = MARKS.sub("\ufffd", line)
     walk = _Walk()
+    if "{IFS}" in line:  # as the name of a descriptor it is a number
+        walk.variables.add("IFS", (UNQUOTED,))
     walk.read(line)
     found = walk.found
     if "IFS" in walk.variables.values:  # a function or a loop runs what stands in front of it
@@ -289,6 +291,7 @@ class _Walk(LineReader):
             elif words[0] == "time" and (words[1:2] == ["-p"] or not "".join(words[1:2]).startswith("-")):
                 self._keep(ShellCommand(words=("time",)))
                 words = words[2 if words[1:2] == ["-p"] else 1 :]
+                words = words[1:] if words[:1] == ["--"] else words
             elif words[0] == "coproc":
                 self._keep(ShellCommand(words=("coproc",)))
                 is_named = words[2:3] and (words[2] in _RESERVED or words[2] in _COMPOUND)

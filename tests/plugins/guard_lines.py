@@ -169,6 +169,12 @@ ATTACKS: Final = (
     ),
     *("`echo 'r\\\nm -rf /'`", 'echo "`eval \\"rm -rf /\\"`"'),
     "a=(cat <<'E'\n$(\nE\nrm -rf /)",
+    *(
+        "time -p -- rm -rf /",
+        ": {IFS}>o; a=rm10-rf10/; $a",
+        'if x; then set -- rm -rf /; else set -- ls; fi; "$@"',
+    ),
+    'for i in rm -rf /; do set -- "$@" $i; done; "$@"',
     "r$Z'm' -rf /",
     "r${Z}m -rf /",
     "$Z rm -rf /",
