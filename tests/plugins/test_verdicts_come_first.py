@@ -44,7 +44,7 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
     @stacks.invariant
     def no_prompt_starts_before_its_judge_has_spoken(self, session):
         """A cycle begins in the step that brings the verdict, or the word that there is none; never in the one that asks for it."""
-        step = session.life[-1]
+        step = session.run[-1]
         if any(type(event) is AgentStart for event in step.events):
             was = step.before.data.held
             assert was is not None
@@ -57,13 +57,13 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
         held = session.state.data.held
         if held is not None and held.prompt is not None and session.state.data.cycle is None:
             assert not any(
-                isinstance(one, StartStream | RunTool | SpawnChild) for one in session.life[-1].effects
+                isinstance(one, StartStream | RunTool | SpawnChild) for one in session.run[-1].effects
             )
 
     @stacks.invariant
     def no_call_runs_before_the_guard_has_seen_it(self, session):
         """Each call that runs was shown to the guard, which let it run."""
-        for run in session.life[-1].of(RunTool):
+        for run in session.run[-1].of(RunTool):
             assert run.call_id in session.plugin_state("Jail")
             assert "shell" not in run.name
 
@@ -72,7 +72,7 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
         """The end of a cycle is published in no step that leaves its review open."""
         held = session.state.data.held
         if held is not None and held.stop_reason is not None:
-            ended = [one for one in session.life[-1].effects if isinstance(one, Publish)]
+            ended = [one for one in session.run[-1].effects if isinstance(one, Publish)]
             assert not any(isinstance(one.event, AgentEnd) for one in ended[-1:])
             assert session.state.data.cycle is not None
 
@@ -88,7 +88,7 @@ def test_verdicts_come_before_what_they_guard():
         @stacks.invariant
         def count(self, session):
             """Count what has to happen for this test to mean anything."""
-            step = session.life[-1]
+            step = session.run[-1]
             asked.extend(one for one in step.of(RunErrand) if isinstance(one.wanted, CallModel))
             begun.extend(event for event in step.events if isinstance(event, AgentStart))
 
