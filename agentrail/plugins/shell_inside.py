@@ -24,6 +24,7 @@ from agentrail.plugins.shell_programs import (
 from agentrail.plugins.shell_values import FOUND, MARKS, UNQUOTED, Variables, unescaped
 
 MAX_PRINTED: Final = 100_000
+MAX_TOGETHER: Final = 8
 _EXECUTE: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _DIRECTORY: Final = re.compile(
@@ -31,6 +32,8 @@ _DIRECTORY: Final = re.compile(
 )
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\+?=(.*)\Z", re.DOTALL)
 _FORMAT: Final = re.compile(r"%(?:%|-?\d*(?:\.\d+)?([sbqdc]))")
+_XARGS_QUOTE: Final = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"|\\(.)", re.DOTALL)
+_FEW: Final = re.compile(r"-[nLl]|--max-(?:args|lines)")
 _GIT_RUNS: Final = re.compile(
     r"(?:alias\.|.*(?:pager|editor|command|helper|program|hookspath|external|textconv|askpass))",
     re.IGNORECASE,
@@ -96,10 +99,13 @@ def look_inside(reader: LineReader, words: tuple[str, ...], stdin: str | None) -
         _script(reader, "".join(operands[:1]), stdin)
     elif program in DECLARES:
         _declare(reader, operands)
-    elif program in SETS or (program == "printf" and operands[:1] == ("-v",)):
-        names = operands[1:2] if program == "printf" else [one for one in operands if one[:1] != "-"]
+    elif program in SETS or (program == "printf" and operands and operands[0].startswith("-v")):
+        named = "".join(operands[:2])[2:] if operands[:1] == ("-v",) else "".join(operands[:1])[2:]
+        names = [named] if program == "printf" else [one for one in operands if one[:1] != "-"]
         for name in (*names, "REPLY"):
-            reader.variables.add(name, (UNQUOTED,))
+            reader.variables.add(name.partition("[")[0], (UNQUOTED,))
+    elif program in {"let", "[["}:
+        reader.variables.calculate(" ".join(operands))
     elif program in READS_COMMANDS:
         _standard_input(reader, stdin)
     elif program in INTERPRETERS:
@@ -151,6 +157,10 @@ def _shell(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> 
             _with_arguments(reader, left[0], left[1:], stdin)
     elif left and not reads:
         _script(reader, left[0], stdin)
+        if (
+            not MARKS.search(left[0]) and "/" not in left[0]
+        ):  # what is not here is looked for among the programs
+            reader.run(tuple(left), stdin)
     else:
         _standard_input(reader, stdin)
 
@@ -225,16 +235,23 @@ def _declare(reader: LineReader, operands: tuple[str, ...]) -> None:
     for operand in operands:
         if (found := _ASSIGNED.match(operand)) is not None:
             reader.assign(found[1], (found[2],))
-        elif operand[:1] == "-" and "n" in operand:  # a name for another variable
+        elif operand[:1] == "-" and not set("ni").isdisjoint(
+            operand
+        ):  # a name for another variable, or a number
             for name in operands:
                 reader.variables.add(name.partition("=")[0], (UNQUOTED,))
+                if "n" in operand and "=" in name:
+                    reader.variables.add(name.partition("=")[2], (UNQUOTED,))
 
 
 def _set(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
+    known = reader.variables.arguments
     if "--" in operands:
-        reader.variables.arguments = operands[operands.index("--") + 1 :]
-    elif operands and operands[0][:1] not in {"-", "+"}:
-        reader.variables.arguments = operands
+        operands = operands[operands.index("--") + 1 :]
+    elif not operands or operands[0][:1] in {"-", "+"}:
+        return
+    # Set twice, in a loop or in branches: it is not known which of them holds.
+    reader.variables.arguments = operands if known in ((), operands) else None
 
 
 def _shift(reader: LineReader, operands: tuple[str, ...], _: str | None) -> None:
@@ -261,6 +278,8 @@ def _xargs(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> 
     wrapper = WRAPPERS["xargs"]
     read = stdin if stdin is not None else FOUND
     words = tuple(shlex.split(read)) if _splits(read) else (FOUND if read == FOUND else UNQUOTED,)
+    if any(re.match(r"-\w*d|--delim", one) for one in operands) and not MARKS.search(read):
+        words = (UNQUOTED,)  # its own way to cut
     mark = next(
         (operands[at + 1] for at, one in enumerate(operands[:-1]) if one in {"-I", "--replace-str"}), None
     )
@@ -268,10 +287,23 @@ def _xargs(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> 
     for start in command_starts(wrapper, operands):
         command = operands[start:]
         if mark is not None:
-            given = read.strip() if not MARKS.search(read) else words[0]
-            reader.run(tuple(word.replace(mark, given) for word in command), None)
+            is_known = not MARKS.search(read)
+            lines = [read, *read.splitlines()] if is_known else [words[0]]
+            # Unless options say otherwise, xargs takes quotes away, and only then puts a line in its place.
+            for given in dict.fromkeys(
+                one for line in lines for one in (line.strip(), _unquoted(line.strip()))
+            ):
+                reader.run(tuple(word.replace(mark, given) for word in command), None)
         elif command:
             reader.run((*command, *words), None)
+            if any(_FEW.match(one) for one in operands[:start]):
+                for at in range(1, len(words)):  # several commands, of so many words each
+                    reader.run((*command, *words[at : at + MAX_TOGETHER]), None)
+
+
+def _unquoted(text: str) -> str:
+    """Take quotes and backslashes away as xargs does: in quotes a backslash is text."""
+    return _XARGS_QUOTE.sub(lambda found: "".join(one or "" for one in found.groups()), text)
 
 
 def _splits(text: str) -> bool:
@@ -413,7 +445,7 @@ def _filter(reader: LineReader, words: tuple[str, ...]) -> None:
 def _wrapper(reader: LineReader, words: tuple[str, ...], wrapper: Wrapper, stdin: str | None) -> None:
     program, operands = words[0].rpartition("/")[2], words[1:]
     for line in inner_lines(wrapper, operands):
-        reader.read(line, stdin)
+        reader.read(f"env {line}" if program == "env" else line, stdin)
     first = operands[:1]
     if first and first[0] in wrapper.shows:
         return

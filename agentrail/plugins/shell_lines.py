@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from agentrail.plugins.shell_inside import LineReader, directories_of, look_inside, printed_by
 from agentrail.plugins.shell_programs import ENVIRONMENT_PROGRAMS, RUN_BY_OTHERS
 from agentrail.plugins.shell_values import (
+    BLANKS,
     FOUND,
     MARKS,
     MAX_ALTERNATIVES,
@@ -51,6 +52,7 @@ READING: Final = 60
 _RESERVED: Final = frozenset(
     {"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "fi", "done", "esac"}
 )
+_COMPOUND: Final = frozenset({"for", "select", "case"})
 _LOOPS: Final = frozenset({"while", "until", "for", "select"})
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)\Z", re.DOTALL)
 _DESCRIPTOR: Final = re.compile(r"\d+-?|-")
@@ -102,9 +104,18 @@ def simple_commands(line: str) -> Iterator[ShellCommand]:
     if len(line) > MAX_LINE_CHARACTERS:
         why = f"a line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
         return iter((ShellCommand(words=(line[:20] + "…",), is_known=False, why=why),))
+    line = MARKS.sub("\ufffd", line)
     walk = _Walk()
-    walk.read(MARKS.sub("\ufffd", line))
-    return iter(walk.found)
+    if "{IFS}" in line:  # as the name of a descriptor it is a number
+        walk.variables.add("IFS", (UNQUOTED,))
+    walk.read(line)
+    found = walk.found
+    if "IFS" in walk.variables.values:  # a function or a loop runs what stands in front of it
+        again = _Walk()
+        again.variables.add("IFS", walk.variables.values["IFS"])
+        again.read(line)
+        found += again.found
+    return iter(found)
 
 
 @define
@@ -234,18 +245,13 @@ class _Walk(LineReader):
 
     def _piece(self, piece: list[ShellToken], stdin: str | None) -> str:
         words = [token.raw for token in piece if isinstance(token, ShellWord)]
-        while words and words[0] in _RESERVED:
-            self.in_loop = words.pop(0) in _LOOPS or self.in_loop
-        if words and words[0] == "function":
-            self.variables.arguments = None
-            words = words[2:]
-            words = words[1:] if words[:1] == ["{"] else words
+        words = self._behind_keywords(words)
         files: list[str] = []
         written: list[str] = []
         for token in piece:
             if isinstance(token, Redirection):
                 stdin = self._redirect(token, stdin, files, written)
-        if words and words[0] in {"for", "select", "case"}:
+        if words and words[0] in _COMPOUND:
             self._loop(words)
             if words[2:3] == ["do"]:  # `for NAME do …`: over the arguments
                 self._inner_piece(words[3:], stdin)
@@ -272,6 +278,27 @@ class _Walk(LineReader):
         for name in written:
             self.write(name, text)
         return text
+
+    def _behind_keywords(self, words: list[str]) -> list[str]:
+        """Give what stands behind words of the grammar; it may begin with assignments, which a program's words may not."""
+        while words:
+            if words[0] in _RESERVED:
+                self.in_loop = words[0] in _LOOPS or self.in_loop
+                words = words[1:]
+            elif words[0] == "function":
+                self.variables.arguments = None
+                words = words[2:]
+            elif words[0] == "time" and (words[1:2] == ["-p"] or not "".join(words[1:2]).startswith("-")):
+                self._keep(ShellCommand(words=("time",)))
+                words = words[2 if words[1:2] == ["-p"] else 1 :]
+                words = words[1:] if words[:1] == ["--"] else words
+            elif words[0] == "coproc":
+                self._keep(ShellCommand(words=("coproc",)))
+                is_named = words[2:3] and (words[2] in _RESERVED or words[2] in _COMPOUND)
+                words = words[2 if is_named and words[1] not in _RESERVED else 1 :]
+            else:
+                break
+        return words
 
     def _inner_piece(self, raws: list[str], stdin: str | None) -> None:
         """Read the command behind the `do` of a loop, which may be a loop again."""
@@ -305,20 +332,22 @@ class _Walk(LineReader):
 
     def _assignment(self, found: re.Match[str]) -> str:
         name, subscript, adds, raw = found.groups()
+        self.variables.calculate(subscript or "")
         self.expander.text(subscript or "")
         if raw.startswith("("):
-            inner = [token for token in shell_tokens(raw[1:-1]) if isinstance(token, ShellWord)]
-            items = [
-                " ".join(one.alternatives[0]) for token in inner for one in self.expander.words(token.raw)
-            ]
-            values: tuple[str, ...] = (SPLIT.join(re.sub(r"^\[\w+\]=", "", item) for item in items),)
+            tokens = [token for token in shell_tokens(raw[1:-1]) if token != Operator("\n")]
+            inner = [token.raw for token in tokens if isinstance(token, ShellWord)]
+            if len(inner) < len(tokens):  # bash says so, and goes on with the next line
+                message = "an array holds words, and nothing else"
+                raise Unreadable(message)
+            lists = [[re.sub(r"^\[\w+\]=", "", item) for item in items] for items, _ in self._spoken(inner)]
+            values: tuple[str, ...] = tuple(map(SPLIT.join, lists)) or ("",)
         else:
             values = self.expander.text(raw, quoted=False)
         if adds:
             joint = SPLIT if raw.startswith("(") else ""
-            values = tuple(
-                f"{old}{joint}{new}" for old in self.variables.values.get(name, ("",)) for new in values
-            )
+            before = self.variables.values.get(name, (BLANKS,) if name == "IFS" else ("",))
+            values = tuple(f"{old}{joint}{new}" for old in before for new in values)
         if self.in_loop and any(
             re.search(rf"\$\{{?{re.escape(known)}\b", raw) for known in self.variables.values
         ):

@@ -4,6 +4,7 @@ Tables only, and how to read options by them. A program that is not here runs no
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -171,7 +172,7 @@ def command_starts(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[int]:
             yield at + 1 + wrapper.skips
         elif word.startswith("-") and word[1:]:
             left += [at + width for width in _widths(wrapper, word)]
-        elif wrapper.assigns and re.match(r"\w+=", word):
+        elif wrapper.assigns and "=" in word:
             left.append(at + 1)
         else:
             start = at + wrapper.skips
@@ -201,12 +202,18 @@ def inner_lines(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
     for place, word in enumerate(operands):
         if word == "--":
             return
+        behind = place + 1
         if word in wrapper.lines or (short and re.fullmatch(rf"-[A-Za-z]*[{short}]", word)):
-            yield from operands[place + 1 : place + 2]
+            line = "".join(operands[behind : behind + 1])
+            behind += 1
         elif word.startswith("--") and "=" in word and word.partition("=")[0] in wrapper.lines:
-            yield word.partition("=")[2]
+            line = word.partition("=")[2]
         elif short and re.match(rf"-[{short}].", word):
-            yield word[2:]
+            line = word[2:]
+        else:
+            continue
+        # `env -S` goes on with the words behind its line; a shell takes them for its own.
+        yield f"{line} {shlex.join(operands[behind:])}" if wrapper.assigns else line
 
 
 def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:

@@ -22,6 +22,8 @@ FOUND: Final = "\ufdd2"
 """Not known, but found in the world, a name or a number: no option that was made up."""
 SPLIT: Final = "\ufdd3"
 """Between two words of a list."""
+BLANKS: Final = " \t\n"
+"""What cuts words where nobody has said otherwise."""
 _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
 MARKS: Final = re.compile("[\ufdd0-\ufdd5]")
 
@@ -34,7 +36,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!_-]")
 _PARAMETER: Final = re.compile(r"([A-Za-z_]\w*|\d+|[@*#?$!_-])(\[[^\]]*\])?(.*)\Z", re.DOTALL)
 _OPERATION: Final = re.compile(r"(:?[-=+?])(.*)\Z", re.DOTALL)
 _LITERAL: Final = re.compile(r"[^\\'\"`$]+")
-_SPECIAL: Final = re.compile(r"[\\'\"`${},]")
+_SPECIAL: Final = re.compile(r"[\\'\"`${},<>]")
 _RANGE: Final = re.compile(r"(\w+|-\d+)\.\.(\w+|-\d+)(?:\.\.-?\d+)?\Z")
 _ESCAPE: Final = re.compile(
     r"\\(?:([0-7]{1,3})|(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
@@ -50,7 +52,7 @@ _GIVEN: Final = {
     "BASH": ("bash",),
     "0": ("sh",),
     "TMPDIR": ("/tmp",),  # noqa: S108 - a name
-    "IFS": (" ",),
+    "IFS": (" \t\n",),
     "?": ("0",),
     "$": (FOUND,),
     "!": (FOUND,),
@@ -119,6 +121,35 @@ class Variables:
             return (UNQUOTED,) if self.arguments is None else (SPLIT.join(self.arguments),)
         return _GIVEN.get(name, (f"\ufdd4{name}\ufdd5",))
 
+    @property
+    def separators(self) -> tuple[str, ...]:
+        """Each that cuts unquoted values, and joins lists in quotes: the usual blanks, and all that `IFS` may be."""
+        return tuple(dict.fromkeys((BLANKS, *self.values.get("IFS", ()))))
+
+    def split(self, value: str) -> Iterator[str]:
+        """Cut an unquoted value: one reading for each `IFS` there may be, as any of them may be in force.
+
+        Where `IFS` is not known it may cut anywhere, or nowhere.
+        """
+        for separator in self.separators:
+            if MARKS.search(separator):
+                yield UNQUOTED if value else ""
+            else:
+                yield re.sub(f"[{re.escape(separator)}]+", SPLIT, value) if separator else value
+
+    def join(self, value: str) -> Iterator[str]:
+        """Make one text of a list, as `"$*"` does: the first character of `IFS` stands between its words."""
+        if SPLIT not in value:
+            yield value
+            return
+        for separator in self.separators:
+            yield value.replace(SPLIT, UNKNOWN_TEXT if MARKS.search(separator) else separator[:1])
+
+    def calculate(self, text: str) -> None:
+        """Note what an arithmetic sets, as far as it changes how words are cut: `IFS` is a number then."""
+        if "IFS" in text:
+            self.add("IFS", (UNQUOTED,))
+
 
 @frozen(kw_only=True)
 class Expanded:
@@ -164,16 +195,23 @@ class Expander:
 
     def text(self, raw: str, *, quoted: bool = True) -> tuple[str, ...]:
         """Expand what is never cut into words: the value of an assignment, a here-document."""
-        reading = self._reading(raw, double=quoted)
-        return tuple(text.replace(SPLIT, " ") for text in reading.result())
+        reading = self._reading(raw, double=quoted, splits=False)
+        variables = self.variables
+        return tuple(dict.fromkeys(one for text in reading.result() for one in variables.join(text)))
 
-    def _reading(self, raw: str, *, double: bool = False) -> "_Reading":
+    def cut(self, raw: str) -> tuple[str, ...]:
+        """Expand what stands for an unquoted value: all of it is cut, but for what is quoted in it."""
+        return self._reading(raw, cuts=True).result()
+
+    def _reading(
+        self, raw: str, *, double: bool = False, splits: bool = True, cuts: bool = False
+    ) -> "_Reading":
         """Read a word, and what is nested in it."""
         if self._depth >= MAX_NESTED:
             raise TooMuch
         self._depth += 1
         try:
-            reading = _Reading(self)
+            reading = _Reading(self, splits=splits, cuts=cuts)
             if double:
                 reading.double(raw, 0, stop="")
             else:
@@ -186,8 +224,10 @@ class Expander:
 class _Reading:
     """A word that is being read: all that it may be, so far."""
 
-    def __init__(self, expander: Expander) -> None:
+    def __init__(self, expander: Expander, *, splits: bool, cuts: bool) -> None:
         self.expander = expander
+        self.splits = splits
+        self.cuts = cuts
         self.parts: list[tuple[str, ...]] = []
         self.is_quoted = False
         self.has_wildcards = False
@@ -200,17 +240,20 @@ class _Reading:
                 return (UNQUOTED,)
         return self.expander.variables.spend(tuple(map("".join, product(*self.parts))))
 
-    def add(self, values: tuple[str, ...], *, quoted: bool, is_list: bool = False) -> None:
-        """Add what a variable or a substitution gives; unquoted, its blanks cut the word."""
+    def add(
+        self, values: tuple[str, ...], *, quoted: bool, is_list: bool = False, cut: tuple[str, ...] = ()
+    ) -> None:
+        """Add what a variable or a substitution gives; unquoted, its blanks or what `IFS` says cut the word."""
         variables = self.expander.variables
         if quoted:
             self.is_quoted = True
             if not is_list:  # in quotes a list stays several words, and anything else one
-                values = tuple(value.replace(UNQUOTED, UNKNOWN_TEXT).replace(SPLIT, " ") for value in values)
+                values = tuple(value.replace(UNQUOTED, UNKNOWN_TEXT) for value in values)
+                values = tuple(dict.fromkeys(one for value in values for one in variables.join(value)))
         else:
-            between = "".join((" \t\n", *variables.values.get("IFS", ())))
-            blanks = re.compile(f"[{re.escape(between)}]+")
-            values = tuple(blanks.sub(SPLIT, value) for value in values)
+            if self.splits:
+                values = tuple(dict.fromkeys(one for value in values for one in variables.split(value)))
+                values = tuple(dict.fromkeys((*values, *cut)))
             self.has_wildcards = self.has_wildcards or any(set(value) & set("*?[") for value in values)
         self.parts.append(variables.spend(values))
 
@@ -244,9 +287,11 @@ class _Reading:
     def _literal(self, raw: str, at: int, literal: re.Match[str]) -> int:
         if not self.parts and literal[0].startswith(("<(", ">(")):
             end = closing(raw, at + 2, ")")
-            self._quote(self.expander.process(raw[at + 2 : end]))
+            self._quote(self.expander.process(_substituted(raw[at + 2 : end])))
             return end + 1
-        self.parts.append(self.expander.variables.spend((literal[0],)))
+        variables = self.expander.variables
+        values = tuple(dict.fromkeys(variables.split(literal[0]))) if self.cuts else (literal[0],)
+        self.parts.append(variables.spend(values))
         return literal.end()
 
     def _quote(self, text: str) -> None:
@@ -272,10 +317,14 @@ class _Reading:
 
     def _special(self, raw: str, at: int, *, quoted: bool) -> int:
         """Read a variable or a substitution."""
+        variables = self.expander.variables
         if raw[at] == "`":
             end = closing(raw, at + 1, "`")
             inner = re.sub(r"\\([\\`$])", r"\1", raw[at + 1 : end])
-            self.add((self.expander.substitute(inner),), quoted=quoted)
+            # A line is joined even in single quotes here, and in double quotes a backslash hides a quote from those outside.
+            lines = [inner, inner.replace("\\\n", "")]
+            lines += [one.replace('\\"', '"') for one in lines] if quoted else []
+            self.add(tuple(map(self.expander.substitute, dict.fromkeys(lines))), quoted=quoted)
             return end + 1
         if raw.startswith("$((", at) or raw.startswith("$[", at):
             if raw[at + 1] == "[":
@@ -284,23 +333,20 @@ class _Reading:
                 end = closing(raw, at + 3, "a")
                 inner, end = raw[at + 3 : end], end + 1
             if raw.startswith("$[", at) or raw.startswith(")", end):
+                variables.calculate(inner)
                 self.expander.text(inner)
                 self.add((FOUND,), quoted=quoted)
                 return end + 1
         if raw.startswith("$(", at):
             end = closing(raw, at + 2, ")")
-            inner = raw[at + 2 : end]
-            if has_case(inner):
-                message = "where a substitution with `case` in it ends cannot be told"
-                raise Unreadable(message)
-            self.add((self.expander.substitute(inner),), quoted=quoted)
+            self.add((self.expander.substitute(_substituted(raw[at + 2 : end])),), quoted=quoted)
             return end + 1
         if raw.startswith("${", at):
             end = closing(raw, at + 2, "}")
             self._parameter(raw[at + 2 : end], quoted=quoted)
             return end + 1
         if (name := _NAME.match(raw, at + 1)) is not None:
-            self.add(self.expander.variables.get(name[0]), quoted=quoted, is_list=name[0] == "@")
+            self.add(variables.get(name[0]), quoted=quoted, is_list=name[0] == "@")
             return name.end()
         self._quote(raw[at])
         return at + 1
@@ -316,8 +362,10 @@ class _Reading:
         name, subscript, rest = found.groups()
         values = variables.get(name)
         if subscript is not None:
+            variables.calculate(subscript)
             self.expander.text(subscript)
             values = values if subscript in {"[@]", "[*]"} else (UNQUOTED,)
+        cut: tuple[str, ...] = ()
         operation = _OPERATION.match(rest)
         if operation is not None:
             # In double quotes a single quote hides nothing.
@@ -325,18 +373,28 @@ class _Reading:
             other = tuple(text.replace('"', "") for text in other) if quoted else other
             if operation[1][-1] == "?":
                 other = ()
-            elif operation[1][-1] == "=":
+            elif self.splits and not quoted:
+                cut = self.expander.cut(operation[2])
+            if operation[1][-1] == "=":
                 variables.add(name, other)
             is_set = name in variables.values or operation[1][-1] == "?"
             kept = ("",) if operation[1][-1] == "+" else values if is_set else ()
             values = (*kept, *other)
         elif rest:
+            variables.calculate(rest)
             self.expander.text(rest)
             is_made_up = rest[0] == "@" or any(
                 set(value) & {"-", UNQUOTED, UNKNOWN_TEXT} for value in (*values, rest)
             )
             values = (UNQUOTED if is_made_up else FOUND,)
-        self.add(values, quoted=quoted, is_list=name == "@" or subscript == "[@]")
+        self.add(values, quoted=quoted, is_list=name == "@" or subscript == "[@]", cut=cut)
+
+
+def _substituted(inner: str) -> str:
+    if has_case(inner):
+        message = "where a substitution with `case` in it ends cannot be told"
+        raise Unreadable(message)
+    return inner
 
 
 def _bracket(raw: str, at: int) -> tuple[int, str]:
@@ -438,7 +496,7 @@ def _past(word: str, at: int) -> int:
         return quote_end(word, at + 1) + 1
     if char in '"`':
         return closing(word, at + 1, char) + 1
-    if char == "$" and following in {"(", "{"}:
+    if following == "(" or (char == "$" and following == "{"):
         return closing(word, at + 2, {"(": ")", "{": "}"}[following]) + 1
     if char == "$" and following == "'":
         return escaped_end(word, at + 2) + 1

@@ -33,7 +33,7 @@ HARMLESS = (
     ),
     *("head", "sort", "touch", "true", "chmod", "cp", "time", "script"),
 )
-STAND_IN = '#!{bash}\necho "${{0##*/}} $*" >> {record}\n'
+STAND_IN = '#!{bash}\n{{ printf "%s\\037" "${{0##*/}}" "$@"; echo; }} >> {record}\n'
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="bash is the oracle, and is not installed")
 
@@ -75,11 +75,75 @@ def run_by_bash(world: Path, line: str) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
-    called = [call.split() for call in record.read_text().splitlines()]
+    called = [call.split("\x1f") for call in record.read_text().splitlines()]
     return any(call[0] == "curl" or (call[0] == "rm" and {"-rf"} & set(call)) for call in called if call)
 
 
 quote = shlex.quote
+SEPARATORS = (
+    *(
+        "IFS=,",
+        "IFS=$'\\x2c'",
+        "export IFS=,",
+        "declare IFS=,",
+        "declare -g IFS=,",
+        "IFS+=,",
+        "printf -v IFS ,",
+        "printf -vIFS ,",
+        "x=,; IFS=$x",
+    ),
+    *(
+        "read -r IFS <<< ,",
+        "unset IFS; : ${IFS:=,}",
+        'unset IFS; : "${IFS=,}"',
+        "eval IFS=,",
+        "IFS=$(echo ,)",
+        "IFS=${Z:-,}",
+        "for IFS in : ,; do :; done",
+    ),
+    *(
+        "declare -n r=IFS; r=,",
+        "IFS=x; IFS=,",
+        "f() { IFS=,; }; f",
+        'IFS="$(printf ,)"',
+        "IFS=:,",
+        "echo , | tee o; read -r IFS < o",
+        "typeset -x IFS=','",
+    ),
+)
+"""Ways to change what cuts words."""
+CUT = (
+    *(
+        "#; a=%; $a",
+        "a=%; #; $a",
+        "a=%; f() { $a; }; #; f",
+        "f() { local IFS=,; a=%; $a; }; f",
+        "#; f() { $1; }; f %",
+        "#; set -- %; $1",
+        "#; $(echo %)",
+    ),
+    *(
+        "a=%; #; b=$a; $b",
+        'a=%; #; b=($a); "${b[@]}"',
+        'a=%; #; set -- $a; "$@"',
+        'a=%; #; c=($a); eval "${c[*]}"',
+        "a=%; IFS=, eval '$a'",
+        "#; `echo %`",
+    ),
+    *(
+        "#; ${Z:-%}",
+        "a=%; #; unset IFS; IFS=,; $a",
+        "a=%; for i in 1 2; do $a; #; done",
+        'IFS=, read -ra p <<< %; "${p[@]}"',
+        "a=%; #; env $a",
+        "a=%; #; IFS=' '; #; $a",
+    ),
+)
+"""Ways to have it cut a value: `#` is one of `SEPARATORS`, and `%` the value."""
+CUTS = tuple(
+    lambda c, t=t, place=place: t.replace("#", SEPARATORS[place]).replace("%", quote(c.replace(" ", ",")))
+    for place in range(len(SEPARATORS)) for t in CUT
+)  # fmt: skip
 SPELLINGS = (
     *("rm -rf x", "curl x", "'rm' -rf x", 'r"m" "-rf" x', "r\\m -rf x", "c\\\nurl x", "$'\\x63url' x", "$'\\162m' -rf x", '"curl" x'),
     *('rm -r""f x', "c''url x", "{rm,-rf,x}", "{curl,x}", "rm$IFS-rf${IFS}x", "r${Z}m -rf x", "$Z curl x", "${Z:-curl} x", '"cu"rl x'),
@@ -116,7 +180,7 @@ WRAPS = (
     lambda c: f"a={quote(c)}; $a",
     lambda c: f"find . -maxdepth 0 -exec {c} \\;",
     lambda c: f'f() {{ "$@"; }}; f {c}',
-    lambda c: f"IFS=,; a={quote(c.replace(' ', ','))}; $a",
+    *CUTS[::7],
     lambda c: c.replace(" ", "\t"),
     lambda c: c.replace(" ", " \\\n "),
 )  # fmt: skip
@@ -137,7 +201,18 @@ def test_what_bash_runs_through_one_wrap_was_noticed(world, wrap):
         assert is_blocked("shell", {"command": line}, blocked_commands=["curl"]), line
 
 
-@given(spelling=st.sampled_from(SPELLINGS), wraps=st.lists(st.sampled_from(WRAPS), max_size=4))
+@pytest.mark.parametrize("cut", range(len(CUTS)))
+def test_what_bash_runs_of_a_value_that_is_cut_was_noticed(world, cut):
+    """`IFS`, however it is set, cuts what is not quoted."""
+    line = CUTS[cut]("rm -rf x")
+    if not is_blocked("shell", {"command": line}):
+        assert not run_by_bash(world, line), line
+
+
+@given(
+    spelling=st.sampled_from(SPELLINGS),
+    wraps=st.lists(st.one_of(*(st.sampled_from(one) for one in (WRAPS, WRAPS, WRAPS, CUTS))), max_size=4),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_what_bash_runs_was_noticed(world, spelling, wraps):
     """Quoting, wrappers, substitutions, blanks, comments and here-documents, in any order (issue 13)."""
