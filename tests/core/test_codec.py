@@ -426,6 +426,7 @@ FAULTS = {
         "Expected `str`, got `null`",
     ),
     '{"kind":"dreamt","seq":"7"}': ("$.seq", "Expected `int`, got `str`"),
+    '{"kind":"agent_start","ref":"p","meta":null,"seq":"7"}': ("$.seq", "Expected `int`, got `str`"),
     '{"kind":"agent_start","ref":"p"': ("$", "Input data was truncated"),
     "[]": ("$", "Expected `object`, got `array`"),
     "": ("$", "Input data was truncated"),
