@@ -105,7 +105,7 @@ from agentrail.core.signals import (
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
-from agentrail.core.work import Work
+from agentrail.core.work import BreakOff, Next, Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.messages import Message
@@ -120,8 +120,8 @@ _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
-Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
-"""Says what a signal means, which may be taken in this phase; gives the phase that follows."""
+Take: TypeAlias = Callable[[Work, Phase, Any], Next]
+"""Says what a signal means, which may be taken in this phase; gives what follows."""
 
 Ending: TypeAlias = (
     ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
@@ -234,10 +234,10 @@ def _advance(
             postponed = ()
 
 
-def settled(work: Work, after: Phase) -> Phase:
+def settled(work: Work, after: Next) -> Phase:
     """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
-    if work.abort is not None:
-        after = teardown.abort_by_plugin(work)
+    if isinstance(after, BreakOff):
+        after = teardown.abort_by_plugin(work, after.reason)
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
@@ -259,15 +259,15 @@ def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tup
 # --- what each signal means
 
 
-def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Phase:
+def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
     """Go on where a hook waited."""
     held = holding.now_held(work)
     if held.prompt is not None:
         return prompts.go_on(work, phase, held.prompt, result, is_late=is_late)
-    holding.go_on_asking(work, result, is_late=is_late)
+    outcome = holding.go_on_asking(work, result, is_late=is_late)
     if work.data.held is not None or held.stop_reason is None:
         return phase
-    return cycle.finish_judged(work, held.stop_reason)
+    return cycle.finish_judged(work, held.stop_reason, outcome)
 
 
 def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
@@ -283,7 +283,7 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _ended(work: Work, phase: Phase, signal: Ending) -> Phase:
+def _ended(work: Work, phase: Phase, signal: Ending) -> Next:
     """Take what an effect came to: it is open no more, and whoever owned it goes on."""
     match work.ended(signal.effect_id), signal:
         case OfStream(), ResponseCompleted():
@@ -333,7 +333,7 @@ def _ended(work: Work, phase: Phase, signal: Ending) -> Phase:
             raise InternalError(message)
 
 
-def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
+def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
     work.data.quarantined = work.data.quarantined + 1
     work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
@@ -372,9 +372,9 @@ def _start(work: Work, phase: Phase, signal: Started) -> Phase:
     data = work.data
     work.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
     if somebody_listens(work, SessionStarted):
-        ask(work, SessionStarted())
-        if work.abort is not None:
-            return teardown.refuse_session(work)
+        abort = ask(work, SessionStarted()).abort
+        if abort is not None:
+            return teardown.refuse_session(work, abort)
     return phase
 
 
@@ -408,14 +408,14 @@ def _update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> P
     return phase
 
 
-def _by(kind: type[S], take: Callable[[Work, Phase, S], Phase]) -> tuple[type[Any], Take]:
+def _by(kind: type[S], take: Callable[[Work, Phase, S], Next]) -> tuple[type[Any], Take]:
     return kind, take
 
 
-def _in_any(kind: type[S], take: Callable[[Work, S], Phase]) -> tuple[type[Any], Take]:
+def _in_any(kind: type[S], take: Callable[[Work, S], Next]) -> tuple[type[Any], Take]:
     """Let a function take a signal that wants to know of no phase."""
 
-    def taken(work: Work, _: Phase, signal: S) -> Phase:
+    def taken(work: Work, _: Phase, signal: S) -> Next:
         return take(work, signal)
 
     return kind, taken

@@ -6,8 +6,9 @@ what they decide.
 """
 
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
+import msgspec
 from msgspec.structs import astuple, replace
 
 from agentrail.core.effects import (
@@ -32,7 +33,7 @@ from agentrail.core.owners import (
 )
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
-from agentrail.core.state import Cycle, Draft, SessionData, Stream
+from agentrail.core.state import Cycle, Draft, Phase, SessionData, Stream
 from agentrail.errors import AgentrailError
 from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
 
@@ -45,6 +46,20 @@ def is_ephemeral(event: Event) -> bool:
 _HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
 
 
+class BreakOff(msgspec.Struct, frozen=True, gc=False):
+    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+Next: TypeAlias = Phase | BreakOff
+"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
+
+
 class Work:
     """The step in progress.
 
@@ -52,17 +67,15 @@ class Work:
         data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
         effects: What was asked for so far.
-        abort: Set when a plugin wants the cycle to be over: why. Nothing of the cycle may begin then.
     """
 
-    __slots__ = ("_open", "abort", "at_ms", "data", "effects")
+    __slots__ = ("_open", "at_ms", "data", "effects")
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""
         self.data = Draft(*astuple(data))
         self.at_ms = at_ms
         self.effects: list[Effect] = []
-        self.abort: str | None = None
         self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:

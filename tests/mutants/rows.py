@@ -176,7 +176,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "to stop one call ends the cycle",
         "core/batch.py",
         '    return decided(work, phase, "tool_rejected", resume=work.cycle.resume)\n',
-        "    work.abort = reason\n    return phase\n",
+        "    return BreakOff(reason)\n",
         f"{_PEOPLE}::test_one_call_is_stopped_and_the_others_go_on",
     ),
     _row(
@@ -295,7 +295,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (61,),
         "nobody judges what a person changed",
         "core/decisions.py",
-        "        state = batch.judge_call(work, state, edited=asked)\n",
+        "        state, abort = batch.judge_call(work, state, edited=asked)\n",
         "",
         "tests/core/test_approvals.py::test_arguments_that_a_person_changed_are_judged_anew",
     ),
@@ -563,8 +563,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (119,),
         "a call that succeeded is made again",
         "core/batch.py",
-        "    if signal.crashed and _pause(work, state, signal):\n",
-        "    if _pause(work, state, signal):\n",
+        "    if signal.crashed:\n",
+        "    if True:\n",
         "tests/runtime/test_gates_of_a_call.py::test_a_retry_repeats_only_the_call_that_failed",
     ),
     _row(
