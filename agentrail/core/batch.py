@@ -482,7 +482,7 @@ def _spawn(work: Work, state: CallState) -> CallState:
     # What is left is theirs in equal shares who want a child and have none yet.
     budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
     if isinstance(budget, ErrorInfo):
-        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        work.unmint()
         return calls.answer(work, state, budget.message)[0]
     started = calls.publish_start(work, state)
     call = state.call

@@ -213,7 +213,7 @@ def send_request(work: Work) -> Phase:
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     refusal = reserve_request(work, request, notes=len(notes), is_handed=cycle.handed is not None)
     if refusal is not None:
-        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        work.unmint()
         return fail(work, refusal)
     work.publish(
         RequestStart(

@@ -103,7 +103,7 @@ from agentrail.core.signals import (
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
+from agentrail.core.state import Known, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import BreakOff, Next, Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
@@ -120,6 +120,7 @@ _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
+A = TypeVar("A", bound=Asked)
 Take: TypeAlias = Callable[[Work, Phase, Any], Next]
 """Says what a signal means, which may be taken in this phase; gives what follows."""
 
@@ -335,7 +336,7 @@ def _ended(work: Work, phase: Phase, signal: Ending) -> Next:
 
 def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
-    work.data.quarantined = work.data.quarantined + 1
+    work.data.quarantined += 1
     work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     work.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
@@ -378,34 +379,16 @@ def _start(work: Work, phase: Phase, signal: Started) -> Phase:
     return phase
 
 
-def _wait_for_reply(work: Work, phase: Phase, signal: ReplyQuery) -> Phase:
+def _wait_for_reply(work: Work, signal: ReplyQuery) -> None:
     cycle.wait_for_reply(work, signal.signal_id)
-    return phase
 
 
-def _tell_status(work: Work, phase: Phase, signal: StatusQuery) -> Phase:
-    work.reply(signal.signal_id, status_of(phase, work.data, signal.at_ms))
-    return phase
+def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
+    return data.history.messages[:]
 
 
-def _tell_messages(work: Work, phase: Phase, signal: MessagesQuery) -> Phase:
-    work.reply(signal.signal_id, work.data.history.messages[:])
-    return phase
-
-
-def _tell_snapshot(work: Work, phase: Phase, signal: SnapshotQuery) -> Phase:
-    work.reply(signal.signal_id, snapshot_of(phase, work.data, signal.at_ms))
-    return phase
-
-
-def _plugin_lagged(work: Work, phase: Phase, signal: PluginLagged) -> Phase:
+def _plugin_lagged(work: Work, signal: PluginLagged) -> None:
     work.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
-    return phase
-
-
-def _update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> Phase:
-    settings.update_plugin_opts(work, phase, signal)
-    return phase
 
 
 def _by(kind: type[S], take: Callable[[Work, Phase, S], Next]) -> tuple[type[Any], Take]:
@@ -431,6 +414,16 @@ def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any],
     return kind, taken
 
 
+def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
+    """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
+
+    def taken(work: Work, phase: Phase, signal: A) -> Phase:
+        work.reply(signal.signal_id, tell(phase, work.data, signal.at_ms))
+        return phase
+
+    return kind, taken
+
+
 _GIVEN: Final = dict(
     (
         _by(Prompt, prompts.admit),
@@ -438,16 +431,16 @@ _GIVEN: Final = dict(
         _in_any(Abort, teardown.abort),
         _by(AbortTool, batch.abort_tool),
         _in_any(Stop, teardown.stop),
-        _by(ReplyQuery, _wait_for_reply),
-        _by(StatusQuery, _tell_status),
-        _by(MessagesQuery, _tell_messages),
-        _by(SnapshotQuery, _tell_snapshot),
+        _staying(ReplyQuery, _wait_for_reply),
+        _telling(StatusQuery, status_of),
+        _telling(MessagesQuery, _messages_of),
+        _telling(SnapshotQuery, snapshot_of),
         _by(Approve, decisions.approve),
         _by(Reject, decisions.reject),
         _by(Respond, decisions.respond),
         _staying(ToolAsked, batch.tool_asked),
         _staying(SwitchModel, settings.switch_model),
-        _by(UpdatePluginOpts, _update_plugin_opts),
+        _by(UpdatePluginOpts, settings.update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),
         _staying(ChangeTools, settings.change_tools),
         _by(Compact, _compact),
@@ -455,7 +448,7 @@ _GIVEN: Final = dict(
         _in_any(Restarted, teardown.restarted),
         _in_any(Parked, teardown.parked),
         _by(StepCrashed, _put_aside),
-        _by(PluginLagged, _plugin_lagged),
+        _staying(PluginLagged, _plugin_lagged),
         _in_any(StreamStarted, response.started),
         _by(ChunksArrived, response.arrived),
         _by(ResponseCompleted, _ended),

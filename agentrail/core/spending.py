@@ -234,7 +234,7 @@ def lost_usage(work: Work) -> TokenUsage:
 
 def _count(work: Work, usage: TokenUsage) -> None:
     cycle = work.data.cycle
-    work.data.usage = work.data.usage + usage
+    work.data.usage += usage
     if cycle is not None:
         work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
 

@@ -167,6 +167,10 @@ class Work:
         self.data.minted = minted
         return EffectId(f"{prefix}{minted}")
 
+    def unmint(self) -> None:
+        """Take the last id back, under which nothing was asked for after all."""
+        self.data.minted -= 1
+
     @property
     def cycle(self) -> Cycle:
         """The cycle, in the phases that have one."""
