@@ -46,7 +46,8 @@ CANNOT_WAIT = RequestFailed(
 
 def somebody_listens(work: Work, hook: Hook) -> bool:
     """Say whether a hook event is worth making."""
-    return bool(work.data.stack.by_hook) and bool(work.data.stack.listeners(hook))
+    stack = work.data.stack
+    return bool(stack.listeners(hook)) if stack.by_hook else False
 
 
 def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:

@@ -19,8 +19,9 @@ def look_for_loops(work: Work, batch: OpenCalls) -> tuple[tuple[str, ...], str |
     Returns:
         What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
     """
-    watch, loops = watched(work.cycle.loops, [_seen(state) for state in batch])
-    work.data.cycle = msgspec.structs.replace(work.cycle, loops=watch)
+    cycle = work.cycle
+    watch, loops = watched(cycle.loops, [_seen(state) for state in batch])
+    work.data.cycle = msgspec.structs.replace(cycle, loops=watch)
     for loop in loops:
         work.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]

@@ -237,7 +237,7 @@ def _advance(
 
 def settled(work: Work, after: Next) -> Phase:
     """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
-    if isinstance(after, BreakOff):
+    if type(after) is BreakOff:
         after = teardown.abort_by_plugin(work, after.reason)
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):

@@ -6,7 +6,7 @@ what they decide.
 """
 
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, final
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -46,6 +46,7 @@ def is_ephemeral(event: Event) -> bool:
 _HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
 
 
+@final
 class BreakOff(msgspec.Struct, frozen=True, gc=False):
     """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
 
