@@ -275,13 +275,19 @@ class Mailbox(Generic[M]):
             self._wake()
 
     def _mark(self) -> None:
-        # Compared and not given to `max`: this is done for each message, and seldom has there never been more.
         user, notices = self._outside, len(self._queue) - self._outside
-        self._most_user = max(self._most_user, user)
-        self._most_notices = max(self._most_notices, notices)
         control = 0 if self._control is None else len(self._control)
-        self._most_control = max(self._most_control, control)
-        self._most = max(self._most, user + notices + control)
+        # Compared first: this is done for each message, and seldom has there never been more.
+        if (
+            user + notices + control > self._most
+            or user > self._most_user
+            or notices > self._most_notices
+            or control > self._most_control
+        ):
+            self._most = max(self._most, user + notices + control)
+            self._most_user = max(self._most_user, user)
+            self._most_notices = max(self._most_notices, notices)
+            self._most_control = max(self._most_control, control)
 
     @property
     def lets_wait(self) -> bool:
