@@ -26,6 +26,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
+from agentrail.tuning import THRESHOLDS
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -140,6 +141,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)  # a test that means garbage collects it
         gc.enable()
 
 
