@@ -26,6 +26,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
+from agentrail.tuning import THRESHOLDS
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -140,6 +141,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)  # a test that means garbage collects it
         gc.enable()
 
 
@@ -154,6 +156,7 @@ _SHARES: Final = {
         "core/test_legality.py::test_the_small_world_meets_every_cell",
         "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
         "core/test_machine.py::test_the_small_world_is_not_tiny",
+        "core/test_step.py::test_every_change_of_phase_in_the_table_happens",
         "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
         "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
     )
