@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+import agentrail
+from agentrail.builds import FOLDER, look_at_build
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
 from agentrail.tuning import THRESHOLDS
 
@@ -83,9 +86,19 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("chosen")
     for name in SCRUBBED:
         os.environ.pop(name, None)
+    if os.environ.get("AGENTRAIL_TEST_BUILD") == "compiled":
+        _demand_the_compiled_build()
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()
+
+
+def _demand_the_compiled_build() -> None:
+    build, names = look_at_build(FOLDER, agentrail.__version__)
+    interpreted = [name for name in names if Path(str(import_module(name).__file__)).suffix == ".py"]
+    if build.fault or interpreted or not names:
+        message = f"these tests are for the compiled build, but {build.fault or interpreted or 'this is the pure one'}"
+        raise pytest.UsageError(message)
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
