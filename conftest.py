@@ -163,6 +163,16 @@ _SHARES: Final = {
 }
 
 
+# Commands, threads and servers are waited for, and meanwhile a core has nothing to do.
+_MORE_THAN_CORES: Final = 2
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """With `-n auto`, let there be more workers than cores."""
+    return (yield) + _MORE_THAN_CORES
+
+
 class Shares(LoadScopeScheduling):
     """Spreads tests one by one, but those together that would do work twice or need each other.
 
