@@ -148,7 +148,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
 # --- who runs what
 
 # What tests, or all tests of a file, build once for each process that runs any of them is built in one process only.
-_SHARES: Final = {
+SHARES: Final = {
     f"tests/{test}": share
     for share, tests in {
         "the small world": (
@@ -196,7 +196,7 @@ class Shares(LoadScopeScheduling):
         if "::sybil:" in nodeid:
             return nodeid.partition("::")[0]
         file = nodeid.partition("::")[0]
-        return _SHARES.get(nodeid.partition("[")[0]) or _SHARES.get(file, nodeid)
+        return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Forget what is done; theirs counts it again behind each test, and takes a second for each thousand of them."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,6 +9,7 @@ import pytest
 
 from agentrail.messages import ToolCall
 from tests.providers.transcripts import completed, read, transcripts
+from tests.providers.vendors import library
 
 Understood: TypeAlias = tuple[str, list[tuple[str, str, object]], tuple[int, int], str]
 """Text; id, name and arguments of each call; tokens read and written; the vendor's word for the end."""
@@ -44,7 +44,7 @@ REFUSALS = {("openai_chat", "refusal"), ("openai_responses", "refusal")}
 
 def _client_of(make: Callable[..., Any], path: Path) -> Any:
     """Make a client that gets the transcript for an answer."""
-    httpx2 = import_module("httpx2")  # the library of both clients, which brings them along
+    httpx2 = library("httpx2")  # the library of both clients, which brings them along
 
     def answer(_: object) -> Any:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=path.read_bytes())
@@ -62,7 +62,7 @@ def _parsed(arguments: str) -> object:
 def _chat(path: Path) -> Understood:
     said, reason, usage = "", "", (0, 0)
     parts: dict[int, list[str]] = {}
-    with _client_of(import_module("openai").OpenAI, path) as client:
+    with _client_of(library("openai").OpenAI, path) as client:
         for chunk in client.chat.completions.create(model="m", messages=[], stream=True):
             for choice in chunk.choices:
                 said += (choice.delta.content or "") + (choice.delta.refusal or "")
@@ -78,7 +78,7 @@ def _chat(path: Path) -> Understood:
 
 
 def _responses(path: Path) -> Understood:
-    with _client_of(import_module("openai").OpenAI, path) as client:
+    with _client_of(library("openai").OpenAI, path) as client:
         *_, last = client.responses.create(model="m", input="", stream=True)
     response = last.response
     calls = [item for item in response.output if item.type == "function_call"]
@@ -95,7 +95,7 @@ def _responses(path: Path) -> Understood:
 
 def _messages(path: Path) -> Understood:
     with (
-        _client_of(import_module("anthropic").Anthropic, path) as client,
+        _client_of(library("anthropic").Anthropic, path) as client,
         client.messages.stream(model="m", max_tokens=9, messages=[]) as stream,
     ):
         message = stream.get_final_message()
