@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Generator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -99,6 +100,23 @@ def _demand_the_compiled_build() -> None:
     if build.fault or interpreted or not names:
         message = f"these tests are for the compiled build, but {build.fault or interpreted or 'this is the pure one'}"
         raise pytest.UsageError(message)
+    pytest.MonkeyPatch.setattr = _only_where_it_is_seen(frozenset(names))  # type: ignore[method-assign]
+
+
+def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
+    """Skip a test that plants something in a compiled module: that calls its own without looking up their names."""
+    plant = pytest.MonkeyPatch.setattr
+
+    def setattr_or_skip(patch: pytest.MonkeyPatch, target: object, *rest: Any, **options: Any) -> None:
+        where = target if isinstance(target, str) else getattr(target, "__module__", "")
+        if isinstance(target, ModuleType):
+            where = target.__name__
+        found = next((name for name in compiled if f"{where}.".startswith(f"{name}.")), None)
+        if found is not None:
+            pytest.skip(f"plants something in {found}, which is compiled and would not look there")
+        plant(patch, target, *rest, **options)
+
+    return setattr_or_skip
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
