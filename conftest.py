@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+import agentrail
+from agentrail.builds import FOLDER, look_at_build
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
+from agentrail.tuning import THRESHOLDS
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -82,9 +86,19 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("chosen")
     for name in SCRUBBED:
         os.environ.pop(name, None)
+    if os.environ.get("AGENTRAIL_TEST_BUILD") == "compiled":
+        _demand_the_compiled_build()
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()
+
+
+def _demand_the_compiled_build() -> None:
+    build, names = look_at_build(FOLDER, agentrail.__version__)
+    interpreted = [name for name in names if Path(str(import_module(name).__file__)).suffix == ".py"]
+    if build.fault or interpreted or not names:
+        message = f"these tests are for the compiled build, but {build.fault or interpreted or 'this is the pure one'}"
+        raise pytest.UsageError(message)
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
@@ -140,6 +154,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)  # a test that means garbage collects it
         gc.enable()
 
 
@@ -154,6 +169,7 @@ _SHARES: Final = {
         "core/test_legality.py::test_the_small_world_meets_every_cell",
         "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
         "core/test_machine.py::test_the_small_world_is_not_tiny",
+        "core/test_step.py::test_every_change_of_phase_in_the_table_happens",
         "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
         "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
     )

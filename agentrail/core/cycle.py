@@ -271,13 +271,13 @@ def has_turns_left(work: Work) -> bool:
 
 def _finish_answered(work: Work, stop_reason: EndReason) -> Phase:
     match judge_answer(work, stop_reason):
+        case None:
+            return _finish_well(work, stop_reason)
         case Repair() as repair:
             ask_for_repair(work, repair)
             return begin_turn(work)
         case Rejected(error):
             return fail(work, error)
-        case None:
-            return _finish_well(work, stop_reason)
         case _ as never:
             assert_never(never)
 

@@ -160,13 +160,14 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
 
 
 def _check_time(signal: Signal) -> None:
+    given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
     try:
-        is_time = math.isfinite(signal.at_ms)
+        is_time = math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
     if not is_time:  # no clock says that; a bug of whoever made the signal
         message = (
-            f"{type(signal).__name__} has the time {signal.at_ms!r:.50}: expected milliseconds since 1970"
+            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
         )
         raise InternalError(message)
 

@@ -5,6 +5,8 @@ What the rules of a session are stands in its siblings (`cycle`, `batch`, `teard
 what they decide.
 """
 
+from typing import final
+
 from msgspec.structs import replace
 
 from agentrail.core.effects import Effect, Publish, Refuse, Reply
@@ -20,6 +22,7 @@ def is_ephemeral(event: Event) -> bool:
     return type(event) in EPHEMERAL or (isinstance(event, SubagentEvent) and is_ephemeral(event.event))
 
 
+@final
 class Work:
     """The step in progress.
 
@@ -31,6 +34,7 @@ class Work:
     """
 
     __slots__ = ("abort", "at_ms", "data", "effects")
+    __deletable__ = ("data",)  # by `close`; a compiled class has to be told
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""

@@ -30,6 +30,7 @@ _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
 _EDGES: Final = ("otp/edges.py", "core/stack.py", "core/plugin_changes.py", "runtime/plugin_watch.py")
 # Where the test kit crashes on purpose: what it says is repeated as it is, so that transcripts hold no numbers of lines.
 _ON_PURPOSE: Final = ("testing/cancelling.py", "testing/plugins.py")
+_SAYS_NOTHING: Final = tuple(f"/{place}" for place in (*_EDGES, *_ON_PURPOSE))
 
 
 def describe_crash(error: BaseException) -> str:
@@ -67,8 +68,10 @@ def place_of(error: BaseException) -> str:
     if not own:
         return ""
     file, line, function = own[-1]
-    short = "/".join(file.replace("\\", "/").split("/")[-2:])
-    return "" if short in (*_EDGES, *_ON_PURPOSE) else f"{short}:{line} in {function}"
+    place = file.replace("\\", "/")
+    if place.endswith(_SAYS_NOTHING):
+        return ""
+    return f"{'/'.join(place.split('/')[-2:])}:{line} in {function}"
 
 
 def traceback_of(error: BaseException, redact: Callable[[str], str]) -> str:

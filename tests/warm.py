@@ -1,7 +1,7 @@
-"""An interpreter in which the command is imported already, and which forks for each run of it.
+"""An interpreter that has imported what some tests need in a process of their own, and forks for each of them.
 
 A run is a process of its own all the same, with its own descriptors, directory, environment and end: only the half second in
-which a fresh interpreter imports the same modules for the hundredth time is left out. `rig.run_agentrail` talks to it.
+which a fresh interpreter imports the same modules for the hundredth time is left out. `forked.run_forked` talks to it.
 """
 
 import gc
@@ -15,15 +15,15 @@ from importlib import import_module
 from typing import Any, Final
 
 MAX_REQUEST_BYTES: Final = 65_536
-COMMANDS: Final = ("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins")
 
 
-def main(descriptor: int) -> None:
-    """Serve one run after the other until nobody asks any more; in a forked child, be the command."""
+def main(descriptor: int, *, imports: Sequence[str], frozen: bool) -> None:
+    """Serve one run after the other until nobody asks any more; in a forked child, be the module that was asked for."""
     asked = socket.socket(fileno=descriptor)
-    for name in (*(f"agentrail.{command}" for command in COMMANDS), "agentrail.testing.stacks"):
+    for name in imports:
         import_module(name)
-    gc.freeze()  # what is here already is nobody's garbage, and no run need look at it
+    if frozen:  # what is here already is nobody's garbage, and no run need look at it
+        gc.freeze()
     while True:
         request, descriptors, _, _ = socket.recv_fds(asked, MAX_REQUEST_BYTES, 3)
         if not request:
@@ -41,7 +41,7 @@ def main(descriptor: int) -> None:
 
 
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Run the command, as `python -m agentrail` does; it leaves by SystemExit."""
+    """Run the module, as `python -m` does."""
     for number, one in enumerate(descriptors):
         os.dup2(one, number)
         os.close(one)
@@ -50,8 +50,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.environ.update(request["environment"])
     sys.argv[1:] = request["arguments"]
     sys.path[0] = request["cwd"]
-    runpy.run_module("agentrail", run_name="__main__", alter_sys=True)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), frozen=sys.argv[2] == "frozen", imports=sys.argv[3:])
