@@ -123,7 +123,7 @@ S = TypeVar("S", bound=Signal)
 Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
 """Says what a signal means, which may be taken in this phase; gives the phase that follows."""
 
-Ending: TypeAlias = (
+_Ending: TypeAlias = (
     ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
 )
 """The outcomes that end an effect."""
@@ -284,7 +284,7 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _ended(work: Work, phase: Phase, signal: Ending) -> Phase:
+def _ended(work: Work, phase: Phase, signal: _Ending) -> Phase:
     """Take what an effect came to: it is open no more, and whoever owned it goes on."""
     match work.ended(signal.effect_id), signal:
         case OfStream(), ResponseCompleted():
@@ -347,7 +347,7 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     return _ended(work, phase, _stand_in(owner, signal, signal.owed_by))
 
 
-def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> Ending:
+def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
     """Make the outcome that stands for the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:

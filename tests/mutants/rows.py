@@ -102,8 +102,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (14,),
         "a child is not in the scope of its call",
         "runtime/interpreter.py",
-        "            with crash_edge(decide, scrub=self._scrub), opened.scope, self._slots.inside():\n",
-        "            with crash_edge(decide, scrub=self._scrub), self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._crew.scrub), opened.scope, self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._crew.scrub), self._slots.inside():\n",
         f"{_CHILDREN}::test_an_abort_takes_the_children_along",
     ),
     _row(
