@@ -27,8 +27,8 @@ from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
 from agentrail.core.signals import AbortTool, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
-from agentrail.core.state import Phase
-from agentrail.core.work import BreakOff, Next, Work
+from agentrail.core.state import BreakOff, Next, Phase
+from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
     AgentResumed,

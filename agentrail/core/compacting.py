@@ -5,6 +5,7 @@ or without a cycle; prompts and steers wait, and only an abort or a stop ends it
 what it was.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from agentrail.core.actions import Skip, WriteFile
 from agentrail.core.append_only import GrowingSet
 from agentrail.core.compaction import (
+    SUMMARY_TOKENS,
     Compacted,
     CompactionLimits,
     CompactionPlan,
@@ -22,8 +24,8 @@ from agentrail.core.compaction import (
     decide_compaction,
     finish_compaction,
     is_due,
+    messages_for_summary,
     overflow_error,
-    summary_request,
 )
 from agentrail.core.effects import CancelStream, RunErrand, StartStream
 from agentrail.core.estimates import tokens_of
@@ -34,14 +36,14 @@ from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
 from agentrail.core.owners import OfSummary, OfSummaryTimer, OfTranscript
 from agentrail.core.projection import model_of, request_of
-from agentrail.core.request import EffectId
+from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.spending import book, count_handed, count_history, fixed_of, reserve_request
 from agentrail.core.state import Compaction
 from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStart, SkipReason
-from agentrail.messages import CallId, TokenUsage
+from agentrail.messages import CallId, Message, TokenUsage
 
 DIRECTORY: Final = "compacted"
 """The directory of the workspace that removed messages are written to."""
@@ -109,6 +111,24 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
         StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True), OfSummary(), OfSummaryTimer()
     )
     return True
+
+
+def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
+    """Make the request for a summary.
+
+    Args:
+        request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
+            and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
+        plan: Where to cut.
+        removed: What is cut off, as far as a model may read it.
+    """
+    return msgspec.structs.replace(
+        request,
+        messages=messages_for_summary(plan, removed),
+        tool_choice="none",
+        max_output_tokens=min(request.max_output_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS),
+        response_format=None,
+    )
 
 
 def limits_of(work: Work) -> CompactionLimits:

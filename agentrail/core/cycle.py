@@ -27,9 +27,9 @@ from agentrail.core.request import CachePoint
 from agentrail.core.signals import SignalId
 from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
-from agentrail.core.state import Cycle, Ended, Known, Phase, QueuedPrompt, Stream
+from agentrail.core.state import BreakOff, Cycle, Ended, Known, Next, Phase, QueuedPrompt, Stream
 from agentrail.core.structured import Rejected, Repair
-from agentrail.core.work import BreakOff, Next, Work
+from agentrail.core.work import Work
 from agentrail.errors import (
     AgentrailError,
     CycleAborted,
@@ -271,13 +271,13 @@ def has_turns_left(work: Work) -> bool:
 
 def _finish_answered(work: Work, stop_reason: EndReason) -> Next:
     match judge_answer(work, stop_reason):
+        case None:
+            return _finish_well(work, stop_reason)
         case Repair() as repair:
             ask_for_repair(work, repair)
             return begin_turn(work)
         case Rejected(error):
             return fail(work, error)
-        case None:
-            return _finish_well(work, stop_reason)
         case _ as never:
             assert_never(never)
 

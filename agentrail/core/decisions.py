@@ -12,8 +12,8 @@ from agentrail.core import batch, calls, cycle, interactions
 from agentrail.core.gates import hash_arguments
 from agentrail.core.open_calls import CallState
 from agentrail.core.signals import Approve, Asked, Reject, Respond
-from agentrail.core.state import Interaction, Phase, Rule
-from agentrail.core.work import BreakOff, Next, Work
+from agentrail.core.state import BreakOff, Interaction, Next, Phase, Rule
+from agentrail.core.work import Work
 from agentrail.errors import (
     AgentrailError,
     AnswerNotOffered,

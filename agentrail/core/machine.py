@@ -103,9 +103,9 @@ from agentrail.core.signals import (
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.state import Known, Phase, SessionConfig, SessionData, SessionState
+from agentrail.core.state import BreakOff, Known, Next, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
-from agentrail.core.work import BreakOff, Next, Work
+from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.messages import Message
@@ -124,7 +124,7 @@ A = TypeVar("A", bound=Asked)
 Take: TypeAlias = Callable[[Work, Phase, Any], Next]
 """Says what a signal means, which may be taken in this phase; gives what follows."""
 
-Ending: TypeAlias = (
+_Ending: TypeAlias = (
     ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
 )
 """The outcomes that end an effect."""
@@ -189,13 +189,14 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
 
 
 def _check_time(signal: Signal) -> None:
+    given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
     try:
-        is_time = math.isfinite(signal.at_ms)
+        is_time = math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
     if not is_time:  # no clock says that; a bug of whoever made the signal
         message = (
-            f"{type(signal).__name__} has the time {signal.at_ms!r:.50}: expected milliseconds since 1970"
+            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
         )
         raise InternalError(message)
 
@@ -284,7 +285,7 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _ended(work: Work, phase: Phase, signal: Ending) -> Next:
+def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
     """Take what an effect came to: it is open no more, and whoever owned it goes on."""
     match work.ended(signal.effect_id), signal:
         case OfStream(), ResponseCompleted():
@@ -347,7 +348,7 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
     return _ended(work, phase, _stand_in(owner, signal, signal.owed_by))
 
 
-def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> Ending:
+def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
     """Make the outcome that stands for the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:

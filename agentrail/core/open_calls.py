@@ -109,7 +109,9 @@ class OpenCalls(Sequence[CallState]):
 
     def find(self, call_id: CallId) -> CallState | None:
         """Find a call by its id."""
-        if self._few is not None:  # loops, here and below: a generator costs three times as much as a look at one call
+        if (
+            self._few is not None
+        ):  # loops, here and below: a generator costs three times as much as a look at one call
             for state in self._few:
                 if state.call.call_id == call_id:
                     return state

@@ -16,8 +16,8 @@ from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
-from agentrail.core.state import Known, Phase, QueuedPrompt, QueuedSteer
-from agentrail.core.work import Next, Work
+from agentrail.core.state import Known, Next, Phase, QueuedPrompt, QueuedSteer
+from agentrail.core.work import Work
 from agentrail.errors import (
     ClientIdReused,
     InteractionError,

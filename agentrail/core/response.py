@@ -27,8 +27,8 @@ from agentrail.core.retries import (
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, StreamStarted, TimerFired
 from agentrail.core.silence import look, note_chunk
 from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
-from agentrail.core.state import Phase, Stream
-from agentrail.core.work import BreakOff, Next, Work
+from agentrail.core.state import BreakOff, Next, Phase, Stream
+from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     ContextOverflow,

@@ -7,7 +7,7 @@ else. All of it is frozen. Inside a step the same fields are those of a `Draft`,
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -64,6 +64,21 @@ class Phase(enum.Enum):
     """Chunks of a response arrive."""
     EXECUTING_TOOLS = "executing_tools"
     """The response is complete and its calls run."""
+
+
+@final
+class BreakOff(msgspec.Struct, frozen=True, gc=False):
+    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+Next: TypeAlias = Phase | BreakOff
+"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
 
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]

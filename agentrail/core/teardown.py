@@ -37,8 +37,8 @@ from agentrail.core.signals import (
     Stop,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
-from agentrail.core.state import Ended, Phase, TeardownState
-from agentrail.core.work import Next, Work
+from agentrail.core.state import Ended, Next, Phase, TeardownState
+from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,

@@ -6,9 +6,8 @@ what they decide.
 """
 
 from types import MappingProxyType
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
-import msgspec
 from msgspec.structs import astuple, replace
 
 from agentrail.core.effects import (
@@ -33,7 +32,7 @@ from agentrail.core.owners import (
 )
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
-from agentrail.core.state import Cycle, Draft, Phase, SessionData, Stream
+from agentrail.core.state import Cycle, Draft, SessionData, Stream
 from agentrail.errors import AgentrailError
 from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
 
@@ -47,20 +46,6 @@ _HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
 
 
 @final
-class BreakOff(msgspec.Struct, frozen=True, gc=False):
-    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
-
-    Attributes:
-        reason: Why.
-    """
-
-    reason: str
-
-
-Next: TypeAlias = Phase | BreakOff
-"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
-
-
 class Work:
     """The step in progress.
 
@@ -71,6 +56,7 @@ class Work:
     """
 
     __slots__ = ("_open", "at_ms", "data", "effects")
+    __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""

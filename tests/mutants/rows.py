@@ -41,9 +41,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (5,),
         "a summary is asked for without the system prompt",
-        "core/compaction.py",
-        '        messages=messages,\n        tool_choice="none",\n',
-        '        messages=messages,\n        system=None,\n        tool_choice="none",\n',
+        "core/compacting.py",
+        '        messages=messages_for_summary(plan, removed),\n        tool_choice="none",\n',
+        '        messages=messages_for_summary(plan, removed),\n        system=None,\n        tool_choice="none",\n',
         "tests/core/test_compaction.py::test_the_request_for_a_summary_begins_like_any_other",
     ),
     _row(
@@ -102,8 +102,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (14,),
         "a child is not in the scope of its call",
         "runtime/interpreter.py",
-        "            with crash_edge(decide, scrub=self._scrub), opened.scope, self._slots.inside():\n",
-        "            with crash_edge(decide, scrub=self._scrub), self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._crew.scrub), opened.scope, self._slots.inside():\n",
+        "            with crash_edge(decide, scrub=self._crew.scrub), self._slots.inside():\n",
         f"{_CHILDREN}::test_an_abort_takes_the_children_along",
     ),
     _row(
