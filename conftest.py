@@ -11,7 +11,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -25,6 +27,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+import agentrail
+from agentrail.builds import FOLDER, look_at_build
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
 from agentrail.tuning import THRESHOLDS
 
@@ -83,9 +87,36 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("chosen")
     for name in SCRUBBED:
         os.environ.pop(name, None)
+    if os.environ.get("AGENTRAIL_TEST_BUILD") == "compiled":
+        _demand_the_compiled_build()
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()
+
+
+def _demand_the_compiled_build() -> None:
+    build, names = look_at_build(FOLDER, agentrail.__version__)
+    interpreted = [name for name in names if Path(str(import_module(name).__file__)).suffix == ".py"]
+    if build.fault or interpreted or not names:
+        message = f"these tests are for the compiled build, but {build.fault or interpreted or 'this is the pure one'}"
+        raise pytest.UsageError(message)
+    pytest.MonkeyPatch.setattr = _only_where_it_is_seen(frozenset(names))  # type: ignore[method-assign]
+
+
+def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
+    """Skip a test that plants something in a compiled module: that calls its own without looking up their names."""
+    plant = pytest.MonkeyPatch.setattr
+
+    def setattr_or_skip(patch: pytest.MonkeyPatch, target: object, *rest: Any, **options: Any) -> None:
+        where = target if isinstance(target, str) else getattr(target, "__module__", "")
+        if isinstance(target, ModuleType):
+            where = target.__name__
+        found = next((name for name in compiled if f"{where}.".startswith(f"{name}.")), None)
+        if found is not None:
+            pytest.skip(f"plants something in {found}, which is compiled and would not look there")
+        plant(patch, target, *rest, **options)
+
+    return setattr_or_skip
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
