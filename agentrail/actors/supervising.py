@@ -294,7 +294,11 @@ class Core:
         self.state, effects = contain(partial(self._put_aside, signal), supervision.step, self.state, signal)
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
-        await self._carry_out_all(effects)
+        if len(effects) < _EFFECTS_IN_ONE_GO:
+            for effect in effects:
+                self._carry_out(effect)
+        else:
+            await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
             contain(log_bug, look)
 
