@@ -51,7 +51,7 @@ _NO_MAIL: Final[deque[tuple[object, object]]] = deque(maxlen=0)
 
 
 class Clockwork(Protocol):
-    """The timers of whoever reads: one that comes due is a message, and stands before what is put after that."""
+    """The timers of the reader: one that comes due is a message, and stands before what is put after that."""
 
     def collect(self) -> None:
         """Put what is due by now into the mailbox, by `put_timer`."""
@@ -172,8 +172,8 @@ class Mailbox(Generic[M]):
 
         Args:
             message: What.
-            via: What it came through, for whoever has to give it back.
-            bounded: Whether it may be refused. One that somebody was promised to have a place may not.
+            via: What it came through, for the reader that has to give it back.
+            bounded: Whether it may be refused. One whose sender was promised a place may not.
 
         Raises:
             MailboxFull: Your move: as many as are allowed wait already. Try again when the actor has caught up.
@@ -218,7 +218,7 @@ class Mailbox(Generic[M]):
         self._clockwork = clockwork
 
     def put_timer(self, fired: object) -> None:
-        """Put a timer that came due at the end, as a notice; whoever collects timers does that, and nobody else."""
+        """Put a timer that came due at the end, as a notice; only the collector of timers does that."""
         if self._closed is None:
             self._append(fired, None)
 

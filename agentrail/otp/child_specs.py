@@ -64,7 +64,7 @@ NO_ARGUMENTS: Final = Arguments()
 
 @frozen
 class StartRecipe:
-    """How a child is started. The kinds of it are made by `agentrail.actors`; in here nobody calls it.
+    """How a child is started. The kinds of it are made by `agentrail.actors`; it is not called in here.
 
     Attributes:
         function: What is called.
@@ -155,7 +155,7 @@ class ChildSpec:
         return self
 
     def accepted(self) -> "ChildSpec":
-        """Return this spec with arguments of its own, which nobody else can change any more."""
+        """Return this spec with arguments of its own, which no other code can change any more."""
         if isinstance(self.start, StartRecipe):
             own = self.start.arguments.copied()
             if own is not self.start.arguments:
@@ -394,7 +394,7 @@ def _refuse(name: str, value: object, allowed: str, *, code: str | None = None) 
 
 
 def _copied(value: object, seen: dict[int, object]) -> object:
-    # Exact types: a subclass is somebody's own object, and those are shared.
+    # Exact types: a subclass is the caller's own object, and those are shared.
     if id(value) in seen:
         return seen[id(value)]
     kind = type(value)

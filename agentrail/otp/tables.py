@@ -9,7 +9,7 @@ Not a dict that all versions share, as `Log` shares its list: things are taken a
 """
 
 from collections.abc import Hashable, Iterator
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -30,6 +30,7 @@ _Tree: TypeAlias = "_Leaf | tuple[_Tree, ...]"  # of an index: 32 parts, or what
 _EMPTY_LEAF: Final[_Leaf] = {}
 
 
+@final
 class Table(Generic[V]):
     """A frozen map from whole numbers, 0 and up, to values other than `None`, in the order of the numbers."""
 
@@ -92,6 +93,7 @@ class Table(Generic[V]):
         return f"Table({dict(self.items())!r})"
 
 
+@final
 class Index(Generic[K, V]):
     """A frozen map from any keys to values other than `None`. It has no order: nothing that is decided may hang on one."""
 
