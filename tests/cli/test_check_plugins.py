@@ -12,7 +12,8 @@ from agentrail.cli import check_plugins
 from agentrail.cli.check_plugins import NotThere, describe_progress, describe_tally, load_machine
 from agentrail.cli.exits import Exit
 from agentrail.testing import stacks
-from tests.cli.rig import PATIENCE_SECONDS, command, environment, read_all, run_agentrail, wait_until
+from tests.cli.rig import command, read_all, run_agentrail, wait_until
+from tests.forked import PATIENCE_SECONDS, environment
 
 PLANTED = "tests.testing.planted"
 
