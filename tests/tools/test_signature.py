@@ -329,7 +329,7 @@ def test_functions_with_the_same_parameters_share_what_is_described_and_no_other
     def make(default, kind=int):
         def look(path: str, times=default) -> str:
             """Look."""
-            return path * times
+            return f"{path} {times}"
 
         look.__annotations__["times"] = kind
         return look
