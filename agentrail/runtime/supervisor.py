@@ -160,7 +160,8 @@ class SessionSupervisor:
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
         self._down: str | None = None
-        self._find = self._find_cell  # one object, and not one for each session
+        # One object of each, and not one for each session.
+        self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
 
     async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
@@ -407,7 +408,7 @@ class SessionSupervisor:
             tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
-        start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
+        start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.session_id, start, restart)
