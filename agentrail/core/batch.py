@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core import calls, interactions
+from agentrail.core import calls, children, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
 from agentrail.core.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
@@ -186,7 +186,9 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
     if signal.late:
         work.data.dropped = work.data.dropped + 1
-    settle_loan(work, signal.effect_id, signal.spent)
+    attempt = settle_loan(work, signal.effect_id, signal.spent)
+    if attempt not in (None, signal.effect_id):
+        return phase  # a tool had it, and is told by whoever carried it out
     state = _waits_for(work, signal.effect_id)
     if state is None:
         _survivor_finished(work, signal)
@@ -433,9 +435,11 @@ def _spawn(work: Work, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(work, state, CHANGED)[0]
+    too_deep = children.depth_fault(work)
+    if too_deep is not None:
+        return calls.answer(work, state, too_deep)[0]
     effect_id = work.mint("t")
-    # What is left is theirs in equal shares who want a child and have none yet.
-    budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
+    budget = lend_to_child(work, effect_id, effect_id, children.shares(work))
     if isinstance(budget, ErrorInfo):
         work.data.minted = work.data.minted - 1  # nothing was asked for under this id
         return calls.answer(work, state, budget.message)[0]

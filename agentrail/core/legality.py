@@ -54,6 +54,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.state import Known, Phase, Stream
@@ -114,6 +115,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType(
     Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
     ToolAsked:         _row("I",    "R",    "S",      "E"),  # whoever asks too late hears that nobody will answer
+    ToolWantsChild:    _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
     SwitchModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
     UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
     ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
@@ -158,14 +160,18 @@ def _is_call_running(data: Known, effect_id: EffectId) -> bool:
 
 
 def _is_child_running(data: Known, effect_id: EffectId) -> bool:
-    return _is_call_running(data, effect_id) or _is_in(data.survivors, effect_id, _RUNNING)
+    attempt = data.loans.get(effect_id)
+    if attempt is None:
+        return False
+    return _is_call_running(data, attempt) or _is_in(data.survivors, attempt, _RUNNING)
 
 
 def _is_call_out(data: Known, effect_id: EffectId) -> bool:
     return (
         _stands(data.batch.waiting_for(effect_id), _NOT_ENDED)
         or _is_in(data.survivors, effect_id, _NOT_ENDED)
-        or effect_id in data.loans  # answered long ago, but what its child used is to be counted
+        or effect_id
+        in data.loans  # of a tool, or answered long ago, but what the child used is to be counted
     )
 
 

@@ -80,6 +80,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
@@ -213,6 +214,8 @@ def settled(work: Work, after: Phase) -> Phase:
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if work.data.wishes:
+        children.spawn_wished(work)
     if after is _IDLE:
         settings.apply_updates(work)
     return after
@@ -417,6 +420,7 @@ _GIVEN: Final = dict(
         _by(Reject, decisions.reject),
         _by(Respond, decisions.respond),
         _staying(ToolAsked, batch.tool_asked),
+        _staying(ToolWantsChild, children.wanted),
         _staying(SwitchModel, settings.switch_model),
         _by(UpdatePluginOpts, _update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),

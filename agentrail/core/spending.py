@@ -4,6 +4,7 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 """
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from agentrail.core.budget import (
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.projection import model_of, models_of, system_prompt_of
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import Known, Phase
+from agentrail.core.state import NO_LOANS, Known, Phase
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -104,13 +105,16 @@ def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
         work.data.ledger = settle(ledger, _reservation_of(work.data, effect_id), usage)
 
 
-def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    """Lend the child of a call its share of what is left.
+def lend_to_child(
+    work: Work, effect_id: EffectId, attempt: EffectId, shares: int
+) -> Budget | ErrorInfo | None:
+    """Lend a child its share of what is left.
 
     Args:
         work: The step.
         effect_id: Of the child.
-        shares: How many calls of the batch want a child and have none yet, this one included.
+        attempt: At the call that it works for; the same where it answers the call.
+        shares: How many want a child and have none yet, this one included.
 
     Returns:
         What the child may spend; None without a budget; or the error that answers the call.
@@ -123,34 +127,34 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
             return decided.error
         ledger, share = decided
     work.data.ledger = ledger
-    work.data.loans = (*work.data.loans, effect_id)
+    work.data.loans = MappingProxyType({**work.data.loans, effect_id: attempt})
     return share
 
 
-def note_child(work: Work, effect_id: EffectId) -> None:
-    """Remember that a session works for a running tool, so that what it used is counted also when its call is aborted.
-
-    It was lent nothing: where there is a budget, a tool is refused a session. A child of `task` is noted already.
-    """
-    if work.data.ledger is None and effect_id not in work.data.loans:
-        work.data.loans = (*work.data.loans, effect_id)
-
-
-def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
-    """Count what the child of a call has used, however its call ended; None: nobody knows.
+def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> EffectId | None:
+    """Count what a child has used, however its call ended.
 
     A call without a child has nothing to settle, except what its outcome says all the same.
+
+    Args:
+        work: The step.
+        effect_id: Of the child, or of a call without one.
+        spent: What it used; None: nobody knows.
+
+    Returns:
+        The attempt at a call that the child worked for; None where there was no child.
     """
-    if effect_id not in work.data.loans:
-        if spent is not None:
-            _count(work, spent.usage)
-        return
-    work.data.loans = tuple(loan for loan in work.data.loans if loan != effect_id)
+    attempt = work.data.loans.get(effect_id)
     if spent is not None:
         _count(work, spent.usage)
+    if attempt is None:
+        return None
+    loans = work.data.loans.items()
+    work.data.loans = MappingProxyType({loan: other for loan, other in loans if loan != effect_id})
     ledger = work.data.ledger
     if ledger is not None:
         work.data.ledger = take_back(ledger, _reservation_of(work.data, effect_id), spent)
+    return attempt
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -175,7 +179,7 @@ def spend_what_is_out(work: Work) -> None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
         work.data.ledger = ledger
-    work.data.loans = ()
+    work.data.loans = NO_LOANS
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:

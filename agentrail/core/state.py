@@ -24,7 +24,7 @@ from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import Signal, SignalId
+from agentrail.core.signals import Signal, SignalId, ToolWantsChild
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
@@ -363,6 +363,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_LOANS: Final[Mapping[EffectId, EffectId]] = MappingProxyType({})
 
 
 class _Fields(msgspec.Struct, gc=False):
@@ -427,7 +428,12 @@ class _Fields(msgspec.Struct, gc=False):
     ledger: Ledger | None = (
         None  # None without a budget; a reservation for each request that is out, and for each loan
     )
-    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
+    loans: Mapping[EffectId, EffectId] = (
+        NO_LOANS  # children, ended or not, whose spending is not counted yet, each with the attempt at a call that it works for
+    )
+    wishes: tuple[
+        ToolWantsChild, ...
+    ] = ()  # children that running tools wait for, oldest first; empty without a ledger
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
