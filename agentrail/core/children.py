@@ -13,6 +13,7 @@ from agentrail.core import calls
 from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import SpawnChild
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfCall, OfChild, OfSurvivor
 from agentrail.core.request import EffectId
 from agentrail.core.signals import ChildPublished, ChildStarted, ToolWantsChild
 from agentrail.core.spending import lend_to_child
@@ -35,10 +36,20 @@ def wanted(work: Work, signal: ToolWantsChild) -> None:
         work.refuse(signal.signal_id, refused)
         return
     work.data.wishes = (*work.data.wishes, signal)
-    spawn_wished(work)
+    _spawn_wished(work)
 
 
-def spawn_wished(work: Work) -> None:
+def look_after(work: Work) -> None:
+    """Do what is due behind each step: of a tool that has ended nobody waits for its sessions, and who waits is served."""
+    for effect_id in work.data.loans:
+        owner = work.data.open.get(effect_id)
+        if isinstance(owner, OfChild) and _running(work, owner.attempt) is None:
+            work.give_up(effect_id)
+    if work.data.wishes:
+        _spawn_wished(work)
+
+
+def _spawn_wished(work: Work) -> None:
     """Start the sessions that running tools wait for, as far as there is something to lend, oldest first.
 
     One that waits goes on waiting while something is lent or promised, of which a part may come back; its tool is refused
@@ -102,12 +113,12 @@ def _spawn(work: Work, wish: ToolWantsChild) -> ErrorInfo | None:
     assert state is not None  # noqa: S101 - the caller looked
     effect_id = work.mint("t")
     # Beside the tool of a batch the model is not asked; beside one that an abort spared it is, and needs a share too.
-    is_beside = work.data.batch.waiting_for(wish.effect_id) is None
-    budget = lend_to_child(work, effect_id, wish.effect_id, shares(work) + is_beside)
+    is_beside = isinstance(work.data.open.get(wish.effect_id), OfSurvivor)
+    budget = lend_to_child(work, effect_id, shares(work) + is_beside)
     if isinstance(budget, ErrorInfo):
         work.data.minted = work.data.minted - 1  # nothing was asked for under this id
         return budget
-    work.ask(
+    work.start(
         SpawnChild(
             effect_id=effect_id,
             call_id=state.call.call_id,
@@ -115,7 +126,8 @@ def _spawn(work: Work, wish: ToolWantsChild) -> ErrorInfo | None:
             arguments=frozen_json({"description": wish.prompt}),
             budget=budget,
             wish=wish,
-        )
+        ),
+        OfChild(wish.effect_id),
     )
     return None
 
@@ -128,7 +140,7 @@ def _refusal(work: Work, signal: ToolWantsChild) -> AgentrailError | None:
     too_deep = depth_fault(work)
     if too_deep is not None:
         return ChildRefused(too_deep)
-    at_work = sum(effect_id != attempt for effect_id, attempt in data.loans.items())
+    at_work = sum(isinstance(owner, OfChild) for owner in data.open.values())
     if at_work + len(data.wishes) >= MAX_ASKERS:
         message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
         return ChildRefused(message)
@@ -143,14 +155,18 @@ def _refusal(work: Work, signal: ToolWantsChild) -> AgentrailError | None:
 
 
 def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:
-    found = _running(work, work.data.loans[signal.effect_id])
+    owner = work.data.open.get(signal.effect_id)
+    found = _running(work, owner.attempt if isinstance(owner, OfChild) else signal.effect_id)
     assert found is not None  # noqa: S101 - `verdict` dropped the signal otherwise
     return found
 
 
 def _running(work: Work, attempt: EffectId) -> CallState | None:
     """Find the call of which this attempt runs, in the batch or behind an abort."""
-    state = work.data.batch.waiting_for(attempt)
-    if state is None:
-        state = next((one for one in work.data.survivors if one.effect_id == attempt), None)
-    return state if state is not None and state.stage == "running" else None
+    match work.data.open.get(attempt):
+        case OfCall(call_id):
+            return calls.one_of_batch(work, call_id)
+        case OfSurvivor(call_id):
+            return next(one for one in work.data.survivors if one.call.call_id == call_id)
+        case _:
+            return None

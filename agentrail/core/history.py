@@ -8,7 +8,7 @@ Adding a message is O(1) and a fork shares the prefix, because messages are kept
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, assert_never, final
 
 from agentrail.core.append_only import Log
 from agentrail.errors import HistoryError
@@ -31,6 +31,7 @@ from agentrail.messages import (
 )
 
 
+@final
 class History:
     """The conversation so far.
 

@@ -4,7 +4,6 @@ What may be spent, and how sums are kept, stands in `budget`. A session without 
 """
 
 from collections.abc import Sequence
-from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from agentrail.core.budget import (
 from agentrail.core.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.projection import model_of, models_of, system_prompt_of
 from agentrail.core.request import EffectId, ModelFacts, ModelRequest
-from agentrail.core.state import NO_LOANS, Known, Phase
+from agentrail.core.state import Known, Phase
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -87,9 +86,9 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorI
 
 def spend(work: Work, usage: TokenUsage) -> None:
     """Book what the request that is out has used: it is over."""
-    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.data.cycle = cycle
-    work.data.usage = work.data.usage + usage
+    cycle = work.cycle
+    work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
+    work.data.usage += usage
     ledger = work.data.ledger
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)
@@ -105,15 +104,12 @@ def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
         work.data.ledger = settle(ledger, _reservation_of(work.data, effect_id), usage)
 
 
-def lend_to_child(
-    work: Work, effect_id: EffectId, attempt: EffectId, shares: int
-) -> Budget | ErrorInfo | None:
+def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
     """Lend a child its share of what is left.
 
     Args:
         work: The step.
         effect_id: Of the child.
-        attempt: At the call that it works for; the same where it answers the call.
         shares: How many want a child and have none yet, this one included.
 
     Returns:
@@ -127,34 +123,25 @@ def lend_to_child(
             return decided.error
         ledger, share = decided
     work.data.ledger = ledger
-    work.data.loans = MappingProxyType({**work.data.loans, effect_id: attempt})
+    work.data.loans = (*work.data.loans, effect_id)
     return share
 
 
-def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> EffectId | None:
-    """Count what a child has used, however its call ended.
+def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
+    """Count what a child has used, however its call ended; None: nobody knows.
 
     A call without a child has nothing to settle, except what its outcome says all the same.
-
-    Args:
-        work: The step.
-        effect_id: Of the child, or of a call without one.
-        spent: What it used; None: nobody knows.
-
-    Returns:
-        The attempt at a call that the child worked for; None where there was no child.
     """
-    attempt = work.data.loans.get(effect_id)
+    if effect_id not in work.data.loans:
+        if spent is not None:
+            _count(work, spent.usage)
+        return
+    work.data.loans = tuple(loan for loan in work.data.loans if loan != effect_id)
     if spent is not None:
         _count(work, spent.usage)
-    if attempt is None:
-        return None
-    loans = work.data.loans.items()
-    work.data.loans = MappingProxyType({loan: other for loan, other in loans if loan != effect_id})
     ledger = work.data.ledger
     if ledger is not None:
         work.data.ledger = take_back(ledger, _reservation_of(work.data, effect_id), spent)
-    return attempt
 
 
 def spend_on_failure(work: Work, phase: Phase, usage: TokenUsage) -> None:
@@ -179,7 +166,7 @@ def spend_what_is_out(work: Work) -> None:
         for reservation, _ in ledger.open:
             ledger = settle(ledger, reservation, None)
         work.data.ledger = ledger
-    work.data.loans = NO_LOANS
+    work.data.loans = ()
 
 
 def learn_from(work: Work, usage: TokenUsage) -> None:

@@ -354,12 +354,12 @@ class Tree(RuleBasedStateMachine):
             return
         for attempt in tuple(self.root.tools):
             self.end_call(self.root, attempt)
-        self.hear(self.root, Abort(**self.by(), kill_tools="all"))
+        self.hear(self.root, Abort(**self.by(), kill_tools="all", clear_queue=True))
         for attempt in (*self.root.children, *self.root.tools):
             self.end_call(self.root, attempt)
         data = self.root.state.data
         assert data.ledger is not None
-        assert (dict(data.loans), data.wishes, data.ledger.open) == ({}, (), ())
+        assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
         assert data.usage.total >= self.gone + self.root.used or self.crashes
         assert data.ledger.spent_tokens >= data.usage.total
 

@@ -268,7 +268,7 @@ def test_what_an_aborted_child_used_is_counted_when_it_is_gone(budget):
     state = with_tasks("c1", budget=budget)
     (effect_id,) = spawned(state)
     aborted = run([Abort(at_ms=5, signal_id=SignalId("a1"))], state)
-    assert aborted.data.loans == {effect_id: effect_id}
+    assert aborted.data.loans == (effect_id,)
     usage = TokenUsage(input=30, output=20)
     late = ToolFinished(
         at_ms=6, effect_id=effect_id, text="[Stopped]", started_at_ms=1, spent=spent_of(usage, None)
@@ -288,7 +288,7 @@ def test_all_that_a_child_was_lent_is_booked_after_a_crash():
     """It died with the actor, and nobody will ever know what it used."""
     state = with_tasks("c1", budget=Budget(max_total_tokens=400))
     crashed = run([Restarted(at_ms=5, reason="bug", incarnation=2)], state)
-    assert (dict(crashed.data.loans), crashed.data.ledger.open) == ({}, ())
+    assert crashed.data.loans == crashed.data.ledger.open == ()
     assert budget_left(crashed.data.ledger).tokens == 0
 
 

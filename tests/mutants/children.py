@@ -38,8 +38,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a child is settled for ever",
         breaks=_ONCE,
         file="core/spending.py",
-        old="for loan, other in loans if loan != effect_id})\n",
-        new="for loan, other in loans})\n",
+        old="for loan in work.data.loans if loan != effect_id)\n",
+        new="for loan in work.data.loans)\n",
         killed_by=_TREE,
     ),
     Mutant(

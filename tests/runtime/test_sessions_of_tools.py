@@ -71,7 +71,7 @@ async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
     """Nothing is promised and nothing waits; what was used and what is left is the limit; no session is left below."""
     cell = supervisor._find_cell(session.session_id)  # noqa: SLF001 - nobody outside may see the ledger of a session
     data = cell.state.data
-    assert (dict(data.loans), data.wishes, data.ledger.open) == ({}, (), ())
+    assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
     status = await session.status()
     assert status.budget_left.tokens == limit - status.usage.total
     assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
@@ -322,7 +322,7 @@ async def test_a_session_that_will_not_end_does_not_hold_its_parent(supervisor, 
     receipt = await session.abort()
     assert [left.name for left in receipt.stuck] == ["stubborn"]
     data = supervisor._find_cell("boss").state.data  # noqa: SLF001 - as above
-    assert (dict(data.loans), data.ledger.open) == ({}, ())
+    assert (data.loans, data.ledger.open) == ((), ())
 
 
 async def test_both_origins_give_the_same(supervisor):
@@ -389,7 +389,7 @@ async def test_nothing_of_them_stays_over_many_cycles(supervisor):
             assert await session.ask("go") == "ok"
             cell = supervisor._find_cell("boss")  # noqa: SLF001 - as above
             data = cell.state.data
-            assert (dict(data.loans), data.wishes, data.ledger.open) == ({}, (), ())
+            assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
             assert len(supervisor.sessions()) == 1
             assert not cell.slots._waiting  # noqa: SLF001 - as above
     status = await session.status()
