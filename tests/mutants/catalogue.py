@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.mutants import (
     actors,
+    builds,
     crashes,
     exhaustion,
     frozen,
@@ -29,6 +30,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
+    *builds.MUTANTS,
     *crashes.MUTANTS,
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,
