@@ -5,6 +5,7 @@ or without a cycle; prompts and steers wait, and only an abort or a stop ends it
 what it was.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from agentrail.core.actions import Skip, WriteFile
 from agentrail.core.append_only import GrowingSet
 from agentrail.core.compaction import (
+    SUMMARY_TOKENS,
     Compacted,
     CompactionLimits,
     CompactionPlan,
@@ -22,25 +24,26 @@ from agentrail.core.compaction import (
     decide_compaction,
     finish_compaction,
     is_due,
+    messages_for_summary,
     overflow_error,
-    summary_request,
 )
-from agentrail.core.effects import CancelStream, RunErrand, StartStream, look_of
+from agentrail.core.effects import CancelStream, RunErrand, StartStream
 from agentrail.core.estimates import tokens_of
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
+from agentrail.core.owners import OfSummary, OfSummaryTimer, OfTranscript
 from agentrail.core.projection import model_of, request_of
-from agentrail.core.request import EffectId
+from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.spending import book, count_handed, count_history, fixed_of, reserve_request
 from agentrail.core.state import Compaction
 from agentrail.core.transcript import transcript_of
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStart, SkipReason
-from agentrail.messages import CallId, TokenUsage
+from agentrail.messages import CallId, Message, TokenUsage
 
 DIRECTORY: Final = "compacted"
 """The directory of the workspace that removed messages are written to."""
@@ -104,8 +107,28 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     work.publish(CompactStart(reason=said))
     work.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
     look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
-    work.ask(StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True))
+    work.start_stream(
+        StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True), OfSummary(), OfSummaryTimer()
+    )
     return True
+
+
+def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
+    """Make the request for a summary.
+
+    Args:
+        request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
+            and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
+        plan: Where to cut.
+        removed: What is cut off, as far as a model may read it.
+    """
+    return msgspec.structs.replace(
+        request,
+        messages=messages_for_summary(plan, removed),
+        tool_choice="none",
+        max_output_tokens=min(request.max_output_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS),
+        response_format=None,
+    )
 
 
 def limits_of(work: Work) -> CompactionLimits:
@@ -131,7 +154,8 @@ def summarised(work: Work, text: str, usage: TokenUsage) -> None:
     work.data.compaction = msgspec.structs.replace(compaction, effect_id=errand, summary=text)
     removed = work.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{work.data.config.session_id}-{errand}.md"
-    work.ask(RunErrand(effect_id=errand, wanted=WriteFile(path=path, text=transcript_of(removed))))
+    wanted = WriteFile(path=path, text=transcript_of(removed))
+    work.start(RunErrand(effect_id=errand, wanted=wanted), OfTranscript())
 
 
 def saved(work: Work, result: RequestResult) -> ErrorInfo | None:
@@ -179,8 +203,10 @@ def break_off(work: Work) -> tuple[EffectId, ...]:
     compaction = _running(work)
     is_asking = compaction.summary is None
     if is_asking:
-        work.ask(CancelStream(effect_id=compaction.effect_id))
+        work.cancel(CancelStream(effect_id=compaction.effect_id))
         book(work, compaction.effect_id, None)
+    else:
+        work.give_up(compaction.effect_id)  # the file may be written all the same
     _unchanged(work)
     return (compaction.effect_id,) if is_asking else ()
 
@@ -193,13 +219,8 @@ def forget(work: Work) -> None:
 
 def stop_waiting(work: Work) -> ErrorInfo | None:
     """Give up a summary that does not come."""
-    work.ask(CancelStream(effect_id=_running(work).effect_id))
+    work.cancel(CancelStream(effect_id=_running(work).effect_id))
     return failed(work, TokenUsage())
-
-
-def is_timer(compaction: Compaction, effect_id: EffectId) -> bool:
-    """Say whether a timer is the one that bounds the wait for the summary."""
-    return compaction.summary is None and look_of(compaction.effect_id) == effect_id
 
 
 def _running(work: Work) -> Compaction:

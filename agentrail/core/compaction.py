@@ -13,7 +13,6 @@ import msgspec
 
 from agentrail.core.estimates import BYTES_PER_TOKEN, tokens_of
 from agentrail.core.history import History
-from agentrail.core.request import ModelRequest
 from agentrail.core.transcript import transcript_of
 from agentrail.errors import ErrorInfo
 from agentrail.messages import Message, Text, ToolMessage, UserMessage
@@ -188,28 +187,18 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
     return cut
 
 
-def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
-    """Make the request for a summary.
+def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tuple[Message, ...]:
+    """Give what the model is sent that shall write the summary: what is cut off, and what is wanted of it.
 
     Args:
-        request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
-            and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
         plan: Where to cut.
         removed: What is cut off, as far as a model may read it.
     """
     ask = Text(text=SUMMARY_PROMPT)
     if plan.squeezed_tokens is None:
-        messages: tuple[Message, ...] = (*removed, UserMessage(content=(ask,), origin="note"))
-    else:
-        text = Text(text=_squeezed(transcript_of(removed), plan.squeezed_tokens * BYTES_PER_TOKEN))
-        messages = (UserMessage(content=(text, ask), origin="note"),)
-    return msgspec.structs.replace(
-        request,
-        messages=messages,
-        tool_choice="none",
-        max_output_tokens=min(request.max_output_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS),
-        response_format=None,
-    )
+        return (*removed, UserMessage(content=(ask,), origin="note"))
+    text = Text(text=_squeezed(transcript_of(removed), plan.squeezed_tokens * BYTES_PER_TOKEN))
+    return (UserMessage(content=(text, ask), origin="note"),)
 
 
 def finish_compaction(

@@ -103,7 +103,7 @@ def step(
 
     Args:
         state: What the call before returned. It is not changed.
-        signal: From a process of a child, a caller, or whoever owns the supervisor. One with a token or a request
+        signal: From a process of a child, a caller, or the owner of the supervisor. One with a token or a request
             that is not open any more is dropped, and counted in `dropped`.
 
     Returns:

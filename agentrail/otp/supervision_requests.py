@@ -39,7 +39,7 @@ from agentrail.otp.supervision_types import (
 
 
 def serve(step: SupervisorStep, request: Request) -> None:
-    """Answer a request that somebody waits for, or put it where it will be looked at again."""
+    """Answer a request whose caller waits, or put it where it will be looked at again."""
     call = request.call
     match call:
         case WhichChildrenCall():
@@ -79,7 +79,7 @@ def cancel(step: SupervisorStep, request_id: RequestId) -> None:
 
 
 def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
-    """Let nothing remain of a start whose answer nobody took: what came with the call goes, what was there stays stopped.
+    """Let nothing remain of a start whose answer was not taken: what came with the call goes, what was there stays stopped.
 
     Args:
         step: That is being made.
@@ -209,7 +209,7 @@ def _terminate(step: SupervisorStep, request: Request, key: ChildKey) -> None:
         stop_child(step, child)
         return
     if step.sweep is not None and step.sweep.trigger == child.number:
-        step.sweep = None  # nobody is left whose group this was; the others stay as they are
+        step.sweep = None  # no child is left whose group this was; the others stay as they are
     if child.phase is Phase.IDLE and not child.restarting:
         step.leave(child)
     stop_child(step, child)
@@ -267,7 +267,7 @@ def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
     index, wanted = (step.numbers, key.id) if isinstance(key, ById) else (step.handles, key.handle)
     try:
         number = index.get(wanted)
-    except TypeError:  # not hashable, so nobody's id
+    except TypeError:  # not hashable, so the id of no child
         number = None
     child = None if number is None else step.children.get(number)
     if child is None:

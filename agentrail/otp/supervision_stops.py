@@ -17,7 +17,7 @@ _CANCELLED: Final = InitFailed("cancelled")
 
 
 def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> bool:
-    """Let a child end, whatever it does now, and start it no more. Asked again it asks nobody twice.
+    """Let a child end, whatever it does now, and start it no more. Asked again it asks no process twice.
 
     Args:
         step: That is being made.

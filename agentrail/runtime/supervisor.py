@@ -9,7 +9,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -60,7 +59,6 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
 from agentrail.runtime.ports import ChildWish, Ports, Tab
-from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_specs import ToolSpecs
@@ -367,7 +365,7 @@ class SessionSupervisor:
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         session_id = cell.ports.session_id
         entry = self._entries[session_id] = _Entry(
-            cell, workspace, Branch(session_id, BRANCH, redact=scrub_of(cell.ports))
+            cell, workspace, Branch(session_id, BRANCH, redact=cell.scrub)
         )
         cell.find = self._find
         self._fan_in.join(cell)
@@ -397,7 +395,7 @@ class SessionSupervisor:
         if self._down is not None or self._live(cell.ports.session_id) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
         # The sandbox is its parent's, who closes it: this workspace is never opened.
-        workspace = Workspace(partial(self._means.make_sandbox, "local", Path(cell.ports.working_dir)))
+        workspace = Workspace(self._means.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         try:
             yield child
@@ -425,7 +423,7 @@ class SessionSupervisor:
             self._started += 1
         else:
             self._restarts += 1
-        scrub = scrub_of(cell.ports)
+        scrub = cell.scrub
         crew = Crew(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(crew)
         try:
@@ -502,7 +500,7 @@ class SessionSupervisor:
         self._close(entry, reason)
         self._ended += 1
         try:
-            scrub = scrub_of(entry.cell.ports)
+            scrub = entry.cell.scrub
             # What it raises is told to the log: the session has ended, and nobody else is concerned.
             with (
                 cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,

@@ -1,7 +1,6 @@
 """The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
 
 import contextlib
-import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -13,7 +12,7 @@ import trio
 from agentrail.abc import ChildRequest, ProcessOptions, Tool, ToolContext, ToolProcess
 from agentrail.core.budget import NOTHING_SPENT
 from agentrail.core.effects import RunTool
-from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.signals import ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.errors import ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import JsonValue
@@ -24,7 +23,6 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.ports import ChildWish, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
-from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
@@ -118,7 +116,7 @@ class RunningCall:
         self, question: str, options: tuple[str, ...], timeout_seconds: float | None
     ) -> str | None:
         """Do what `ctx.ask_user` asks for."""
-        slots, deliver = self._calls.slots, self._calls.deliver
+        slots, deliver = self._calls.slots, self._calls.crew.deliver
         asked = ToolAsked(
             at_ms=now_ms(),
             signal_id=slots.mint(),
@@ -135,11 +133,11 @@ class RunningCall:
             effect_id=self.effect.effect_id,
             call_id=self.effect.call_id,
             request=request,
-            number=next(self._calls.children),
+            number=self._calls.number_child(),
         )
         tab = Tab()
         self._tabs.append(tab)
-        return await self.ports.ask_child(wish, self.ports, self._calls.deliver, tab)
+        return await self.ports.ask_child(wish, self.ports, self._calls.crew.deliver, tab)
 
     # --- its end
 
@@ -174,11 +172,11 @@ class RunningCall:
 
     def _send(self, text: str) -> None:
         effect_id = self.effect.effect_id
-        self._calls.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
+        self._calls.crew.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
 
     def _emit(self, name: str, payload: JsonValue) -> None:
         effect_id = self.effect.effect_id
-        self._calls.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
+        self._calls.crew.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
 
 
 class ContextOfCall(ToolContext):
@@ -250,23 +248,24 @@ class ToolCalls:
     Attributes:
         ports: What the session was given to work with.
         slots: Where callers wait; a tool that calls its own session would wait for itself.
-        crew: For what outlasts a step of a call.
-        deliver: Takes what calls say on their way.
+        crew: For what outlasts a step of a call; delivers what calls say on their way.
         token: Of the Trio run, for what comes from threads.
-        children: Numbers the sessions that tools ask for.
     """
 
-    __slots__ = ("_scrub", "children", "crew", "deliver", "ports", "slots", "token")
+    __slots__ = ("_children", "crew", "ports", "slots", "token")
 
-    def __init__(self, ports: Ports, slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
+    def __init__(self, ports: Ports, slots: Slots, crew: Crew) -> None:
         """Take what calls need; inside of a Trio run."""
         self.ports = ports
         self.slots = slots
         self.crew = crew
-        self.deliver = deliver
         self.token = trio.lowlevel.current_trio_token()
-        self.children = itertools.count(1)
-        self._scrub = scrub_of(ports)
+        self._children = 0
+
+    def number_child(self) -> int:
+        """Give the next of the sessions that tools ask for its number, from 1."""
+        self._children += 1
+        return self._children
 
     async def run(
         self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
@@ -311,7 +310,7 @@ class ToolCalls:
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=self._scrub):
+            with crash_edge(partial(_unreadable, effect.name), scrub=self.crew.scrub):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
         except Crashed as crashed:

@@ -81,6 +81,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 
 S = TypeVar("S", bound=Signal)
 
@@ -246,8 +247,8 @@ def changes() -> SearchStrategy[Signal]:
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
         ),
-        _asked(UpdatePluginOpts, plugin=st.just("nobody"), options=st.just({"strict": True})),
-        _asked(ChangePlugins, change=st.just("detach"), name=st.just("nobody")),
+        _asked(UpdatePluginOpts, plugin=st.just("unknown"), options=st.just({"strict": True})),
+        _asked(ChangePlugins, change=st.just("detach"), name=st.just("unknown")),
     )
 
 
@@ -391,12 +392,12 @@ def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
         at_ms=st.just(0),
         signal_kind=st.just("Prompt"),
         error=st.just(ErrorInfo(code="internal", message="a bug")),
-        asked_by=st.sampled_from((None, SignalId("somebody"))),
+        asked_by=st.sampled_from((None, SignalId("caller"))),
     )
     lagged = st.builds(
         PluginLagged,
         at_ms=st.just(0),
-        plugin=st.just("nobody"),
+        plugin=st.just("unknown"),
         hook=st.just("BeforeTool"),
         milliseconds=st.just(80),
     )
@@ -510,11 +511,11 @@ def _open_ids(outcome: Outcome | ToolAsked, state: SessionState) -> list[EffectI
             running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             return _ids_of(running)
         case TeardownFinished():
-            return [*data.drains, *([data.teardown.effect_id] if data.teardown else [])]
+            return teardowns_of(state)
         case TimerFired():
             return timers_of(state)
         case ErrandFinished():
-            return [errand.effect_id for errand in data.errands]
+            return errands_of(state)
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
 
@@ -537,7 +538,7 @@ def _interaction_at(place: str, state: SessionState) -> str:
     """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
     ids = [str(interaction.id) for interaction in state.data.interactions]
     if place == "late" or not ids:
-        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["nobody/a0"]
+        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["unknown/a0"]
         return ids[0]
     return ids[int(place) % len(ids)]
 

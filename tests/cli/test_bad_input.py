@@ -39,7 +39,7 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
         (("run", "x", "--max-turns", "0"), ("--max-turns", ">= 1")),
         (("run", "x", "--max-retries", "-1"), ("--max-retries", ">= 0")),
         (("run", "x", "--tools", "shel"), ("Did you mean 'shell'?", "list_dir, read_file, shell")),
-        (("run", "x", "--modle", "y"), ("--modle", "Did you mean --model?")),
+        (("run", "x", "--modle", "y"), ("--modle", "Did you mean ", "--model")),
         (("run", "list", "the", "files"), ("put it in quotes",)),
         (("rum", "x"), ("rum", "run")),
         (("run", "x", "--base-url", "localhost:1"), ("base_url", "http://")),

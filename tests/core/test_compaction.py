@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentrail.core.compacting import summary_request
 from agentrail.core.compaction import (
     DISTANCE,
     LEAST_TOKENS,
@@ -20,7 +21,6 @@ from agentrail.core.compaction import (
     finish_compaction,
     is_due,
     overflow_error,
-    summary_request,
 )
 from agentrail.core.estimates import tokens_of
 from agentrail.core.history import History

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("mypy", reason="mypy is not installed: make install")
 pytestmark = pytest.mark.check  # mypy takes half a minute
 
 ROOT = Path(__file__).parents[2]
