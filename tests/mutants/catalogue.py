@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.mutants import (
     actors,
+    builds,
     children,
     crashes,
     exhaustion,
@@ -30,6 +31,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
+    *builds.MUTANTS,
     *children.MUTANTS,
     *crashes.MUTANTS,
     *exhaustion.MUTANTS,
