@@ -2,6 +2,7 @@
 
     python scripts/compiling.py                    lists them, and why each other module of the rooms is left out
     python scripts/compiling.py TREE VERSION       compiles those of TREE in place, and writes its record
+    python scripts/compiling.py TREE VERSION NAME  compiles that one alone, without a record: for its mutants
 
 Nothing is listed by name: what a module defines decides, so a module that is moved or split needs no second edit. A module
 of these rooms is compiled when it has functions, and every class in it is marked `@typing.final`, plain, and derived from
@@ -102,7 +103,7 @@ def compile_tree(root: Path, version: str) -> tuple[str, ...]:
     checked = {name: zlib.crc32((root / _path_of(name)).read_bytes()) for name in names}
     # The name of the shared library has the version and the sources in it: a shim of another build asks for another one.
     group = f"agentrail_{re.sub('[^0-9a-z]', '_', version)}_{zlib.crc32(repr(checked).encode()):08x}"
-    _run_mypyc([_path_of(name) for name in names], group)
+    _run_mypyc([_path_of(name) for name in names], group, level="3")
     made = [f"{group}__mypyc{SUFFIX}", *(_path_of(name)[: -len(".py")] + SUFFIX for name in names)]
     record = {
         "version": version,
@@ -118,7 +119,7 @@ def _path_of(name: str) -> str:
     return name.replace(".", "/") + ".py"
 
 
-def _run_mypyc(paths: Sequence[str], group: str) -> None:
+def _run_mypyc(paths: Sequence[str], group: str | None, *, level: str) -> None:
     # Late, because nothing but this needs them: a pure build has neither.
     from mypyc.build import mypycify  # noqa: PLC0415 - as above
     from setuptools import Distribution  # noqa: PLC0415 - as above
@@ -126,13 +127,8 @@ def _run_mypyc(paths: Sequence[str], group: str) -> None:
 
     # Types are judged by `make lint`, with the versions that we pinned; here only what mypyc needs to know of them.
     flags = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports"]
-    extensions = mypycify(
-        [*flags, *paths],
-        opt_level=os.environ.get("AGENTRAIL_OPTIMISE", "3"),
-        debug_level="0",
-        group_name=group,
-    )
-    command = build_ext(Distribution({"name": group, "ext_modules": extensions}))
+    extensions = mypycify([*flags, *paths], opt_level=level, debug_level="0", group_name=group)
+    command = build_ext(Distribution({"name": group or "alone", "ext_modules": extensions}))
     command.inplace = True
     command.ensure_finalized()
     command.run()
@@ -144,8 +140,11 @@ def main(arguments: Sequence[str]) -> int:
         for name, reason in verdicts(ROOT).items():
             print(f"{name:44} {'compiled' if reason is None else f'not compiled: {reason}'}")
         return 0
-    tree, version = arguments
+    tree, version, *alone = arguments
     os.chdir(tree)
+    if alone:
+        _run_mypyc([_path_of(name) for name in alone], None, level="0")
+        return 0
     made = compile_tree(Path(), version)
     print(f"{len(made)} files: {len(made) - 2} modules, the library that they share, and the record")
     return 0

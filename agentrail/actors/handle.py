@@ -42,7 +42,7 @@ class ExitSignal:
     reason: ExitReason
 
 
-class Owner(Protocol):
+class ChildOwner(Protocol):
     """The supervisor of an instance."""
 
     @property
@@ -151,7 +151,7 @@ class Cell:
         self,
         child_id: Hashable,
         incarnation: int,
-        owner: Owner | None,
+        owner: ChildOwner | None,
         token: Token | None,
         mailbox: Mailbox[object] | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from agentrail.actors.dead_letters import LOGGER, bury
 from agentrail.actors.deadlines import MachineTimers, take_in_turn
-from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
+from agentrail.actors.handle import ActorContext, ActorHandle, Cell, ChildOwner
 from agentrail.actors.judging import judge
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
@@ -142,7 +142,7 @@ class MachineCell(Cell):
     __slots__ = ("loop",)
 
     def __init__(
-        self, child_id: Hashable, incarnation: int, owner: Owner, token: Token, options: Options
+        self, child_id: Hashable, incarnation: int, owner: ChildOwner, token: Token, options: Options
     ) -> None:
         mailbox = Mailbox[object](capacity=options.capacity, overflow=options.overflow)
         super().__init__(child_id, incarnation, owner, token, mailbox)

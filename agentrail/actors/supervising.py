@@ -23,7 +23,7 @@ from agentrail.actors.handle import (
     LOGGER,
     ActorHandle,
     Cell,
-    Owner,
+    ChildOwner,
     check_timeout,
     current_cell,
     late,
@@ -103,7 +103,11 @@ class SupervisorCell(Cell):
     __slots__ = ("core",)
 
     def __init__(
-        self, child_id: Hashable, incarnation: int, owner: Owner | None = None, token: Token | None = None
+        self,
+        child_id: Hashable,
+        incarnation: int,
+        owner: ChildOwner | None = None,
+        token: Token | None = None,
     ) -> None:
         super().__init__(child_id, incarnation, owner, token, new_inbox())
         self.core: Core | None = None

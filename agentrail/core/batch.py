@@ -20,11 +20,12 @@ from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolEr
 from agentrail.core.looping import look_for_loops, tell
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.outcome import Unfit
+from agentrail.core.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, owned_by
 from agentrail.core.pipeline import Fit
 from agentrail.core.plugin_events import plugin_event
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
-from agentrail.core.signals import AbortTool, TimerFired, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.signals import AbortTool, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
 from agentrail.core.state import Phase
 from agentrail.core.work import Work
@@ -44,7 +45,7 @@ from agentrail.events import (
     ToolSkippedForSteering,
 )
 from agentrail.frozen import EMPTY, same_json
-from agentrail.messages import JsonObject, StopReason, ToolResult
+from agentrail.messages import CallId, JsonObject, StopReason, ToolResult
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
 """The stages in which a call needs no person."""
@@ -158,9 +159,9 @@ def _fit_of(state: CallState) -> Fit:
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
     """Pass on what a running tool says."""
-    state = _waits_for(work, signal.effect_id)
-    assert state is not None  # noqa: S101 - `verdict` dropped the signal otherwise
-    call = state.call
+    owner = work.data.open.get(signal.effect_id)
+    assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
+    call = calls.one_of_batch(work, owner.call_id).call
     work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
@@ -171,31 +172,21 @@ def tool_emitted(work: Work, signal: ToolEmitted) -> None:
 
 def tool_asked(work: Work, signal: ToolAsked) -> None:
     """Put the question of a running tool before the user, who may take as long as the tool waits."""
-    state = _waits_for(work, signal.effect_id)
-    if state is None or state.stage != "running":
+    owner = work.data.open.get(signal.effect_id)
+    if not isinstance(owner, OfCall):
         work.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
     elif sum(one.asker is not None for one in work.data.interactions) >= MAX_ASKERS:
         work.refuse(
             signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
         )
     else:
-        interactions.ask_for_tool(work, state, signal)
+        interactions.ask_for_tool(work, calls.one_of_batch(work, owner.call_id), signal)
 
 
-def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
-    """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
-    if signal.late:
-        work.data.dropped = work.data.dropped + 1
-    settle_loan(work, signal.effect_id, signal.spent)
-    state = _waits_for(work, signal.effect_id)
-    if state is None:
-        _survivor_finished(work, signal)
-        return _fill_freed_slots(work, phase)
-    if (
-        state.stage == "stopping"
-    ):  # answered when it was stopped; what it gives after that is of no use to anybody
-        calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
-        return go_on(work)
+def call_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+    """Take the result of a call of the batch. The last one brings the next turn."""
+    _settle(work, signal)
+    state = calls.one_of_batch(work, call_id)
     interactions.withdraw(work, state.call.call_id)
     if signal.crashed and _pause(work, state, signal):
         _fill_slots(work)  # its slot is free meanwhile
@@ -208,6 +199,45 @@ def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
     return phase if work.abort is not None else go_on(work)
 
 
+def stopped_call_ended(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+    """Note that a call is gone that was answered when it was stopped; what it gives after that is of no use to anybody."""
+    _settle(work, signal)
+    state = calls.find(work, call_id)
+    if state is None:
+        _survivor_left(work, call_id)
+        return _fill_freed_slots(work, phase)
+    calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+    return go_on(work)
+
+
+def survivor_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+    """Take the result of a call that an abort had spared: it becomes a note in front of the next prompt."""
+    _settle(work, signal)
+    state = next(call for call in work.data.survivors if call.call.call_id == call_id)
+    apply_changes(work, signal.changes)
+    result = calls.finished_result(state, signal)
+    calls.publish_end(work, state, result)
+    calls.publish_metrics(work, state, signal)
+    _take_note(
+        work, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+    )
+    _survivor_left(work, call_id)
+    return _fill_freed_slots(work, phase)
+
+
+def loan_ended(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
+    """Count what the child of a call has used that was given up, or that an abort answered; nothing else is of use."""
+    _settle(work, signal)
+    work.data.dropped += not signal.late
+    return phase
+
+
+def _settle(work: Work, signal: ToolFinished) -> None:
+    if signal.late:
+        work.data.dropped += 1
+    settle_loan(work, signal.effect_id, signal.spent)
+
+
 def _after_tool(work: Work, result: ToolResult) -> ToolResult:
     """Let plugins look at a result, and perhaps give the model another."""
     if not somebody_listens(work, AfterTool):
@@ -216,20 +246,20 @@ def _after_tool(work: Work, result: ToolResult) -> ToolResult:
     return outcome.result or result
 
 
-def pause_is_over(work: Work, signal: TimerFired) -> Phase:
+def pause_is_over(work: Work, call_id: CallId) -> Phase:
     """Let a call that raised wait for a slot again."""
-    state = _waits_for(work, signal.effect_id)
-    assert state is not None  # noqa: S101 - the caller looked
+    state = calls.one_of_batch(work, call_id)
     again = msgspec.structs.replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1)
     calls.put(work, again)
     return go_on(work)
 
 
-def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
+def drained(work: Work, phase: Phase) -> Phase:
     """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
-    work.data.drains = tuple(one for one in work.data.drains if one != drain_id)
-    if work.data.drains:
+    if any(owned_by(work.data.open, OfDrain)):
         return phase  # a later drain covers what is left, and it will come
+    for effect_id, _ in owned_by(work.data.open, OfStoppedCall):
+        work.give_up(effect_id)
     work.data.survivors = tuple(state for state in work.data.survivors if state.stage != "stopping")
     for state in work.data.batch:
         if state.stage == "stopping":
@@ -287,13 +317,14 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
     One that runs is `stopping` from now on, all others are done.
     """
     if state.stage == "pausing" and state.effect_id is not None:
-        work.ask(CancelTimer(effect_id=state.effect_id))
+        work.cancel(CancelTimer(effect_id=state.effect_id))
     interactions.withdraw(work, state.call.call_id)
     done, _ = calls.answer(work, state, text, *between)
     if state.stage != "running" or state.effect_id is None:
         calls.put(work, done)
         return ()
     calls.put(work, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
+    work.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     return (state.effect_id,)
 
 
@@ -400,7 +431,7 @@ def _run(work: Work, state: CallState) -> CallState:
         config.session_id, work.data.minted, call.name, arguments_hash
     )
     started = calls.publish_start(work, state)
-    work.ask(
+    work.start(
         RunTool(
             effect_id=effect_id,
             call_id=call.call_id,
@@ -417,7 +448,8 @@ def _run(work: Work, state: CallState) -> CallState:
             cost_usd=work.data.usage.cost_usd,
             todos=work.data.todos,
             memory=work.data.memory,
-        )
+        ),
+        OfCall(call.call_id),
     )
     return msgspec.structs.replace(
         started,
@@ -441,14 +473,15 @@ def _spawn(work: Work, state: CallState) -> CallState:
         return calls.answer(work, state, budget.message)[0]
     started = calls.publish_start(work, state)
     call = state.call
-    work.ask(
+    work.start(
         SpawnChild(
             effect_id=effect_id,
             call_id=call.call_id,
             name=call.name,
             arguments=state.arguments,
             budget=budget,
-        )
+        ),
+        OfCall(call.call_id),
     )
     return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
 
@@ -473,32 +506,9 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
             pause_ms = outcome.hints.pause_ms
     work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     timer = work.mint("w")
-    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms))
+    work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms), OfRetry(call.call_id))
     calls.put(work, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
     return True
-
-
-def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
-    return work.data.batch.waiting_for(effect_id)
-
-
-def _survivor_finished(work: Work, signal: ToolFinished) -> None:
-    state = next((call for call in work.data.survivors if call.effect_id == signal.effect_id), None)
-    if state is None:
-        # It was given up, or an abort answered it: only what its child used is of use to anybody.
-        work.data.dropped = work.data.dropped + (not signal.late)
-        return
-    if state.stage == "stopping":
-        _survivor_left(work, state)
-        return
-    apply_changes(work, signal.changes)
-    result = calls.finished_result(state, signal)
-    calls.publish_end(work, state, result)
-    calls.publish_metrics(work, state, signal)
-    _take_note(
-        work, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
-    )
-    _survivor_left(work, state)
 
 
 def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:
@@ -510,6 +520,7 @@ def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None
     stopping = msgspec.structs.replace(state, stage="stopping", result=result)
     work.data.survivors = tuple(stopping if one is state else one for one in work.data.survivors)
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
+    work.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     calls.drain(work, (state.effect_id,))
 
 
@@ -517,5 +528,5 @@ def _take_note(work: Work, note: str) -> None:
     work.data.notes = (*work.data.notes, note)
 
 
-def _survivor_left(work: Work, state: CallState) -> None:
-    work.data.survivors = tuple(call for call in work.data.survivors if call is not state)
+def _survivor_left(work: Work, call_id: CallId) -> None:
+    work.data.survivors = tuple(call for call in work.data.survivors if call.call.call_id != call_id)

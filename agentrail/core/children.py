@@ -6,6 +6,7 @@ import msgspec
 
 from agentrail.core import calls
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfCall
 from agentrail.core.signals import ChildPublished, ChildStarted
 from agentrail.core.spending import note_child
 from agentrail.core.work import Work
@@ -39,5 +40,8 @@ def published(work: Work, signal: ChildPublished) -> None:
 
 
 def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:
-    found = work.data.batch.waiting_for(signal.effect_id)
-    return found or next(one for one in work.data.survivors if one.effect_id == signal.effect_id)
+    match work.data.open.get(signal.effect_id):
+        case OfCall(call_id):
+            return calls.one_of_batch(work, call_id)
+        case _:
+            return next(one for one in work.data.survivors if one.effect_id == signal.effect_id)

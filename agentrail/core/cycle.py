@@ -140,7 +140,8 @@ def begin_turn(work: Work) -> Phase:
 
     On the last turn that a cycle may have, tools are withheld.
     """
-    config, turn = work.data.config, work.cycle.turn + 1
+    config, before = work.data.config, work.cycle
+    turn = before.turn + 1
     if turn > config.max_turns:
         work.abort = f"{config.max_turns} turns were not enough"
         return Phase.RUNNING
@@ -149,7 +150,7 @@ def begin_turn(work: Work) -> Phase:
     if turn == config.max_turns:
         work.publish(MaxTurnsReached(turns=config.max_turns))
     work.data.cycle = msgspec.structs.replace(
-        work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn(), handed=None
+        before, turn=turn, attempts=before.attempts.next_turn(), handed=None
     )
     if somebody_listens(work, BeforeRequest):
         _ask_about_request(work)

@@ -11,7 +11,7 @@ import msgspec
 from agentrail.core import batch, calls, cycle, interactions
 from agentrail.core.gates import hash_arguments
 from agentrail.core.open_calls import CallState
-from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
+from agentrail.core.signals import Approve, Asked, Reject, Respond
 from agentrail.core.state import Interaction, Phase, Rule
 from agentrail.core.work import Work
 from agentrail.errors import (
@@ -28,7 +28,7 @@ from agentrail.events import (
     ToolApprovedAlways,
     UserResponded,
 )
-from agentrail.messages import JsonObject
+from agentrail.messages import ApprovalId, JsonObject, QuestionRef
 
 SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of deciding]"
 
@@ -117,9 +117,9 @@ def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
     return batch.decided(work, phase, "user_respond", resume=True)
 
 
-def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+def time_is_up(work: Work, phase: Phase, interaction_id: ApprovalId | QuestionRef) -> Phase:
     """Answer a call for which nobody came."""
-    interaction = next(one for one in work.data.interactions if one.timer == signal.effect_id)
+    interaction = next(one for one in work.data.interactions if one.id == interaction_id)
     interactions.close(work, interaction, "timeout", "timeout")
     if interaction.asker is not None:
         work.reply(interaction.asker, None)

@@ -273,3 +273,12 @@ Effect: TypeAlias = (
   stopped.
 - A `Reply` that tells of a change comes after the change; `End` is always the last.
 """
+
+Awaited: TypeAlias = RunTool | SpawnChild | SetTimer | RunErrand | Teardown
+"""Those that owe an outcome, besides `StartStream`, with which a timer comes."""
+
+Cancel: TypeAlias = CancelStream | CancelTimer | CancelErrand
+"""Those after which an outcome that was owed means nothing any more."""
+
+Plain: TypeAlias = KillTools | SetProviderOpts | Publish | Reply | Refuse | End
+"""Those that owe nothing, and end no debt: what a `KillTools` stops still says when it has ended."""

@@ -63,17 +63,13 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Args:
             messages: The whole conversation.
         """
-        if self.messages == len(messages) and self.messages:
+        known, length = self.messages, len(messages)
+        if known == length and known:
             return self
-        if self.messages > len(messages) or not self.messages:
-            return TokenCount(
-                fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=len(messages)
-            )
-        return TokenCount(
-            fixed=self.fixed,
-            tokens=self.tokens + tokens_of(messages[self.messages :]),
-            messages=len(messages),
-        )
+        if known > length or not known:
+            return TokenCount(fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=length)
+        added = tokens_of(messages[known:])
+        return TokenCount(fixed=self.fixed, tokens=self.tokens + added, messages=length)
 
 
 def tokens_of(messages: Sequence[Message]) -> int:

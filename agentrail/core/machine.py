@@ -18,7 +18,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -35,12 +35,32 @@ from agentrail.core import (
     teardown,
 )
 from agentrail.core.budget import Ledger
-from agentrail.core.effects import Effect, End, look_of
+from agentrail.core.effects import Effect, End
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
 from agentrail.core.legality import LEGALITY, Verdict, verdict
+from agentrail.core.owners import (
+    OfCall,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+    Owner,
+)
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -95,12 +115,18 @@ from agentrail.otp.exits import Crashed, Shutdown, describe
 MAX_POSTPONED: Final = 1_000
 """How many signals may wait for another phase; one more is refused."""
 
+_FAR_FUTURE_MS: Final = 2**53  # clocks say less, and nearly all times are such; others are looked at closely
 _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
 Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
 """Says what a signal means, which may be taken in this phase; gives the phase that follows."""
+
+_Ending: TypeAlias = (
+    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
+)
+"""The outcomes that end an effect."""
 
 
 def new_session(
@@ -144,8 +170,10 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     """
     if state.ended:
         return state, ()
-    _check_time(signal)
-    work = Work(state.data, signal.at_ms)
+    at_ms = signal.at_ms
+    if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
+        _check_time(signal)
+    work = Work(state.data, at_ms)
     try:
         phase, postponed, ended = _advance(work, state.phase, state.postponed, signal)
         after = SessionState(phase, work.close(), postponed, ended)
@@ -232,11 +260,6 @@ def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tup
 # --- what each signal means
 
 
-def _is_held_for(work: Work, effect_id: EffectId) -> bool:
-    held = work.data.held
-    return held is not None and effect_id in (held.effect_id, held.timer)
-
-
 def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Phase:
     """Go on where a hook waited."""
     held = holding.now_held(work)
@@ -246,11 +269,6 @@ def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: boo
     if work.data.held is not None or held.stop_reason is None:
         return phase
     return cycle.finish_judged(work, held.stop_reason)
-
-
-def _is_writing(work: Work, effect_id: EffectId) -> bool:
-    compaction = work.data.compaction
-    return compaction is not None and compaction.effect_id == effect_id
 
 
 def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
@@ -266,22 +284,54 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
-    """Wake whoever set the timer: a request that is out or between two attempts, a call between two attempts, or what waits for people."""
-    compaction = work.data.compaction
-    if compaction is not None and compacting.is_timer(compaction, signal.effect_id):
-        return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
-    stream = work.data.stream
-    if stream is not None and stream.effect_id == signal.effect_id:
-        return cycle.send_request(work)
-    if stream is not None and look_of(stream.effect_id) == signal.effect_id:
-        return response.look_at_silence(work, phase, signal)
-    if _is_held_for(work, signal.effect_id):
-        # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
-        return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
-    if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
-        return decisions.time_is_up(work, phase, signal)
-    return batch.pause_is_over(work, signal)
+def _ended(work: Work, phase: Phase, signal: _Ending) -> Phase:
+    """Take what an effect came to: it is open no more, and whoever owned it goes on."""
+    match work.ended(signal.effect_id), signal:
+        case OfStream(), ResponseCompleted():
+            return response.completed(work, phase, signal)
+        case OfCall(call_id), ToolFinished():
+            return batch.call_finished(work, phase, signal, call_id)
+        case OfStream(), StreamFailed():
+            return response.failed(work, phase, signal)
+        case OfStallTimer(), TimerFired():
+            return response.look_at_silence(work, phase, signal)
+        case OfPause(), TimerFired():
+            return cycle.send_request(work)
+        case OfRetry(call_id), TimerFired():
+            return batch.pause_is_over(work, call_id)
+        case OfStoppedCall(call_id), ToolFinished():
+            return batch.stopped_call_ended(work, phase, signal, call_id)
+        case OfSurvivor(call_id), ToolFinished():
+            return batch.survivor_finished(work, phase, signal, call_id)
+        case OfLoan(), ToolFinished():
+            return batch.loan_ended(work, phase, signal)
+        case OfInteraction(interaction_id), TimerFired():
+            return decisions.time_is_up(work, phase, interaction_id)
+        case OfPluginRequest() as asked, ErrandFinished():
+            errand_finished(work, asked, signal)
+            return phase
+        case OfHeldHook(), ErrandFinished():
+            return _go_on_held(work, phase, signal.result)
+        case OfHoldTimer(), TimerFired():
+            # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
+            return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
+        case OfSummary(), ResponseCompleted():
+            compacting.summarised(work, signal.message.text, signal.usage)
+            return phase
+        case OfSummary() | OfTranscript(), StreamFailed():
+            return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
+        case OfSummaryTimer(), TimerFired():
+            return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
+        case OfTranscript(), ErrandFinished():
+            return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
+        case OfDrain(), TeardownFinished():
+            return batch.drained(work, phase)
+        case OfTeardown(), TeardownFinished():
+            teardown.settled(work, signal.receipt)
+            return phase
+        case owner, _:
+            message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
+            raise InternalError(message)
 
 
 def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
@@ -291,23 +341,31 @@ def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
     work.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
         return phase
-    failed = StreamFailed(at_ms=signal.at_ms, effect_id=signal.owed_by, error=signal.error)
-    finished = ToolFinished(
-        at_ms=signal.at_ms,
-        effect_id=signal.owed_by,
-        text=signal.error.message,
-        is_error=True,
-        started_at_ms=signal.at_ms,
-    )
-    settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
-    fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
-    undone = ErrandFinished(
-        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error, usage=None)
-    )
-    for stand_in in (failed, finished, settled, fired, undone):
-        if verdict(phase, work.data, stand_in) is Verdict.TAKE:
-            return TAKERS[type(stand_in)](work, phase, stand_in)
-    return phase
+    owner = work.data.open.get(signal.owed_by)
+    if owner is None:
+        return phase
+    return _ended(work, phase, _stand_in(owner, signal, signal.owed_by))
+
+
+def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
+    """Make the outcome that stands for the one that crashed the core."""
+    at_ms, error = signal.at_ms, signal.error
+    match owner:
+        case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
+            return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
+        case OfCall() | OfSurvivor() | OfStoppedCall() | OfLoan():
+            return ToolFinished(
+                at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
+            )
+        case OfDrain() | OfTeardown():
+            return TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
+        case OfPluginRequest() | OfHeldHook():
+            result = RequestFailed(error=error, usage=None)
+            return ErrandFinished(at_ms=at_ms, effect_id=effect_id, result=result)
+        case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
+            return TimerFired(at_ms=at_ms, effect_id=effect_id)
+        case _ as never:
+            assert_never(never)
 
 
 def _start(work: Work, phase: Phase, signal: Started) -> Phase:
@@ -318,35 +376,6 @@ def _start(work: Work, phase: Phase, signal: Started) -> Phase:
         ask(work, SessionStarted())
         if work.abort is not None:
             return teardown.refuse_session(work)
-    return phase
-
-
-def _response_completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
-    if work.data.compaction is None:
-        return response.completed(work, phase, signal)
-    compacting.summarised(work, signal.message.text, signal.usage)
-    return phase
-
-
-def _stream_failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
-    if work.data.compaction is None:
-        return response.failed(work, phase, signal)
-    return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
-
-
-def _teardown_finished(work: Work, phase: Phase, signal: TeardownFinished) -> Phase:
-    if signal.effect_id in work.data.drains:
-        return batch.drained(work, phase, signal.effect_id)
-    teardown.settled(work, signal)
-    return phase
-
-
-def _errand_finished(work: Work, phase: Phase, signal: ErrandFinished) -> Phase:
-    if _is_writing(work, signal.effect_id):
-        return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
-    if _is_held_for(work, signal.effect_id):
-        return _go_on_held(work, phase, signal.result)
-    errand_finished(work, signal)
     return phase
 
 
@@ -430,16 +459,16 @@ _GIVEN: Final = dict(
         _by(PluginLagged, _plugin_lagged),
         _in_any(StreamStarted, response.started),
         _by(ChunksArrived, response.arrived),
-        _by(ResponseCompleted, _response_completed),
-        _by(StreamFailed, _stream_failed),
+        _by(ResponseCompleted, _ended),
+        _by(StreamFailed, _ended),
         _staying(ToolProgressed, batch.tool_progressed),
         _staying(ChildStarted, children.started),
         _staying(ChildPublished, children.published),
         _staying(ToolEmitted, batch.tool_emitted),
-        _by(ToolFinished, batch.tool_finished),
-        _by(TimerFired, _time_has_come),
-        _by(ErrandFinished, _errand_finished),
-        _by(TeardownFinished, _teardown_finished),
+        _by(ToolFinished, _ended),
+        _by(TimerFired, _ended),
+        _by(ErrandFinished, _ended),
+        _by(TeardownFinished, _ended),
     )
 )
 # Total: a row of the table without a taker fails when this is imported.

@@ -12,6 +12,7 @@ from agentrail.core.gates import settle_call_ids
 from agentrail.core.hooking import consult, somebody_listens, take
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
+from agentrail.core.owners import OfPause
 from agentrail.core.projection import model_of, models_of
 from agentrail.core.request import TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.retries import (
@@ -163,7 +164,7 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
             work.data.stream = Stream(
                 effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn
             )
-            work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms))
+            work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms), OfPause())
             return Phase.RUNNING
         case NextModel(model):
             before = names[cycle.attempts.model]

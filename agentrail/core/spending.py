@@ -86,9 +86,9 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorI
 
 def spend(work: Work, usage: TokenUsage) -> None:
     """Book what the request that is out has used: it is over."""
-    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.data.cycle = cycle
-    work.data.usage = work.data.usage + usage
+    cycle = work.cycle
+    work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
+    work.data.usage += usage
     ledger = work.data.ledger
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)

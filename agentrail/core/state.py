@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import astuple, force_setattr
+from msgspec.structs import force_setattr
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
@@ -22,6 +22,7 @@ from agentrail.core.loops import LoopWatch
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
+from agentrail.core.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
 from agentrail.core.signals import Signal, SignalId
@@ -290,20 +291,6 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorInfo | None = None
 
 
-class OpenErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that is being done for a plugin.
-
-    Attributes:
-        effect_id: Of the effect.
-        by: The plugin.
-        tag: The plugin's name for it.
-    """
-
-    effect_id: EffectId
-    by: str
-    tag: str
-
-
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
 
@@ -380,7 +367,9 @@ class _Fields(msgspec.Struct, gc=False):
     cycle: Cycle | None = (
         None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
     )
-    held: Held | None = None  # only in RUNNING and beside a suspended cycle; its errand is one of `errands`
+    held: Held | None = (
+        None  # only in RUNNING and beside a suspended cycle; its errand and its timer are open
+    )
     interventions: tuple[
         Injected, ...
     ] = ()  # what plugins want said before the next request; empty without a cycle
@@ -389,7 +378,6 @@ class _Fields(msgspec.Struct, gc=False):
     updates: tuple[
         OptsUpdate, ...
     ] = ()  # one for each plugin at most; empty in IDLE, unless a cycle is suspended
-    errands: tuple[OpenErrand, ...] = ()  # what is being done for plugins
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = (
         None  # set in STREAMING and in RUNNING, unless a compaction goes on or a hook waits, and only there
@@ -407,9 +395,6 @@ class _Fields(msgspec.Struct, gc=False):
     ] = ()  # one for each call that is asking, and those of running tools; oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
     rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
-    drains: tuple[
-        EffectId, ...
-    ] = ()  # teardowns that bound how long stopped calls may take, while the rest goes on
     survivors: tuple[
         CallState, ...
     ] = ()  # calls that an abort spared, running or stopping; the history answered each
@@ -429,6 +414,7 @@ class _Fields(msgspec.Struct, gc=False):
     )
     loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
+    open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
     call_ids: GrowingSet[CallId] = (
@@ -449,15 +435,6 @@ class Draft(_Fields, gc=False):
 
     One step makes it, and nobody else ever sees it. The values in it are frozen, so they may be kept and handed out.
     """
-
-    @staticmethod
-    def of(data: SessionData) -> "Draft":
-        """Begin with what is known."""
-        return Draft(*astuple(data))
-
-    def frozen(self) -> SessionData:
-        """Give what is known by now."""
-        return SessionData(*astuple(self))
 
 
 Known: TypeAlias = SessionData | Draft

@@ -137,12 +137,12 @@ class ChildSpec:
         supervises = kind == "supervisor"
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
-        if not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
+        elif not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
             allowed = "seconds from 0, 'brutal_kill' or 'infinity'"
             _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
         if start_timeout_seconds is _Default.DEFAULT:
             start_timeout_seconds = "infinity" if supervises else 30.0
-        if not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
+        elif not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
             allowed = "seconds above 0 or 'infinity'"
             _refuse("start_timeout_seconds", start_timeout_seconds, allowed, code="invalid_start_timeout")
         values = (id, start, restart, significant, shutdown_seconds, kind, start_timeout_seconds)

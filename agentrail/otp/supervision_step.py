@@ -5,7 +5,7 @@ the counters and queues right whatever is done to a child; what is done, and whe
 """
 
 from collections.abc import Hashable
-from typing import Literal, final
+from typing import Literal
 
 from attrs import evolve
 from msgspec import structs
@@ -42,7 +42,6 @@ from agentrail.otp.supervision_types import (
 from agentrail.otp.tables import Index, Table
 
 
-@final
 class SupervisorStep:
     """The next state, while it is being made. Its fields are those of `SupervisorState`.
 

@@ -52,11 +52,12 @@ class Slots:
         self._session_id = session_id
         self._waiting: dict[SignalId, _Slot] = {}
         self._down: str | None = None
-        self._prefix = secrets.token_hex(4)
+        self._prefix = ""
         self._count = 0
 
     def mint(self) -> SignalId:
         """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
+        self._prefix = self._prefix or secrets.token_hex(4)  # not for the many that nobody ever asks
         self._count += 1
         return SignalId(f"{self._prefix}-{self._count}")
 

@@ -37,6 +37,7 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, UserMessage
 from agentrail.testing.promises import Seen
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 from agentrail.testing.strategies import timers_of
 
 LATER_MS: Final = 1_000_000
@@ -56,8 +57,8 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
     running = [
         call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
     ]
-    if data.errands:
-        return ErrandFinished(at_ms=LATER_MS, effect_id=data.errands[0].effect_id, result=_NOTHING_THERE)
+    if errands_of(state):
+        return ErrandFinished(at_ms=LATER_MS, effect_id=errands_of(state)[0], result=_NOTHING_THERE)
     if data.compaction is not None and data.compaction.summary is not None:
         return ErrandFinished(at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE)
     if data.compaction is not None:
@@ -87,12 +88,6 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
         yield Seen(before, signal, state, effects)
     message = f"after {MANY} answers the session still has something open: {answer_what_is_open(state)}"
     raise AssertionError(message)
-
-
-def teardowns_of(state: SessionState) -> list[EffectId]:
-    """Give the teardowns that are open."""
-    teardown = state.data.teardown
-    return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
 
 
 def run_is_complete(run: Sequence[Seen]) -> None:

@@ -81,6 +81,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 
 S = TypeVar("S", bound=Signal)
 
@@ -510,11 +511,11 @@ def _open_ids(outcome: Outcome | ToolAsked, state: SessionState) -> list[EffectI
             running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             return _ids_of(running)
         case TeardownFinished():
-            return [*data.drains, *([data.teardown.effect_id] if data.teardown else [])]
+            return teardowns_of(state)
         case TimerFired():
             return timers_of(state)
         case ErrandFinished():
-            return [errand.effect_id for errand in data.errands]
+            return errands_of(state)
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
 

@@ -21,7 +21,10 @@ SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = ("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins")
 _WARM: Final = Warm(
     module="agentrail",
-    imports=(*(f"agentrail.{command}" for command in COMMANDS), "agentrail.testing.stacks"),
+    imports=(
+        *(f"agentrail.{command}" for command in COMMANDS),
+        *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
+    ),
 )
 
 _ESCAPES: Final = re.compile(rb"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])|\r")

@@ -32,6 +32,7 @@ from agentrail.events import (
 )
 from agentrail.messages import TokenUsage
 from agentrail.testing.plugins import PUPPET_ACTIONS
+from agentrail.testing.promises.seen import errands_of
 from agentrail.testing.scenario import read_scenario
 from tests.core.plugin_rig import Says
 
@@ -367,7 +368,7 @@ def test_an_errand_that_died_with_the_actor_is_answered():
     """After a restart the plugin hears RequestFailed, and waits for nothing (5.8)."""
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
     assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
-    assert state.data.errands == ()
+    assert errands_of(state) == []
 
 
 def test_deltas_ask_nobody():

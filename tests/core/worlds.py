@@ -9,6 +9,7 @@ from typing import Any
 from agentrail.core import machine
 from agentrail.core.effects import look_of
 from agentrail.core.hooks import FileText, FileWritten
+from agentrail.core.owners import OfDrain, owned_by
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -65,7 +66,8 @@ from agentrail.messages import (
     TokenUsage,
 )
 from agentrail.testing.promises import Seen
-from agentrail.testing.rest import LATER_MS, teardowns_of
+from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.rest import LATER_MS
 from agentrail.testing.strategies import timers_of
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -173,7 +175,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield from late.values()  # one of each kind: none of them does anything
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
-    for errand_id in (*(errand.effect_id for errand in state.data.errands[:1]), EffectId("e0")):
+    for errand_id in (*errands_of(state)[:1], EffectId("e0")):
         yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
     yield from _compaction_outcomes(state)
     yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
@@ -295,12 +297,16 @@ def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> ResponseC
     )
 
 
+def _drains(state: SessionState) -> list[object]:
+    return list(owned_by(state.data.open, OfDrain))
+
+
 def is_small(state: SessionState) -> bool:
     """Whether the small world goes on from here."""
     data = state.data
     waiting = len(data.teardown.waiting) if data.teardown else 0
     askers = len(data.cycle.askers) if data.cycle else 0
-    queues = (data.stoppers, data.survivors, data.drains, data.notes, data.queue)
+    queues = (data.stoppers, data.survivors, _drains(state), data.notes, data.queue)
     return max(waiting, askers, *map(len, queues)) <= 1
 
 
@@ -321,7 +327,7 @@ def shape(state: SessionState) -> object:
             data.stream.thinking,
             data.stream.pausing,
         ),
-        len(data.drains),
+        len(_drains(state)),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple((call.call.name, call.stage) for call in data.survivors),
         bool(data.notes),

@@ -18,7 +18,7 @@ from agentrail.events import (
     SteeringReceived,
 )
 from agentrail.messages import UserMessage
-from agentrail.testing.promises.seen import Seen, newly_said, waiting_prompts
+from agentrail.testing.promises.seen import Seen, newly_said, teardowns_of, waiting_prompts
 
 
 def prompts_are_never_lost(seen: Seen) -> None:
@@ -88,7 +88,7 @@ def callers_are_answered_once(seen: Seen) -> None:
     assert owed - answered == Counter(_owed(seen.after))
     assert not answered - owed
     data = seen.after.data
-    rests = data.cycle is None and data.teardown is None and not data.drains
+    rests = data.cycle is None and not teardowns_of(seen.after)
     if seen.after.ended or (seen.after.phase is Phase.IDLE and rests):
         assert not list(_owed(seen.after))
 
