@@ -52,7 +52,7 @@ def comparable(effect: Effect) -> object:
 
 
 def open_effects(state: SessionState) -> set[EffectId]:
-    """The effects that owe an outcome; not the timers that go with streams, and not what nobody waits for but a ledger."""
+    """The effects that owe an outcome; not the timers that go with streams, and not what only a ledger waits for."""
     unseen = (OfStallTimer, OfSummaryTimer, OfLoan)
     return {effect_id for effect_id, owner in state.data.open.items() if not isinstance(owner, unseen)}
 
