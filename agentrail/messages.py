@@ -208,12 +208,12 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
     @property
     def text(self) -> str:
         """All that it says aloud, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Its tool calls, in the model's order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def with_text(self, text: str) -> "AssistantMessage":
         """Say something else aloud: one text where the first one stood, before the calls if there was none."""

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core import calls, interactions
+from agentrail.core import calls, children, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
 from agentrail.core.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
@@ -19,7 +19,7 @@ from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
 from agentrail.core.looping import look_for_loops, tell
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls, Stage
-from agentrail.core.outcome import Unfit
+from agentrail.core.outcome import Outcome, Unfit
 from agentrail.core.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, owned_by
 from agentrail.core.pipeline import Fit
 from agentrail.core.plugin_events import plugin_event
@@ -27,7 +27,7 @@ from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
 from agentrail.core.signals import AbortTool, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
-from agentrail.core.state import Phase
+from agentrail.core.state import BreakOff, Next, Phase
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
@@ -55,7 +55,7 @@ CHANGED: Final = "Not run: the arguments changed after they were approved."
 SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
-def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase:
+def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Next:
     """Take the open calls through the gates, and run those that passed."""
     open_batch(work)
     work.publish(ToolCalls(count=len(work.data.batch)))
@@ -63,13 +63,14 @@ def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase
         match judge(state.call, work.data.tools, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
                 passed = msgspec.structs.replace(state, arguments=arguments)
-                calls.put(work, _asked_first(work, judge_call(work, passed)))
+                judged, abort = judge_call(work, passed)
+                calls.put(work, _asked_first(work, judged))
+                if abort is not None:
+                    return BreakOff(abort)
             case Refused() as refusal:
                 calls.put(work, _refused(work, state, refusal))
             case _ as never:
                 assert_never(never)
-        if work.abort is not None:
-            return Phase.EXECUTING_TOOLS
     return go_on(work)
 
 
@@ -88,7 +89,9 @@ def open_batch(work: Work) -> None:
     )
 
 
-def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) -> CallState:
+def judge_call(
+    work: Work, state: CallState, *, edited: Approval | None = None
+) -> tuple[CallState, str | None]:
     """Ask the plugins about a call whose arguments fit its tool.
 
     Args:
@@ -98,13 +101,18 @@ def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) 
             is not asked twice about what it wrote, and once more about what a safety plugin made of that.
 
     Returns:
-        The call: as it will run, answered with a refusal, or waiting for a person.
+        The call: as it will run, answered with a refusal, or waiting for a person. And why plugins abort the cycle, if they do.
     """
     if not somebody_listens(work, BeforeTool):
-        return state
+        return state, None
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
     outcome = ask(work, event, fit=_fit_of(state), edited_by="user" if edited else None)
+    return _as_judged(work, state, outcome, edited), outcome.abort
+
+
+def _as_judged(work: Work, state: CallState, outcome: Outcome, edited: Approval | None) -> CallState:
+    call = state.call
     as_seen = state.arguments
     if outcome.arguments is not None:
         state = msgspec.structs.replace(state, arguments=outcome.arguments)
@@ -122,7 +130,7 @@ def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) 
                 work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
             )
             return _wait_for_approval(work, state, asked.hint, timeout_ms, options)
-        case _ if edited is not None and work.abort is None and not same_json(as_seen, state.arguments):
+        case _ if edited is not None and outcome.abort is None and not same_json(as_seen, state.arguments):
             hint = f"{outcome.rewritten_by[-1]} changed what you wrote"
             expires_at_ms = edited.expires_at_ms
             waits_ms = None if expires_at_ms is None else expires_at_ms - edited.requested_at_ms
@@ -183,23 +191,27 @@ def tool_asked(work: Work, signal: ToolAsked) -> None:
         interactions.ask_for_tool(work, calls.one_of_batch(work, owner.call_id), signal)
 
 
-def call_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+def call_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
     """Take the result of a call of the batch. The last one brings the next turn."""
     _settle(work, signal)
     state = calls.one_of_batch(work, call_id)
     interactions.withdraw(work, state.call.call_id)
-    if signal.crashed and _pause(work, state, signal):
-        _fill_slots(work)  # its slot is free meanwhile
-        return phase
+    abort = None
+    if signal.crashed:
+        pauses, abort = _pause(work, state, signal)
+        if pauses:
+            _fill_slots(work)  # its slot is free meanwhile
+            return phase
     apply_changes(work, signal.changes)
-    result = _after_tool(work, calls.finished_result(state, signal))
+    result, also = _after_tool(work, calls.finished_result(state, signal))
+    abort = also if abort is None else abort  # the first counts
     calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
     calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
-    return phase if work.abort is not None else go_on(work)
+    return go_on(work) if abort is None else BreakOff(abort)
 
 
-def stopped_call_ended(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+def stopped_call_ended(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
     """Note that a call is gone that was answered when it was stopped; what it gives after that is of no use to anybody."""
     _settle(work, signal)
     state = calls.find(work, call_id)
@@ -210,7 +222,7 @@ def stopped_call_ended(work: Work, phase: Phase, signal: ToolFinished, call_id: 
     return go_on(work)
 
 
-def survivor_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Phase:
+def survivor_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
     """Take the result of a call that an abort had spared: it becomes a note in front of the next prompt."""
     _settle(work, signal)
     state = next(call for call in work.data.survivors if call.call.call_id == call_id)
@@ -225,10 +237,16 @@ def survivor_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: C
     return _fill_freed_slots(work, phase)
 
 
-def loan_ended(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
+def loan_ended(work: Work, phase: Phase, signal: ToolFinished) -> Next:
     """Count what the child of a call has used that was given up, or that an abort answered; nothing else is of use."""
     _settle(work, signal)
     work.data.dropped += not signal.late
+    return phase
+
+
+def child_ended(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
+    """Count what a session has used that worked for a tool, which hears of its end from whoever carried it out."""
+    _settle(work, signal)
     return phase
 
 
@@ -238,15 +256,15 @@ def _settle(work: Work, signal: ToolFinished) -> None:
     settle_loan(work, signal.effect_id, signal.spent)
 
 
-def _after_tool(work: Work, result: ToolResult) -> ToolResult:
-    """Let plugins look at a result, and perhaps give the model another."""
+def _after_tool(work: Work, result: ToolResult) -> tuple[ToolResult, str | None]:
+    """Let plugins look at a result, and perhaps give the model another; gives that, and why they abort the cycle."""
     if not somebody_listens(work, AfterTool):
-        return result
+        return result, None
     outcome = ask(work, AfterTool(name=result.name, call_id=result.call_id, result=result))
-    return outcome.result or result
+    return outcome.result or result, outcome.abort
 
 
-def pause_is_over(work: Work, call_id: CallId) -> Phase:
+def pause_is_over(work: Work, call_id: CallId) -> Next:
     """Let a call that raised wait for a slot again."""
     state = calls.one_of_batch(work, call_id)
     again = msgspec.structs.replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1)
@@ -254,7 +272,7 @@ def pause_is_over(work: Work, call_id: CallId) -> Phase:
     return go_on(work)
 
 
-def drained(work: Work, phase: Phase) -> Phase:
+def drained(work: Work, phase: Phase) -> Next:
     """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
     if any(owned_by(work.data.open, OfDrain)):
         return phase  # a later drain covers what is left, and it will come
@@ -267,7 +285,7 @@ def drained(work: Work, phase: Phase) -> Phase:
     return _fill_freed_slots(work, phase)
 
 
-def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
+def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Next:
     """Stop one call, wherever it stands; the others of its batch go on."""
     state = calls.find(work, signal.call_id)
     survivor = next(
@@ -293,7 +311,7 @@ def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
     return decided(work, phase, "tool_rejected", resume=work.cycle.resume)
 
 
-def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Phase:
+def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Next:
     """Go on as far as a decision about one call allows; say so when the cycle was suspended.
 
     Args:
@@ -328,7 +346,7 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
     return (state.effect_id,)
 
 
-def go_on(work: Work) -> Phase:
+def go_on(work: Work) -> Next:
     """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
     _fill_slots(work)
     batch = work.data.batch
@@ -364,14 +382,15 @@ def into_history(work: Work) -> None:
     work.data.batch = NO_CALLS
 
 
-def _close(work: Work) -> Phase:
+def _close(work: Work) -> Next:
     batch = work.data.batch
     into_history(work)
-    notes = look_for_loops(work, batch)
-    if work.abort is None and somebody_listens(work, AfterToolBatch):
-        ask(work, AfterToolBatch(results=tuple(state.result for state in batch if state.result is not None)))
-    if work.abort is not None:
-        return Phase.RUNNING
+    notes, abort = look_for_loops(work, batch)
+    if abort is None and somebody_listens(work, AfterToolBatch):
+        results = tuple(state.result for state in batch if state.result is not None)
+        abort = ask(work, AfterToolBatch(results=results)).abort
+    if abort is not None:
+        return BreakOff(abort)
     cycle = work.cycle
     if is_last_turn(work.data):  # the calls were refused, because tools are withheld on the last turn
         return finish(work, "max_turns")
@@ -400,7 +419,7 @@ def _refused(work: Work, state: CallState, refusal: Refused) -> CallState:
     return calls.answer(work, state, refusal.text, *unknown)[0]
 
 
-def _fill_freed_slots(work: Work, phase: Phase) -> Phase:
+def _fill_freed_slots(work: Work, phase: Phase) -> Next:
     """Use the slots of calls that were not of this batch, or that were given up; a batch may wait for nothing else."""
     return go_on(work) if phase is Phase.EXECUTING_TOOLS else phase
 
@@ -465,11 +484,13 @@ def _spawn(work: Work, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(work, state, CHANGED)[0]
+    too_deep = children.depth_fault(work)
+    if too_deep is not None:
+        return calls.answer(work, state, too_deep)[0]
     effect_id = work.mint("t")
-    # What is left is theirs in equal shares who want a child and have none yet.
-    budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
+    budget = lend_to_child(work, effect_id, children.shares(work))
     if isinstance(budget, ErrorInfo):
-        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        work.unmint()
         return calls.answer(work, state, budget.message)[0]
     started = calls.publish_start(work, state)
     call = state.call
@@ -486,14 +507,18 @@ def _spawn(work: Work, state: CallState) -> CallState:
     return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
 
 
-def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
-    """Let a call that raised be made once more after a pause, if its tool allows that; say whether it does."""
+def _pause(work: Work, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
+    """Let a call that raised be made once more after a pause, if its tool allows that.
+
+    Returns:
+        Whether it does, and why plugins abort the cycle, if they do.
+    """
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never runs
     allowed = tool_retries(spec.effect_class, spec.max_retries, work.data.config.tool_max_retries)
     remedy = decide_tool_retry(state.attempt, allowed, signal.jitter)
     if remedy is None:
-        return False
+        return False, None
     call = state.call
     error = ErrorInfo(code="tool_crashed", message=signal.text, retryable=True)
     pause_ms = remedy.delay_ms
@@ -501,14 +526,14 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
         asked = OnToolError(name=call.name, call_id=call.call_id, error=error, attempt=state.attempt)
         outcome = ask(work, asked)
         if outcome.decision is not None:  # an abort ends the cycle, a skip only the retries of this call
-            return False
+            return False, outcome.abort
         if outcome.hints.pause_ms is not None:
             pause_ms = outcome.hints.pause_ms
     work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     timer = work.mint("w")
     work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms), OfRetry(call.call_id))
     calls.put(work, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
-    return True
+    return True, None
 
 
 def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:

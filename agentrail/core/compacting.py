@@ -101,7 +101,7 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     if (
         reserve_request(work, wanted, is_handed=shown is not None) is not None
     ):  # the request that follows says so too
-        work.data.minted = work.data.minted - 1
+        work.unmint()
         work.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
         return False
     work.publish(CompactStart(reason=said))

@@ -74,7 +74,7 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def tokens_of(messages: Sequence[Message]) -> int:
     """Estimate messages alone; rounded up."""
-    return _in_tokens(sum(_size_of(message) for message in messages))
+    return _in_tokens(sum([_size_of(message) for message in messages]))
 
 
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
@@ -89,11 +89,11 @@ def _size_of(message: Message) -> int:
     """Count the bytes of a message, a picture as its tokens would be."""
     match message:
         case UserMessage(content=blocks):
-            return sum(_block_size(block) for block in blocks)
+            return sum([_block_size(block) for block in blocks])
         case AssistantMessage(content=blocks):
-            return sum(_block_size(block) for block in blocks)
+            return sum([_block_size(block) for block in blocks])
         case ToolMessage(results=results):
-            return sum(_size(result.text) for result in results)
+            return sum([_size(result.text) for result in results])
         case _ as never:
             assert_never(never)
 

@@ -36,11 +36,12 @@ def ask_about_prompt(work: Work, event: BeforePrompt, prompt: QueuedPrompt) -> O
     return outcome
 
 
-def ask_about_end(work: Work, stop_reason: EndReason) -> None:
+def ask_about_end(work: Work, stop_reason: EndReason) -> Outcome:
     """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
     outcome = ask_patiently(work, BeforeFinish())
     if outcome.waiting is not None:
         _hold(work, outcome, stop_reason=stop_reason)
+    return outcome
 
 
 def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) -> Outcome:

@@ -2,7 +2,7 @@
 
 A hook to which nobody listens costs one look into a mapping. What an answer means at its place is decided there; what
 it means everywhere (states, events, interventions, another model, sections of the system prompt, errands) is done here.
-An abort is only noted: whoever asked stops what it was doing, and the machine breaks the cycle off at the end of its step.
+An abort is not carried out here: whoever asked finds it in the outcome, stops what it was doing, and returns `BreakOff`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.actions import Abort, CallModel
+from agentrail.core.actions import CallModel
 from agentrail.core.effects import RunErrand, SetProviderOpts
 from agentrail.core.hooks import (
     BeforeTool,
@@ -46,7 +46,8 @@ CANNOT_WAIT = RequestFailed(
 
 def somebody_listens(work: Work, hook: Hook) -> bool:
     """Say whether a hook event is worth making."""
-    return bool(work.data.stack.by_hook) and bool(work.data.stack.listeners(hook))
+    stack = work.data.stack
+    return bool(stack.listeners(hook)) if stack.by_hook else False
 
 
 def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
@@ -59,7 +60,7 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
         edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
 
     Returns:
-        What they said; the decision is the caller's to carry out. An abort is noted in `work.abort` already.
+        What they said; the decision is the caller's to carry out, an abort too.
     """
     outcome = consult(work, event, fit=fit, edited_by=edited_by)
     take(work, outcome)
@@ -118,12 +119,7 @@ def take_so_far(work: Work, outcome: Outcome) -> None:
 
 
 def take_decision(work: Work, outcome: Outcome) -> None:
-    """Carry out what a run came to when it was over."""
-    decision = outcome.decision
-    if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
-        work.abort = (
-            decision.action.reason
-        )  # the first counts; hooks that follow in the same step are still asked
+    """Carry out what a run came to when it was over, but for an abort."""
     if outcome.interventions and work.data.cycle is not None:
         work.data.interventions = (*work.data.interventions, *outcome.interventions)
     if outcome.switch is not None:

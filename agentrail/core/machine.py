@@ -43,6 +43,7 @@ from agentrail.core.importing import import_messages
 from agentrail.core.legality import LEGALITY, Verdict, verdict
 from agentrail.core.owners import (
     OfCall,
+    OfChild,
     OfDrain,
     OfHeldHook,
     OfHoldTimer,
@@ -100,10 +101,11 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
+from agentrail.core.state import BreakOff, Known, Next, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
@@ -120,8 +122,9 @@ _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
-Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
-"""Says what a signal means, which may be taken in this phase; gives the phase that follows."""
+A = TypeVar("A", bound=Asked)
+Take: TypeAlias = Callable[[Work, Phase, Any], Next]
+"""Says what a signal means, which may be taken in this phase; gives what follows."""
 
 _Ending: TypeAlias = (
     ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
@@ -235,13 +238,15 @@ def _advance(
             postponed = ()
 
 
-def settled(work: Work, after: Phase) -> Phase:
+def settled(work: Work, after: Next) -> Phase:
     """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
-    if work.abort is not None:
-        after = teardown.abort_by_plugin(work)
+    if type(after) is BreakOff:
+        after = teardown.abort_by_plugin(work, after.reason)
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if work.data.wishes or work.data.loans:
+        children.look_after(work)
     if after is _IDLE:
         settings.apply_updates(work)
     return after
@@ -260,15 +265,15 @@ def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tup
 # --- what each signal means
 
 
-def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Phase:
+def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
     """Go on where a hook waited."""
     held = holding.now_held(work)
     if held.prompt is not None:
         return prompts.go_on(work, phase, held.prompt, result, is_late=is_late)
-    holding.go_on_asking(work, result, is_late=is_late)
+    outcome = holding.go_on_asking(work, result, is_late=is_late)
     if work.data.held is not None or held.stop_reason is None:
         return phase
-    return cycle.finish_judged(work, held.stop_reason)
+    return cycle.finish_judged(work, held.stop_reason, outcome)
 
 
 def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
@@ -284,7 +289,7 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _ended(work: Work, phase: Phase, signal: _Ending) -> Phase:
+def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
     """Take what an effect came to: it is open no more, and whoever owned it goes on."""
     match work.ended(signal.effect_id), signal:
         case OfStream(), ResponseCompleted():
@@ -303,6 +308,8 @@ def _ended(work: Work, phase: Phase, signal: _Ending) -> Phase:
             return batch.stopped_call_ended(work, phase, signal, call_id)
         case OfSurvivor(call_id), ToolFinished():
             return batch.survivor_finished(work, phase, signal, call_id)
+        case OfChild(), ToolFinished():
+            return batch.child_ended(work, phase, signal)
         case OfLoan(), ToolFinished():
             return batch.loan_ended(work, phase, signal)
         case OfInteraction(interaction_id), TimerFired():
@@ -334,9 +341,9 @@ def _ended(work: Work, phase: Phase, signal: _Ending) -> Phase:
             raise InternalError(message)
 
 
-def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
+def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
-    work.data.quarantined = work.data.quarantined + 1
+    work.data.quarantined += 1
     work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     work.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
@@ -353,7 +360,7 @@ def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending
     match owner:
         case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
             return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
-        case OfCall() | OfSurvivor() | OfStoppedCall() | OfLoan():
+        case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
             return ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
@@ -373,50 +380,32 @@ def _start(work: Work, phase: Phase, signal: Started) -> Phase:
     data = work.data
     work.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
     if somebody_listens(work, SessionStarted):
-        ask(work, SessionStarted())
-        if work.abort is not None:
-            return teardown.refuse_session(work)
+        abort = ask(work, SessionStarted()).abort
+        if abort is not None:
+            return teardown.refuse_session(work, abort)
     return phase
 
 
-def _wait_for_reply(work: Work, phase: Phase, signal: ReplyQuery) -> Phase:
+def _wait_for_reply(work: Work, signal: ReplyQuery) -> None:
     cycle.wait_for_reply(work, signal.signal_id)
-    return phase
 
 
-def _tell_status(work: Work, phase: Phase, signal: StatusQuery) -> Phase:
-    work.reply(signal.signal_id, status_of(phase, work.data, signal.at_ms))
-    return phase
+def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
+    return data.history.messages[:]
 
 
-def _tell_messages(work: Work, phase: Phase, signal: MessagesQuery) -> Phase:
-    work.reply(signal.signal_id, work.data.history.messages[:])
-    return phase
-
-
-def _tell_snapshot(work: Work, phase: Phase, signal: SnapshotQuery) -> Phase:
-    work.reply(signal.signal_id, snapshot_of(phase, work.data, signal.at_ms))
-    return phase
-
-
-def _plugin_lagged(work: Work, phase: Phase, signal: PluginLagged) -> Phase:
+def _plugin_lagged(work: Work, signal: PluginLagged) -> None:
     work.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
-    return phase
 
 
-def _update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> Phase:
-    settings.update_plugin_opts(work, phase, signal)
-    return phase
-
-
-def _by(kind: type[S], take: Callable[[Work, Phase, S], Phase]) -> tuple[type[Any], Take]:
+def _by(kind: type[S], take: Callable[[Work, Phase, S], Next]) -> tuple[type[Any], Take]:
     return kind, take
 
 
-def _in_any(kind: type[S], take: Callable[[Work, S], Phase]) -> tuple[type[Any], Take]:
+def _in_any(kind: type[S], take: Callable[[Work, S], Next]) -> tuple[type[Any], Take]:
     """Let a function take a signal that wants to know of no phase."""
 
-    def taken(work: Work, _: Phase, signal: S) -> Phase:
+    def taken(work: Work, _: Phase, signal: S) -> Next:
         return take(work, signal)
 
     return kind, taken
@@ -432,6 +421,16 @@ def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any],
     return kind, taken
 
 
+def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
+    """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
+
+    def taken(work: Work, phase: Phase, signal: A) -> Phase:
+        work.reply(signal.signal_id, tell(phase, work.data, signal.at_ms))
+        return phase
+
+    return kind, taken
+
+
 _GIVEN: Final = dict(
     (
         _by(Prompt, prompts.admit),
@@ -439,16 +438,17 @@ _GIVEN: Final = dict(
         _in_any(Abort, teardown.abort),
         _by(AbortTool, batch.abort_tool),
         _in_any(Stop, teardown.stop),
-        _by(ReplyQuery, _wait_for_reply),
-        _by(StatusQuery, _tell_status),
-        _by(MessagesQuery, _tell_messages),
-        _by(SnapshotQuery, _tell_snapshot),
+        _staying(ReplyQuery, _wait_for_reply),
+        _telling(StatusQuery, status_of),
+        _telling(MessagesQuery, _messages_of),
+        _telling(SnapshotQuery, snapshot_of),
         _by(Approve, decisions.approve),
         _by(Reject, decisions.reject),
         _by(Respond, decisions.respond),
         _staying(ToolAsked, batch.tool_asked),
+        _staying(ToolWantsChild, children.wanted),
         _staying(SwitchModel, settings.switch_model),
-        _by(UpdatePluginOpts, _update_plugin_opts),
+        _by(UpdatePluginOpts, settings.update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),
         _staying(ChangeTools, settings.change_tools),
         _by(Compact, _compact),
@@ -456,7 +456,7 @@ _GIVEN: Final = dict(
         _in_any(Restarted, teardown.restarted),
         _in_any(Parked, teardown.parked),
         _by(StepCrashed, _put_aside),
-        _by(PluginLagged, _plugin_lagged),
+        _staying(PluginLagged, _plugin_lagged),
         _in_any(StreamStarted, response.started),
         _by(ChunksArrived, response.arrived),
         _by(ResponseCompleted, _ended),

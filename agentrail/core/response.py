@@ -27,7 +27,7 @@ from agentrail.core.retries import (
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, StreamStarted, TimerFired
 from agentrail.core.silence import look, note_chunk
 from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
-from agentrail.core.state import Phase, Stream
+from agentrail.core.state import BreakOff, Next, Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
@@ -83,7 +83,7 @@ def arrived(work: Work, _: Phase, signal: ChunksArrived) -> Phase:
     return Phase.STREAMING
 
 
-def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
+def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Next:
     """Put the response into the history, then run its calls or end the cycle."""
     if not signal.message.content:
         error = REFUSED if signal.stop_reason == "refused" else EMPTY
@@ -117,8 +117,8 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     )
     if outcome is not None:
         take(work, outcome)
-        if work.abort is not None:
-            return phase
+        if outcome.abort is not None:
+            return BreakOff(outcome.abort)
     if work.data.history.open:
         return begin_batch(work, signal.stop_reason, withheld=stream.last_turn)
     return finish(work, signal.stop_reason)

@@ -7,7 +7,7 @@ else. All of it is frozen. Inside a step the same fields are those of a `Draft`,
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -25,7 +25,7 @@ from agentrail.core.outgoing import Outgoing
 from agentrail.core.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import Signal, SignalId
+from agentrail.core.signals import Signal, SignalId, ToolWantsChild
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
@@ -64,6 +64,21 @@ class Phase(enum.Enum):
     """Chunks of a response arrive."""
     EXECUTING_TOOLS = "executing_tools"
     """The response is complete and its calls run."""
+
+
+@final
+class BreakOff(msgspec.Struct, frozen=True, gc=False):
+    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+Next: TypeAlias = Phase | BreakOff
+"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
 
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
@@ -412,7 +427,12 @@ class _Fields(msgspec.Struct, gc=False):
     ledger: Ledger | None = (
         None  # None without a budget; a reservation for each request that is out, and for each loan
     )
-    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
+    loans: tuple[
+        EffectId, ...
+    ] = ()  # children of calls and tools, ended or not, whose spending is not counted yet
+    wishes: tuple[
+        ToolWantsChild, ...
+    ] = ()  # children that running tools wait for, oldest first; empty without a ledger
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each

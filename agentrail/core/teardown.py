@@ -37,7 +37,7 @@ from agentrail.core.signals import (
     Stop,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
-from agentrail.core.state import Ended, Phase, TeardownState
+from agentrail.core.state import Ended, Next, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
@@ -80,9 +80,8 @@ def abort(work: Work, signal: Abort) -> Phase:
     return Phase.IDLE
 
 
-def abort_by_plugin(work: Work) -> Phase:
+def abort_by_plugin(work: Work, reason: str) -> Phase:
     """Stop the cycle because a plugin said so, in the step in which it did."""
-    reason, work.abort = work.abort, None
     if work.data.cycle is None:
         return Phase.IDLE
     if work.data.history.open and not work.data.batch:
@@ -95,9 +94,8 @@ def abort_by_plugin(work: Work) -> Phase:
     return Phase.IDLE
 
 
-def refuse_session(work: Work) -> Phase:
+def refuse_session(work: Work, reason: str) -> Phase:
     """End a session that a plugin did not let begin."""
-    reason, work.abort = work.abort, None
     work.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
@@ -153,7 +151,7 @@ def say_goodbye(work: Work) -> None:
     work.data.stoppers = ()
 
 
-def restarted(work: Work, signal: Restarted) -> Phase:
+def restarted(work: Work, signal: Restarted) -> Next:
     """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
 
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
@@ -172,9 +170,9 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     _forget_what_ran(work)
     hooking.errands_lost(work, lost, error)
     if somebody_listens(work, SessionStarted):
-        ask(work, SessionStarted(recovered=True))
-        if work.abort is not None:
-            reason, work.abort = f"refused by a plugin: {work.abort}", None
+        abort = ask(work, SessionStarted(recovered=True)).abort
+        if abort is not None:
+            reason = f"refused by a plugin: {abort}"
             return _end(work, reason, ErrorInfo(code="aborted", message=reason))
     if work.data.interactions:
         _answer_what_ran(work)

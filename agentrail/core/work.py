@@ -53,10 +53,9 @@ class Work:
         data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
         effects: What was asked for so far.
-        abort: Set when a plugin wants the cycle to be over: why. Nothing of the cycle may begin then.
     """
 
-    __slots__ = ("_open", "abort", "at_ms", "data", "effects")
+    __slots__ = ("_open", "at_ms", "data", "effects")
     __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
@@ -64,7 +63,6 @@ class Work:
         self.data = Draft(*astuple(data))
         self.at_ms = at_ms
         self.effects: list[Effect] = []
-        self.abort: str | None = None
         self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:
@@ -155,6 +153,10 @@ class Work:
         minted = self.data.minted + 1
         self.data.minted = minted
         return EffectId(f"{prefix}{minted}")
+
+    def unmint(self) -> None:
+        """Take the last id back, under which nothing was asked for after all."""
+        self.data.minted -= 1
 
     @property
     def cycle(self) -> Cycle:

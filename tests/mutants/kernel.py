@@ -90,4 +90,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="    return data.open.get(outcome.effect_id) is not None\n",
         killed_by="tests/core/test_owners.py::test_an_outcome_of_another_kind_is_late",
     ),
+    Mutant(
+        name="the last abort of a step counts",
+        breaks="a wish to abort is returned",
+        file="core/batch.py",
+        old="    abort = also if abort is None else abort  # the first counts\n",
+        new="    abort = also or abort\n",
+        killed_by="tests/core/test_hooking.py::test_of_two_aborts_in_one_step_the_first_counts",
+    ),
 )
