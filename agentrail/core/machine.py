@@ -291,7 +291,8 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
 
 def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
     """Take what an effect came to: it is open no more, and whoever owned it goes on."""
-    match work.ended(signal.effect_id), signal:
+    owner = work.ended(signal.effect_id)
+    match owner, signal:
         case OfStream(), ResponseCompleted():
             return response.completed(work, phase, signal)
         case OfCall(call_id), ToolFinished():
@@ -336,7 +337,7 @@ def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
         case OfTeardown(), TeardownFinished():
             teardown.settled(work, signal.receipt)
             return phase
-        case owner, _:
+        case _:
             message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
             raise InternalError(message)
 

@@ -1,11 +1,13 @@
 """Who waits for an open effect is data: exactly the open ids have an owner, in every state."""
 
+import functools
 from typing import get_args
 
 import pytest
 from msgspec import structs
 
 from agentrail.core import machine
+from agentrail.core.effects import Publish
 from agentrail.core.hooks import FileText
 from agentrail.core.legality import AWAITED_BY
 from agentrail.core.owners import OfStream, Owner
@@ -13,15 +15,16 @@ from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     ErrandFinished,
     Signal,
+    StepCrashed,
     StreamFailed,
     TeardownFinished,
     TimerFired,
     ToolFinished,
 )
-from agentrail.core.state import Phase
+from agentrail.core.state import Phase, SessionState
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, InternalError
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, SignalQuarantined
 from tests.core.drawn_lives import steps
 from tests.core.outside import OpenFromOutside
 from tests.core.worlds import new_session, small_world
@@ -40,13 +43,32 @@ def test_exactly_the_open_ids_have_an_owner(seed):
         assert {effect_id for effect_id, _ in state.data.open.items()} == set(outside.open), signal
 
 
-def test_every_owner_is_met():
-    """In those lives and in the small world each kind of owner waits for something, so nothing of the above is empty."""
-    met = {type(owner) for seen in small_world() for _, owner in seen.after.data.open.items()}
+@functools.cache
+def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
+    """For each kind of owner a state of those lives in which it waits, and for what."""
+    met: dict[type, tuple[SessionState, EffectId]] = {}
     for seed in range(2 * LIVES):
         for _, state, _ in steps(20_000 + seed, SIGNALS):
-            met |= {type(owner) for _, owner in state.data.open.items()}
-    assert met == set(get_args(Owner))
+            met |= {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
+    return met
+
+
+def test_every_owner_is_met():
+    """In twice as many lives each kind of owner waits for something, so nothing of the above is empty."""
+    assert states_by_owner().keys() == set(get_args(Owner))
+
+
+@pytest.mark.parametrize("kind", get_args(Owner), ids=lambda kind: kind.__name__)
+def test_an_outcome_that_crashed_the_core_is_stood_in_for(kind):
+    """Whoever waited for it goes on, as if it had failed: the effect is open no more (3.9)."""
+    state, effect_id = states_by_owner()[kind]
+    error = ErrorInfo(code="internal", message="a bug")
+    crashed = StepCrashed(at_ms=10**9, signal_kind="Outcome", error=error, owed_by=effect_id)
+    after, effects = machine.step(state, crashed)
+    assert effect_id not in after.data.open
+    assert any(isinstance(one, Publish) and isinstance(one.event, SignalQuarantined) for one in effects)
+    again, effects = machine.step(after, crashed)
+    assert again.ended or (again.data.open == after.data.open and len(effects) == 1)
 
 
 def test_every_owner_waits_for_something():
