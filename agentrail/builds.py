@@ -5,7 +5,7 @@ the build wrote beside them says what they are; where one is missing, is another
 compiled, all of them are left alone and their sources run instead, which stand beside them. Only the façade asks, before
 the first of them is imported; a package without a record is the pure build, and nothing is looked at.
 
-Against accidents: an upgrade that was broken off, a file copied from elsewhere, a source that was edited. Whoever can write
+Against accidents: an upgrade that was broken off, a file copied from elsewhere, a source that was edited. An attacker who can write
 into the package needs no compiled module to do harm.
 """
 

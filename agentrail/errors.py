@@ -331,7 +331,7 @@ class ProcessRefused(YourMove):
 
 
 class ChildRefused(YourMove):
-    """A tool cannot have a session below its own: that has a budget, or stands too deep."""
+    """A tool cannot have a session below its own: nothing of the budget is left, or too many stand above or beside it."""
 
 
 class CodecError(YourMove):

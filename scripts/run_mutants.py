@@ -28,7 +28,16 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parent.parent
-COPIED: Final = ("agentrail", "tests", "property_tests", "scripts", "docs", "conftest.py", "pyproject.toml")
+COPIED: Final = (
+    "agentrail",
+    "benchmarks",
+    "tests",
+    "property_tests",
+    "scripts",
+    "docs",
+    "conftest.py",
+    "pyproject.toml",
+)
 WITHIN_SECONDS: Final = 120
 ALL_WITHIN_SECONDS: Final = 1200
 FAILED: Final = (

@@ -15,6 +15,7 @@ import agentrail
 from agentrail.builds import FOLDER, look_at_build
 from agentrail.cli.doctor import show_build, show_finding
 from agentrail.core.machine import step
+from benchmarks.bars import build_in_use
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 MODULE = "agentrail.otp.restarts"
@@ -143,6 +144,11 @@ def test_the_pure_build_is_said(package):
     (package / "agentrail/compiled.json").unlink()
     (package / EXTENSION).unlink()
     assert say(package) == "✓ build                pure: nothing is compiled"
+
+
+def test_benchmarks_say_which_build_they_measured():
+    """The bars follow from what was really imported."""
+    assert build_in_use() == ("compiled" if HERE.modules else "pure")
 
 
 # --- on the compiled build

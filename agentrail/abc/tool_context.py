@@ -244,7 +244,8 @@ class ToolContext:
         """Let a session below this one work, and give its last text. It ends with the call.
 
         It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data; not the
-        conversation. What it publishes appears on this session as `SubagentEvent`.
+        conversation. What it publishes appears on this session as `SubagentEvent`. Under a budget it is lent all that is left,
+        or waits until another child gives something back.
 
         Args:
             prompt: What it is to do; it knows nothing else.
@@ -253,10 +254,10 @@ class ToolContext:
             max_turns: How many turns it has; None for as many as this session.
 
         Raises:
-            ChildRefused: Your move: the session has a budget, of which no share can be reserved for a child; or sessions
-                stand too deep above one another already.
+            ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
+                many work for tools of this session.
             OptionError: Your move: a tool that this session has not, or a number of turns that is none.
-            CycleFailed, CycleAborted: How it ended, without an answer.
+            CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
         Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.

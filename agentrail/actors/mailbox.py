@@ -361,7 +361,7 @@ class Mailbox(Generic[M]):
         self._reader = trio.lowlevel.current_task()
         if not self._queue:
             self._queue = _NO_MAIL
-        waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - whoever calls this
+        waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - the caller awaits it
         return waiting
 
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:

@@ -298,7 +298,11 @@ class Core:
         self.state, effects = contain(partial(self._put_aside, signal), supervision.step, self.state, signal)
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
-        await self._carry_out_all(effects)
+        if len(effects) < _EFFECTS_IN_ONE_GO:
+            for effect in effects:
+                self._carry_out(effect)
+        else:
+            await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
             contain(log_bug, look)
 
@@ -568,7 +572,9 @@ class Core:
         to = self._requests[request_id] = ReplyTo(self.cell, self.cell.handle)
         self.post(call, request_id)
         try:
-            with trio.fail_after(float("inf") if timeout_seconds is None else timeout_seconds):
+            if timeout_seconds is None:  # as most: a scope costs more than the rest of this
+                return await to.wait()
+            with trio.fail_after(timeout_seconds):
                 return await to.wait()
         except trio.TooSlowError:
             raise late(self.cell.handle, what, timeout_seconds) from None

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core import calls, interactions
+from agentrail.core import calls, children, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
 from agentrail.core.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
@@ -241,6 +241,12 @@ def loan_ended(work: Work, phase: Phase, signal: ToolFinished) -> Next:
     """Count what the child of a call has used that was given up, or that an abort answered; nothing else is of use."""
     _settle(work, signal)
     work.data.dropped += not signal.late
+    return phase
+
+
+def child_ended(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
+    """Count what a session has used that worked for a tool, which hears of its end from whoever carried it out."""
+    _settle(work, signal)
     return phase
 
 
@@ -478,9 +484,11 @@ def _spawn(work: Work, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(work, state, CHANGED)[0]
+    too_deep = children.depth_fault(work)
+    if too_deep is not None:
+        return calls.answer(work, state, too_deep)[0]
     effect_id = work.mint("t")
-    # What is left is theirs in equal shares who want a child and have none yet.
-    budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
+    budget = lend_to_child(work, effect_id, children.shares(work))
     if isinstance(budget, ErrorInfo):
         work.unmint()
         return calls.answer(work, state, budget.message)[0]

@@ -7,8 +7,10 @@ appended and no request can be made of it.
 Adding a message is O(1) and a fork shares the prefix, because messages are kept in a `Log`.
 """
 
+# not compiled: it judges messages that others made, whose fields may not be what they are annotated as
+
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never, final
+from typing import Any, assert_never
 
 from agentrail.core.append_only import Log
 from agentrail.errors import HistoryError
@@ -31,7 +33,6 @@ from agentrail.messages import (
 )
 
 
-@final
 class History:
     """The conversation so far.
 

@@ -15,6 +15,7 @@ import msgspec
 
 from agentrail.core.owners import (
     OfCall,
+    OfChild,
     OfDrain,
     OfHeldHook,
     OfHoldTimer,
@@ -70,6 +71,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.state import Known, Phase
@@ -130,6 +132,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType(
     Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
     ToolAsked:         _row("I",    "R",    "S",      "E"),  # whoever asks too late hears that nobody will answer
+    ToolWantsChild:    _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
     SwitchModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
     UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
     ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
@@ -177,9 +180,9 @@ AWAITED_BY: Final[Mapping[type[Outcome], frozenset[type[Owner]]]] = MappingProxy
         StreamFailed: frozenset({OfStream, OfSummary}),
         ToolProgressed: frozenset({OfCall}),  # what a call says that is answered already belongs to no cycle
         ToolEmitted: frozenset({OfCall}),
-        ChildStarted: frozenset({OfCall, OfSurvivor}),
-        ChildPublished: frozenset({OfCall, OfSurvivor}),
-        ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfLoan}),
+        ChildStarted: frozenset({OfCall, OfSurvivor, OfChild}),
+        ChildPublished: frozenset({OfCall, OfSurvivor, OfChild}),
+        ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfChild, OfLoan}),
         TimerFired: frozenset({OfStallTimer, OfPause, OfSummaryTimer, OfRetry, OfInteraction, OfHoldTimer}),
         ErrandFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
         TeardownFinished: frozenset({OfDrain, OfTeardown}),

@@ -43,6 +43,7 @@ from agentrail.core.importing import import_messages
 from agentrail.core.legality import LEGALITY, Verdict, verdict
 from agentrail.core.owners import (
     OfCall,
+    OfChild,
     OfDrain,
     OfHeldHook,
     OfHoldTimer,
@@ -100,6 +101,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
@@ -243,6 +245,8 @@ def settled(work: Work, after: Next) -> Phase:
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if work.data.wishes or work.data.loans:
+        children.look_after(work)
     if after is _IDLE:
         settings.apply_updates(work)
     return after
@@ -305,6 +309,8 @@ def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
             return batch.stopped_call_ended(work, phase, signal, call_id)
         case OfSurvivor(call_id), ToolFinished():
             return batch.survivor_finished(work, phase, signal, call_id)
+        case OfChild(), ToolFinished():
+            return batch.child_ended(work, phase, signal)
         case OfLoan(), ToolFinished():
             return batch.loan_ended(work, phase, signal)
         case OfInteraction(interaction_id), TimerFired():
@@ -355,7 +361,7 @@ def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending
     match owner:
         case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
             return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
-        case OfCall() | OfSurvivor() | OfStoppedCall() | OfLoan():
+        case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
             return ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
@@ -441,6 +447,7 @@ _GIVEN: Final = dict(
         _by(Reject, decisions.reject),
         _by(Respond, decisions.respond),
         _staying(ToolAsked, batch.tool_asked),
+        _staying(ToolWantsChild, children.wanted),
         _staying(SwitchModel, settings.switch_model),
         _by(UpdatePluginOpts, settings.update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),

@@ -71,8 +71,18 @@ class OfStoppedCall(msgspec.Struct, frozen=True, gc=False):
     call_id: CallId
 
 
+class OfChild(msgspec.Struct, frozen=True, gc=False):
+    """The tool of a call that runs, and that a session works for.
+
+    Attributes:
+        attempt: At that call.
+    """
+
+    attempt: EffectId
+
+
 class OfLoan(msgspec.Struct, frozen=True, gc=False):
-    """A call that nobody waits for, and whose child has spending that is not counted yet."""
+    """A call that nobody waits for, and a child of which has spending that is not counted yet."""
 
 
 class OfRetry(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +143,7 @@ Owner: TypeAlias = (
     | OfCall
     | OfSurvivor
     | OfStoppedCall
+    | OfChild
     | OfLoan
     | OfRetry
     | OfInteraction

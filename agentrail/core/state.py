@@ -25,7 +25,7 @@ from agentrail.core.outgoing import Outgoing
 from agentrail.core.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import Signal, SignalId
+from agentrail.core.signals import Signal, SignalId, ToolWantsChild
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
@@ -427,7 +427,12 @@ class _Fields(msgspec.Struct, gc=False):
     ledger: Ledger | None = (
         None  # None without a budget; a reservation for each request that is out, and for each loan
     )
-    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
+    loans: tuple[
+        EffectId, ...
+    ] = ()  # children of calls and tools, ended or not, whose spending is not counted yet
+    wishes: tuple[
+        ToolWantsChild, ...
+    ] = ()  # children that running tools wait for, oldest first; empty without a ledger
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each

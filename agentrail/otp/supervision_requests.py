@@ -134,7 +134,8 @@ def _start_child(step: SupervisorStep, request: Request, call: StartChildCall) -
     number = None if step.is_dynamic else step.numbers.get(spec.id)
     known = None if number is None else step.children.get(number)
     if known is None:
-        _start_new(step, request, Child(number=step.next_number, spec=spec.accepted(), fresh=True))
+        child = Child(number=step.next_number, spec=spec.accepted(), fresh=True, starter=request.request_id)
+        _start_new(step, request, child)
     elif known.phase is Phase.RUNNING:
         message = f"child {show(spec.id)} runs already: go on with its `handle`"
         step.answer(request.request_id, AlreadyStarted(message, handle=known.handle))
@@ -157,7 +158,12 @@ def _start_instance(step: SupervisorStep, request: Request, extra: Arguments) ->
         step.answer(request.request_id, refusal)
         return
     child = Child(
-        number=step.next_number, spec=template, from_template=True, extra=extra.copied(), fresh=True
+        number=step.next_number,
+        spec=template,
+        from_template=True,
+        extra=extra.copied(),
+        fresh=True,
+        starter=request.request_id,
     )
     _start_new(step, request, child)
 
@@ -175,12 +181,12 @@ def _start_new(step: SupervisorStep, request: Request, child: Child) -> None:
 
 
 def _start_for(step: SupervisorStep, request: Request, child: Child) -> None:
-    """Start an idle child, for a caller that waits for it."""
+    """Start an idle child, for a caller that waits for it and is its `starter`."""
     if step.is_grouped:
         step.starter = child.number
     if request.request_id != NOBODY:
         step.requests = step.requests.put(request.request_id, child.number)
-    step.start(structs.replace(child, starter=request.request_id, in_a_row=0))
+    step.start(child)
 
 
 def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None:
@@ -188,7 +194,7 @@ def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None
         return
     child = _find_stopped(step, request, child_id)
     if child is not None:
-        _start_for(step, request, child)
+        _start_for(step, request, structs.replace(child, starter=request.request_id, in_a_row=0))
 
 
 # --- stopping

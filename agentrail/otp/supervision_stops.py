@@ -106,6 +106,8 @@ def tell_who_waits(step: SupervisorStep, child: Child) -> None:
     """Answer who waits for the stop of this child, and who waits in vain for its start."""
     for request_id in child.joined:
         step.answer(request_id, None)
+    if child.starter is None:
+        return
     if step.is_stopping:
         step.answer(child.starter, stopping(step))
     else:

@@ -19,7 +19,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import AskChild, Ports, RunChild
+from agentrail.runtime.ports import Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
@@ -41,8 +41,7 @@ class Means:
         make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
         specs: What tools say of themselves.
         threads: Where tools that are plain functions run.
-        run_child: Lets a session of its own work for a call.
-        ask_child: Lets a session of its own work for a tool that runs.
+        run_child: Lets a session of its own work for a call, or for a tool that runs.
     """
 
     resolve_provider: ResolveProvider
@@ -50,7 +49,6 @@ class Means:
     specs: ToolSpecs
     threads: ToolThreads
     run_child: RunChild
-    ask_child: AskChild
 
 
 def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tuple[SessionCell, Workspace]:
@@ -96,7 +94,6 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         find_provider=means.resolve_provider,
         spec_of=means.specs.of,
         run_child=means.run_child,
-        ask_child=means.ask_child,
         open_sandbox=workspace.open,
         is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,

@@ -55,6 +55,11 @@ class Crew:
         if self._gone is None:
             self._mailbox.put_notice(letter)
 
+    def deliver_first(self, letter: object) -> None:
+        """Tell the actor before all that waits in its mailbox: what it decided last came to nothing."""
+        if self._gone is None:
+            self._mailbox.put_control(letter)
+
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
     ) -> None:

@@ -43,7 +43,7 @@ from agentrail.core.signals import (
     StreamFailed,
     StreamStarted,
     TeardownFinished,
-    ToolFinished,
+    ToolWantsChild,
 )
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
@@ -55,7 +55,7 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import Ports, Tab
+from agentrail.runtime.ports import ChildWork, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
@@ -242,6 +242,10 @@ class Interpreter:
                 self._slots.refuse(to, error)
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
+            case SpawnChild(wish=ToolWantsChild()):
+                self._calls.grant(
+                    effect
+                )  # the tool's own task does it, so that whatever ends that ends the child
             case SpawnChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._crew.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
@@ -333,27 +337,18 @@ class Interpreter:
 
     async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
         started_at_ms = now_ms()
+        task = ChildWork(effect=effect)
         outcome: ToolOutcome = Error(text="[Stopped]")
         tab = Tab()
         opened.tabs.append(tab)
         decide = partial(decide_child_crash, effect.name)
         try:
             with crash_edge(decide, scrub=self._crew.scrub), opened.scope, self._slots.inside():
-                outcome = await self._ports.run_child(effect, self._ports, self._crew.deliver, tab)
+                outcome = await self._ports.run_child(task, self._ports, self._crew.deliver, tab)
         except Crashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
-        self._crew.deliver(
-            ToolFinished(
-                at_ms=now_ms(),
-                effect_id=effect.effect_id,
-                text=outcome.text,
-                is_error=isinstance(outcome, Error),
-                details=outcome.details,
-                started_at_ms=started_at_ms,
-                spent=tab.spent,
-            )
-        )
+        self._crew.deliver(task.finished(outcome, tab, started_at_ms))
 
     # --- errands
 

@@ -9,18 +9,32 @@ from typing import Any, Final, TypeVar, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ProcessOptions, Tool, ToolContext, ToolProcess
-from agentrail.core.budget import NOTHING_SPENT
-from agentrail.core.effects import RunTool
-from agentrail.core.signals import ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
-from agentrail.errors import ErrorInfo, ToolContractError
+from agentrail.abc import (
+    ChildRequest,
+    Error,
+    ProcessOptions,
+    Tool,
+    ToolContext,
+    ToolOutcome,
+    ToolProcess,
+)
+from agentrail.core.effects import RunTool, SpawnChild
+from agentrail.core.signals import (
+    ToolAsked,
+    ToolEmitted,
+    ToolFinished,
+    ToolProgressed,
+    ToolWantsChild,
+)
+from agentrail.errors import AgentrailError, CycleAborted, ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import jitter, now_ms
+from agentrail.runtime.content import decide_text
 from agentrail.runtime.crashes import Crashed, crash_edge
 from agentrail.runtime.crew import Crew
-from agentrail.runtime.ports import ChildWish, Ports, Tab
+from agentrail.runtime.ports import ChildWork, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
 from agentrail.runtime.slots import Slots
@@ -28,6 +42,10 @@ from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
 T = TypeVar("T")
+
+_CALL_IS_OVER: Final = "the call that asks is over"
+_END_SESSIONS_WITHIN_SECONDS: Final = 4.5
+"""A little more than a session takes at most to end."""
 
 
 class RunningCall:
@@ -44,9 +62,11 @@ class RunningCall:
     __slots__ = (
         "_calls",
         "_flushing",
+        "_is_over",
         "_processes",
         "_progress",
         "_scope",
+        "_sessions",
         "_tabs",
         "_token",
         "deadline",
@@ -73,6 +93,8 @@ class RunningCall:
         self._token = calls.token
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
+        self._is_over = False
+        self._sessions: dict[trio.CancelScope, trio.Event] = {}
         self.effect = effect
         self.ports = calls.ports
         self.deadline = scope.deadline
@@ -129,24 +151,69 @@ class RunningCall:
 
     async def run_session(self, request: ChildRequest) -> str:
         """Do what `ctx.run_session` asks for."""
-        wish = ChildWish(
+        decide_text(request.prompt)
+        if self._is_over:
+            raise CycleAborted(_CALL_IS_OVER)
+        with trio.CancelScope() as scope:  # entered first: it ends also what waits for its share still
+            gone = self._sessions[scope] = trio.Event()
+            try:
+                return await self._run_session(request)
+            finally:
+                del self._sessions[scope]
+                gone.set()
+        raise CycleAborted(_CALL_IS_OVER)
+
+    async def _run_session(self, request: ChildRequest) -> str:
+        calls = self._calls
+        wish = ToolWantsChild(
+            at_ms=now_ms(),
+            signal_id=calls.slots.mint(),
             effect_id=self.effect.effect_id,
-            call_id=self.effect.call_id,
-            request=request,
-            number=self._calls.number_child(),
+            prompt=request.prompt,
+            system_prompt=request.system_prompt,
+            tools=request.tools,
+            max_turns=request.max_turns,
         )
+        effect = await calls.slots.ask(wish, lambda _: calls.crew.deliver(wish), unread=calls.give_back)
+        work = ChildWork(effect=cast("SpawnChild", effect), number=calls.number_child())
         tab = Tab()
         self._tabs.append(tab)
-        return await self.ports.ask_child(wish, self.ports, self._calls.crew.deliver, tab)
+        started_at_ms = now_ms()
+        outcome: ToolOutcome = Error(text="[Stopped]")
+        try:
+            outcome = await self.ports.run_child(work, self.ports, calls.crew.deliver, tab)
+        except AgentrailError as error:
+            outcome = Error(text=clean_text(str(error)))
+            raise
+        finally:
+            calls.crew.deliver(work.finished(outcome, tab, started_at_ms))
+        return outcome.text
 
     # --- its end
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether sessions work for it, or wait for their share."""
+        return bool(self._sessions)
+
     def close(self) -> None:
         """Say what still waits: the call has ended."""
+        self._is_over = True
         if self._flushing is not None:
             self._flushing.cancel(reason="the call has ended")
         if self._progress is not None:
             self._progress.flush()
+
+    async def end_sessions(self) -> None:
+        """End the sessions that tasks which are not the tool's own still let work, and wait until they are gone.
+
+        Cancellation: Shielded and bounded, as the end of each of them is.
+        """
+        for scope in self._sessions:
+            scope.cancel(reason="the call has ended")
+        with trio.move_on_after(_END_SESSIONS_WITHIN_SECONDS, shield=True):
+            for gone in tuple(self._sessions.values()):
+                await gone.wait()
 
     def _in_trio(self, function: Callable[..., None], *args: Any) -> None:
         if trio.lowlevel.in_trio_run():
@@ -289,6 +356,8 @@ class ToolCalls:
                     ended = await run_tool(effect, attempt, scope)
             finally:
                 call.close()
+                if call.has_sessions:
+                    await call.end_sessions()  # noqa: ASYNC102 - shielded and bounded inside
                 await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
         return ToolFinished(
             at_ms=now_ms(),
@@ -301,8 +370,22 @@ class ToolCalls:
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
             late=ended.late,
-            spent=sum((tab.spent for tab in tabs), NOTHING_SPENT) if tabs else None,
         )
+
+    def grant(self, effect: SpawnChild) -> None:
+        """Hand a session to the tool that wants it, whose task is the one that carries it out."""
+        assert effect.wish is not None  # noqa: S101 - else it answers a call
+        if not self.slots.answer(effect.wish.signal_id, effect):
+            self.give_back(effect)
+
+    def give_back(self, effect: SpawnChild) -> None:
+        """End a session that never began, because its tool did not wait any longer.
+
+        Before all that waits in the mailbox: the outcome of that tool may be there, behind which the next request is to find
+        what was lent.
+        """
+        outcome = Error(text="[Not started: nobody waited for it any more]")
+        self.crew.deliver_first(ChildWork(effect=effect).finished(outcome, Tab(), now_ms()))
 
     def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | Ended:
         """Give the tool and how long it may take, of which its scope is told; or say why it does not run."""

@@ -183,7 +183,7 @@ def _below_by_lists(root: int) -> Mapping[int, str]:
     wanted = [root]
     while wanted:
         for child in _children_of(wanted.pop()):
-            with suppress(OSError):  # it has gone, and then its own children are somebody else's
+            with suppress(OSError):  # it has gone, and then its own children have another parent
                 found[child] = _read_process(str(child))[2]
                 wanted.append(child)
     return found

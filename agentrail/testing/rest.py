@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agentrail.core import machine
-from agentrail.core.effects import Publish, Refuse, Reply
+from agentrail.core.effects import Publish, Refuse, Reply, SpawnChild
 from agentrail.core.hooks import RequestFailed
+from agentrail.core.owners import OfChild, owned_by
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Asked,
@@ -59,6 +60,9 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
     ]
     if errands_of(state):
         return ErrandFinished(at_ms=LATER_MS, effect_id=errands_of(state)[0], result=_NOTHING_THERE)
+    below = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
+    if below:  # the session of a tool ends before the tool
+        return ToolFinished(at_ms=LATER_MS, effect_id=below[0], text="done", started_at_ms=0)
     if data.compaction is not None and data.compaction.summary is not None:
         return ErrandFinished(at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE)
     if data.compaction is not None:
@@ -100,6 +104,8 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
     asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
     answered = [effect.to for seen in run for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+    wishes = [effect.wish for seen in run for effect in seen.of(SpawnChild)]
+    answered += [wish.signal_id for wish in wishes if wish is not None]
     assert Counter(answered) == Counter(asked)
     events = [effect.event for seen in run for effect in seen.effects if isinstance(effect, Publish)]
     accepted = [event.ref for event in events if isinstance(event, PromptReceived | PromptQueued)]

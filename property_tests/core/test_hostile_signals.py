@@ -36,6 +36,7 @@ from agentrail.core.signals import (
     StepCrashed,
     Stop,
     ToolAsked,
+    ToolWantsChild,
 )
 from agentrail.errors import AgentrailError, ErrorInfo, InternalError
 from agentrail.events import AgentStart, Event, PluginEvent
@@ -170,7 +171,7 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
     if isinstance(signal, ChangePlugins) and not wrong:
         changes["entry"] = draw(st.sampled_from((None, object(), PuppetPlugin((), name="puppet"))))
     if draw(st.integers(0, 3)):
-        if isinstance(signal, Outcome | ToolAsked):
+        if isinstance(signal, Outcome | ToolAsked | ToolWantsChild):
             changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))
         if isinstance(signal, Approve | Reject) and run.state.data.interactions:
             changes["approval_id"] = run.state.data.interactions[0].id
@@ -182,7 +183,7 @@ def _open_ids(run: Run) -> list[str]:
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
     teardowns, errands = teardowns_of(run.state), errands_of(run.state)
-    return [*calls, *streams, *teardowns, *errands, *strategies.timers_of(run.state)]
+    return [*calls, *data.loans, *streams, *teardowns, *errands, *strategies.timers_of(run.state)]
 
 
 def _go_on(data: st.DataObject, run: Run) -> None:

@@ -466,7 +466,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (98,),
         "a child has a budget of its own",
         "runtime/children.py",
-        "        budget=wish.budget,\n        prompt_mode",
+        "        budget=task.effect.budget,\n        prompt_mode",
         "        prompt_mode",
         f"{_CHILDREN}::test_a_child_may_no_more_than_its_parent",
     ),

@@ -55,6 +55,7 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
+    assert not data.wishes or ledger.open, "a tool waits for a share, and nothing is out that could come back"
     limit = ledger.budget.max_total_tokens
     asked = [errand for errand in seen.of(RunErrand) if isinstance(errand.wanted, CallModel)]
     assert all(errand.refused or errand.effect_id in held for errand in asked)

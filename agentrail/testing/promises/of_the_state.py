@@ -8,6 +8,7 @@ from agentrail.core.effects import RunTool, look_of
 from agentrail.core.interactions import MAX_RESOLVED
 from agentrail.core.owners import (
     OfCall,
+    OfChild,
     OfDrain,
     OfHeldHook,
     OfHoldTimer,
@@ -25,6 +26,7 @@ from agentrail.core.owners import (
     OfTeardown,
     OfTranscript,
     Owner,
+    owned_by,
 )
 from agentrail.core.receipts import MAX_REMEMBERED
 from agentrail.core.request import EffectId
@@ -95,6 +97,10 @@ def owners_are_as_written(seen: Seen) -> None:
     elif data.compaction is not None:
         named[data.compaction.effect_id] = OfTranscript()
     named |= {effect_id: OfLoan() for effect_id in data.loans}
+    for effect_id, owner in owned_by(data.open, OfChild):
+        assert effect_id in data.loans
+        assert isinstance(data.open.get(owner.attempt), OfCall | OfSurvivor)
+        named[effect_id] = owner
     for call in data.batch:
         call_id = call.call.call_id
         match call.stage:

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from agentrail.core.effects import Effect, Publish, Refuse
 from agentrail.core.owners import (
+    OfChild,
     OfDrain,
     OfHeldHook,
     OfLoan,
@@ -52,8 +53,8 @@ def comparable(effect: Effect) -> object:
 
 
 def open_effects(state: SessionState) -> set[EffectId]:
-    """The effects that owe an outcome; not the timers that go with streams, and not what nobody waits for but a ledger."""
-    unseen = (OfStallTimer, OfSummaryTimer, OfLoan)
+    """The effects that owe an outcome; not the timers that go with streams, nor what a tool or a ledger waits for."""
+    unseen = (OfStallTimer, OfSummaryTimer, OfChild, OfLoan)
     return {effect_id for effect_id, owner in state.data.open.items() if not isinstance(owner, unseen)}
 
 
