@@ -10,9 +10,18 @@ from agentrail.core import machine
 from agentrail.core.effects import Publish
 from agentrail.core.hooks import FileText
 from agentrail.core.legality import AWAITED_BY
-from agentrail.core.owners import OfDrain, OfStallTimer, OfStoppedCall, OfStream, Owner, owned_by
+from agentrail.core.owners import (
+    OfDrain,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfTranscript,
+    Owner,
+    owned_by,
+)
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
+    Abort,
     AbortTool,
     ErrandFinished,
     Prompt,
@@ -136,3 +145,11 @@ def test_a_stopped_call_is_waited_for_as_long_as_a_drain_goes_on():
     assert len(list(owned_by(state.data.open, OfStoppedCall))) == 2
     state = run([second], state)
     assert [type(owner) for owner in state.data.open.values()] == [OfStream, OfStallTimer]
+
+
+def test_a_compaction_that_is_broken_off_waits_for_no_file():
+    """The writing of what a summary is to stand for is not stopped, and its end means nothing any more."""
+    state, effect_id = states_by_owner()[OfTranscript]
+    after, _ = machine.step(state, Abort(at_ms=10**9, signal_id=SignalId("a")))
+    assert after.data.compaction is None
+    assert effect_id not in after.data.open
