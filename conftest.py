@@ -189,7 +189,6 @@ SHARES: Final = {
             "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
             "core/test_machine.py::test_the_small_world_is_not_tiny",
             "core/test_owners.py::test_an_outcome_of_another_kind_is_late",
-            "core/test_owners.py::test_every_owner_is_met",
             "core/test_step.py::test_every_change_of_phase_in_the_table_happens",
             "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
             "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",

@@ -32,8 +32,10 @@ from agentrail.core.signals import (
     TeardownFinished,
     TimerFired,
     ToolFinished,
+    ToolWantsChild,
 )
 from agentrail.core.state import Phase, SessionState
+from agentrail.core.toolbox import read_call
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
@@ -44,6 +46,7 @@ from tests.core.worlds import completed, new_session, run, small_world
 
 LIVES = 60
 SIGNALS = 80
+PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
 
 
 @pytest.mark.parametrize("seed", range(LIVES))
@@ -58,16 +61,20 @@ def test_exactly_the_open_ids_have_an_owner(seed):
 
 @functools.cache
 def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
-    """For each kind of owner a state of those lives in which it waits, and for what."""
+    """For each kind of owner a state in which it waits, and for what: of those lives, and of a tool that wants a session."""
     met: dict[type, tuple[SessionState, EffectId]] = {}
     for seed in range(2 * LIVES):
         for _, state, _ in steps(20_000 + seed, SIGNALS):
             met |= {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
-    return met
+    wish = ToolWantsChild(
+        at_ms=5, signal_id=SignalId("w1"), effect_id=EffectId("t2"), prompt="Count the files."
+    )
+    state = run([PROMPT, completed("r1", read_call("c1", "read", "{}")), wish], new_session())
+    return met | {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
 
 
 def test_every_owner_is_met():
-    """In twice as many lives each kind of owner waits for something, so nothing of the above is empty."""
+    """In those states each kind of owner waits for something, so nothing of the above is empty."""
     assert states_by_owner().keys() == set(get_args(Owner))
 
 
@@ -133,9 +140,8 @@ def test_a_stopped_call_is_waited_for_as_long_as_a_drain_goes_on():
     content = tuple(
         ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={"path": str(n)}) for n in range(2)
     )
-    prompt = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
     stops = [AbortTool(at_ms=2, signal_id=SignalId(f"a{n}"), call_id=CallId(f"c{n}")) for n in range(2)]
-    state = run([prompt, completed("r1", *content), *stops])
+    state = run([PROMPT, completed("r1", *content), *stops])
     drains = [effect_id for effect_id, _ in owned_by(state.data.open, OfDrain)]
     assert len(drains) == 2
     first, second = (

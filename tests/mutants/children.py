@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _ONCE: Final = "what a child used is counted once, and the rest comes back (3.2)"
 _CORE: Final = "tests/core/test_children_of_tools.py"
 _SHELL: Final = "tests/runtime/test_sessions_of_tools.py"
-_TREE: Final = "property_tests/core/test_trees_of_sessions.py::TestTree::runTest"
+_TREE: Final = "property_tests/core/test_trees_of_sessions.py::TestTree"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
