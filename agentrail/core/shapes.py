@@ -14,7 +14,20 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, NoneType
-from typing import Any, ClassVar, Final, Literal, NewType, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NewType,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import attrs
 import msgspec
@@ -23,24 +36,33 @@ from agentrail.errors import AgentrailError
 from agentrail.frozen import FrozenDict, FrozenList, TooDeep, frozen_value, not_json
 from agentrail.structs import tag_name
 
+T = TypeVar("T")
+
 Plain: TypeAlias = Any
 """What `msgspec.json` writes as it is: dictionaries, lists, texts, numbers, booleans, None; or `msgspec.Raw`."""
 
 MAX_DIGITS: Final = 3_000
 """Of a whole number. `not_json` takes about as many, and Python spends more and more time on longer ones."""
 _MAX_BITS: Final = 9_900
+_MAX_SHOWN_BITS: Final = 128
+_MAX_SHOWN: Final = 8
 
 _MAPPINGS: Final = frozenset({dict, FrozenDict, MappingProxyType})
 _NAMES: Final[Mapping[type, str]] = MappingProxyType(
     {
-        **{str: "a text", int: "a whole number", float: "a number", bool: "true or false"},
-        **{NoneType: "null", list: "an array", dict: "an object"},
+        str: "a text",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        NoneType: "null",
+        list: "an array",
+        dict: "an object",
     }
 )
 
 
-class Misfit(Exception):  # noqa: N818 - it never leaves the codec: there it becomes a `CodecError`
-    """A value, or JSON, is not of the shape. Gathers its place on the way up.
+class Misfit(Exception):
+    """A value, or JSON, is not of the shape. Gathers its place on the way up; the codec makes a `CodecError` of it.
 
     Attributes:
         fault: What was expected and what came.
@@ -101,7 +123,7 @@ def shown(value: object) -> str:
     if isinstance(value, str | float | bool | NoneType):
         return f"{value!r:.60}"
     if isinstance(value, int):
-        return str(value) if value.bit_length() < 128 else "a number of many digits"
+        return str(value) if value.bit_length() < _MAX_SHOWN_BITS else "a number of many digits"
     return _NAMES.get(type(value), type(value).__name__)
 
 
@@ -200,11 +222,15 @@ class _Member(Shape):
 class Json(Shape):
     """Any JSON, or an object of it: as it is, in its own order, frozen when it is read."""
 
-    def __init__(self, forms: frozenset[type] = frozenset({dict, list, str, int, float, bool, NoneType})) -> None:
+    def __init__(
+        self, forms: frozenset[type] = frozenset({dict, list, str, int, float, bool, NoneType})
+    ) -> None:
         """Take the kinds that may stand there."""
         self.forms = forms
-        self.classes = forms | ({FrozenDict, MappingProxyType} if dict in forms else set()) | (
-            {FrozenList, tuple} if list in forms else set()
+        self.classes = (
+            forms
+            | ({FrozenDict, MappingProxyType} if dict in forms else set())
+            | ({FrozenList, tuple} if list in forms else set())
         )
 
     def encode(self, value: Any, table: Any) -> Plain:
@@ -219,7 +245,9 @@ class Json(Shape):
     def decode(self, plain: Plain, table: Any) -> Any:
         """Freeze it."""
         if type(plain) not in self.forms:
-            message = f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {shown(plain)}"
+            message = (
+                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {shown(plain)}"
+            )
             raise Misfit(message)
         try:
             return frozen_value(plain)
@@ -236,7 +264,11 @@ class Row(Shape):
     forms = frozenset({list})
 
     def __init__(
-        self, item: Shape, kind: type = tuple, make: Callable[[list[Any]], Any] = tuple, classes: frozenset[type] | None = None
+        self,
+        item: Shape,
+        kind: type = tuple,
+        make: Callable[[list[Any]], Any] = tuple,
+        classes: frozenset[type] | None = None,
     ) -> None:
         """Take the shape of what is in it, the class that holds it, and how one is made of a list."""
         self.item = item
@@ -246,7 +278,9 @@ class Row(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         """Write each."""
         if type(value) not in self.classes:
-            message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
+            message = (
+                f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
+            )
             raise Misfit(message)
         return _each(self.item.encode, value, table)
 
@@ -286,22 +320,25 @@ class _SetOf(Row):
         return found
 
 
-class _Fixed(Shape):
+class Fixed(Shape):
     """A tuple of so many places, each with its own shape."""
 
     classes = frozenset({tuple})
     forms = frozenset({list})
 
     def __init__(self, places: tuple[Shape, ...]) -> None:
+        """Take the shape of each place."""
         self._places = places
 
     def encode(self, value: Any, table: Any) -> Plain:
+        """Write each."""
         if type(value) is not tuple:
             message = f"expected a tuple, got {shown(value)}"
             raise Misfit(message)
         return self._convert("encode", value, table)
 
     def decode(self, plain: Plain, table: Any) -> Any:
+        """Read each."""
         return tuple(self._convert("decode", expect(list, plain), table))
 
     def _convert(self, way: str, items: Any, table: Any) -> list[Any]:
@@ -393,7 +430,7 @@ class Fields(Shape):
                 if shape is not None:
                     made[name] = shape.decode(item, table)
                 elif name != tag_field:
-                    _refuse_field(self._kind, name)
+                    _refuse_field(self._kind)
         except Misfit as misfit:
             raise misfit.at(name) from None
         try:
@@ -408,7 +445,7 @@ def _required(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
-def _refuse_field(kind: type, name: str) -> NoReturn:
+def _refuse_field(kind: type) -> NoReturn:
     message = f"{kind.__name__} has no field of this name"
     raise Misfit(message, is_news=True)
 
@@ -433,18 +470,23 @@ class _OneOf(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         option = self._by_class.get(type(value))
         if option is None:
-            message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
+            message = (
+                f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
+            )
             raise Misfit(message)
         return option.encode(value, table)
 
     def decode(self, plain: Plain, table: Any) -> Any:
         option = self._by_form.get(type(plain))
         if option is None and type(plain) is dict:
-            words = ((field, plain.get(field)) for field in self._tag_fields)
-            option = next((self._by_tag[word] for word in words if _is_known(word, self._by_tag)), None)
+            tags = ((field, plain.get(field)) for field in self._tag_fields)
+            option = next((self._by_tag[tag] for tag in tags if _is_known(tag, self._by_tag)), None)
         if option is None:
-            wanted = sorted({*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)})
-            message = f"expected {' or '.join(wanted)}, got {_shown_kind(plain, self._tag_fields)}"
+            words = sorted(
+                {*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)}
+            )
+            more = f" or {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
+            message = f"expected {' or '.join(words[:_MAX_SHOWN])}{more}, got {_shown_kind(plain, self._tag_fields)}"
             raise Misfit(message, is_news=type(plain) is dict)
         return option.decode(plain, table)
 
@@ -460,6 +502,18 @@ def _is_known(word: tuple[str, object], known: Mapping[tuple[str, str], Shape]) 
 def _shown_kind(plain: Plain, tag_fields: tuple[str, ...]) -> str:
     words = [shown(plain[field]) for field in tag_fields if field in plain] if type(plain) is dict else []
     return words[0] if words else shown(plain)
+
+
+def within(step: str | int, function: Callable[..., T], *args: Any) -> T:
+    """Call what may find a misfit, one step further down.
+
+    Raises:
+        Misfit: That one, with the step.
+    """
+    try:
+        return function(*args)
+    except Misfit as misfit:
+        raise misfit.at(step) from None
 
 
 def written(plain: Plain) -> bytes:
@@ -489,7 +543,9 @@ class Shapes:
         {str: _Scalar(str), bool: _Scalar(bool), NoneType: _Scalar(NoneType), int: _Whole(), float: _Float()}
     )
 
-    def __init__(self, special: Special, fields: Mapping[tuple[str, str], Any] = MappingProxyType({})) -> None:
+    def __init__(
+        self, special: Special, fields: Mapping[tuple[str, str], Any] = MappingProxyType({})
+    ) -> None:
         """Begin with what stands for classes of their own.
 
         Args:
@@ -519,7 +575,9 @@ class Shapes:
             must_tell: Whether it stands in a union, and has to say that it is the one.
         """
         hints = get_type_hints(kind)
-        names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(kind.__struct_fields__)  # type: ignore[attr-defined]
+        names = (
+            [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(kind.__struct_fields__)
+        )  # type: ignore[attr-defined]
         fields: dict[str, Shape] = {}
         for name in names:
             hint = self._of_fields.get((kind.__name__, name), hints[name])
@@ -543,7 +601,7 @@ class Shapes:
         if origin is tuple:
             if inner[1:] == (...,):
                 return Row(self.of(inner[0]))
-            return _Fixed(tuple(map(self.of, inner)))
+            return Fixed(tuple(map(self.of, inner)))
         if origin is frozenset:
             return _SetOf(self.of(inner[0]))
         if origin is Mapping and self.of(inner[0]) is self._PLAIN[str]:
@@ -560,7 +618,9 @@ class Shapes:
     def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:
         if list[Any] in members:  # nothing of ours is a list: it is the inside of JSON
             return Json()
-        words = tuple(word for member in members if get_origin(member) is Literal for word in get_args(member))
+        words = tuple(
+            word for member in members if get_origin(member) is Literal for word in get_args(member)
+        )
         others = [member for member in members if get_origin(member) is not Literal]
         shapes = [self.of(member) for member in others]
         objects = sum(dict in shape.forms for shape in shapes)
