@@ -104,6 +104,7 @@ class Reading:
         self.first: Message | None = None
         self.stack = Stack(ask=ask)
         self.records: dict[str, PluginRecord] = {}
+        self.by: object = None  # the plugin whose decision is being read
         self._resolve = resolve
 
     def restore(self, records: Sequence[PluginRecord]) -> None:
