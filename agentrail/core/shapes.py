@@ -286,11 +286,7 @@ class Row(Shape):
 
     def decode(self, plain: Plain, table: Any) -> Any:
         """Read each."""
-        items = _each(self.item.decode, expect(list, plain), table)
-        try:
-            return self.make(items)
-        except AgentrailError as error:
-            raise Misfit(str(error)) from error
+        return self.make(_each(self.item.decode, expect(list, plain), table))
 
 
 def _each(convert: Callable[[Any, Any], Any], items: Any, table: Any) -> list[Any]:
@@ -310,7 +306,13 @@ class _SetOf(Row):
         super().__init__(item, frozenset, frozenset)
 
     def encode(self, value: Any, table: Any) -> Plain:
-        return sorted(super().encode(value, table), key=written)
+        items: list[Any] = super().encode(value, table)
+        try:
+            return sorted(items, key=written)
+        except (
+            UnicodeEncodeError
+        ):  # half of a character: it cannot be written at all, and whoever writes it says so
+            return items
 
     def decode(self, plain: Plain, table: Any) -> Any:
         found = super().decode(plain, table)
@@ -470,9 +472,8 @@ class _OneOf(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         option = self._by_class.get(type(value))
         if option is None:
-            message = (
-                f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
-            )
+            wanted = sorted(_NAMES.get(kind, kind.__name__) for kind in self.classes)
+            message = f"expected {_some_of(wanted)}, got {shown(value)}"
             raise Misfit(message)
         return option.encode(value, table)
 
@@ -482,13 +483,15 @@ class _OneOf(Shape):
             tags = ((field, plain.get(field)) for field in self._tag_fields)
             option = next((self._by_tag[tag] for tag in tags if _is_known(tag, self._by_tag)), None)
         if option is None:
-            words = sorted(
-                {*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)}
-            )
-            more = f" or {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
-            message = f"expected {' or '.join(words[:_MAX_SHOWN])}{more}, got {_shown_kind(plain, self._tag_fields)}"
+            words = {*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)}
+            message = f"expected {_some_of(sorted(words))}, got {_shown_kind(plain, self._tag_fields)}"
             raise Misfit(message, is_news=type(plain) is dict)
         return option.decode(plain, table)
+
+
+def _some_of(words: list[str]) -> str:
+    more = f" or {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
+    return " or ".join(words[:_MAX_SHOWN]) + more
 
 
 def _most(kinds: list[type]) -> int:
@@ -555,6 +558,11 @@ class Shapes:
         self._special = special
         self._of_fields = fields
         self._known: dict[Any, Shape] = dict(self._PLAIN)
+
+    @property
+    def known(self) -> tuple[Shape, ...]:
+        """All that were made so far."""
+        return tuple(self._known.values())
 
     def of(self, hint: Any) -> Shape:
         """Give the shape of an annotation.

@@ -12,10 +12,10 @@ from agentrail.core.signals import ChangePlugins
 from agentrail.core.state import SessionState
 from agentrail.core.state_codec import decode_session, encode_session
 from agentrail.core.state_shapes import PluginRecord, Resolve
-from agentrail.frozen import FrozenDict
+from agentrail.frozen import FrozenDict, FrozenList
 from tests.core.drawn_lives import steps, text_of
 
-_MORE_FROZEN = frozenset({(MappingProxyType, dict), (FrozenDict, dict), (float, int)})
+_MORE_FROZEN = frozenset({(MappingProxyType, dict), (FrozenDict, dict), (FrozenList, list), (float, int)})
 """What is read may be of these classes where what was written was of those."""
 
 

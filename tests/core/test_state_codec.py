@@ -458,8 +458,8 @@ def test_what_a_plugin_may_not_remember_is_not_written():
         ({"user_data": FrozenDict({"a": object()})}, "$.user_data", "it.a is a object, which is no JSON"),
         ({"system_prompt": "\ud800"}, "$.system_prompt", "half of a character"),
         ({"user_data": FrozenDict({"\ud800": 1})}, "$.user_data.?", "half of a character"),
-        ({"immune_tools": frozenset({"a", "\udfff"})}, "$.immune_tools", "half of a character"),
-        ({"system_prompt": 7}, "$.system_prompt", "expected a text, got 7"),
+        ({"immune_tools": frozenset({"\udfff"})}, "$.immune_tools[0]", "half of a character"),
+        ({"system_prompt": 7}, "$.system_prompt", "expected a text or null, got 7"),
         ({"max_turns": True}, "$.max_turns", "expected a whole number, got True"),
         ({"max_turns": 10**4000}, "$.max_turns", "more than 3000 digits"),
         ({"max_turns": "x" * 100}, "$.max_turns", "expected a whole number, got '" + "x" * 59),
@@ -475,7 +475,7 @@ def test_what_a_plugin_may_not_remember_is_not_written():
         (
             {"fallbacks": (replace(CONFIG.model, price=CONFIG),)},
             "$.fallbacks[0].price",
-            "expected NoneType or Price",
+            "expected Price or null",
         ),
     ],
 )
@@ -612,7 +612,7 @@ D = "session_state.data"
         (f"{D}.sections.zeta", 1, "at $.session_state.data.sections.zeta: expected a text, got 1"),
         (f"{D}.stack", ["notes", "guard"], "expected the plugins of the document, ['guard', 'notes']"),
         (f"{D}.held.outcome.decision.by", "nobody", "there is no plugin of this name among guard, notes"),
-        (f"{D}.held.outcome.decision", [], "expected an object, got an array"),
+        (f"{D}.held.outcome.decision", [], "expected an object or null, got an array"),
         (
             f"{D}.held.outcome.decision.action.kind",
             "cheer",
@@ -623,8 +623,8 @@ D = "session_state.data"
             1,
             "an event 'plugin_event' with something that is not known here",
         ),
-        (f"{D}.held.outcome.events.0.kind", "cheer", "or 61 more, got 'cheer'"),
-        (f"{D}.held.outcome.events.0.payload", _GONE, "payload"),
+        (f"{D}.held.outcome.events.0.kind", "cheer", " more, got 'cheer'"),
+        (f"{D}.held.outcome.events.0.name", _GONE, "no event: at $: Object missing required field `name`"),
         (f"{D}.memory", {"a": [[[]]] * 3}, None),
         (
             "session_state.phase",
