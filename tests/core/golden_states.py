@@ -59,6 +59,7 @@ from agentrail.messages import (
     CallId,
     FileRef,
     Image,
+    JsonObject,
     Opaque,
     PromptRef,
     QuestionRef,
@@ -173,7 +174,7 @@ def everything() -> SessionState:
         response_format=ResponseFormat({"type": "object", "required": ["answer"]}),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
-    shown = {"command": "ls", "again": 1}
+    shown: JsonObject = {"command": "ls", "again": 1}
     asked = CallState(
         call=_SAID.calls[0],
         spec=shell,

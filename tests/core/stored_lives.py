@@ -37,7 +37,7 @@ def plugins_of(state: SessionState) -> Resolve:
 def through_bytes(state: SessionState) -> SessionState:
     """Write a state and read it; what comes back is equal, and written as before."""
     text = encode_session(state)
-    back = decode_session(text, plugins_of(state))
+    back = decode_session(text, plugins_of(state), ask=state.data.stack.ask)
     assert back == state
     fault = differs(back, state)
     assert fault is None, fault

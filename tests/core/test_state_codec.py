@@ -17,9 +17,10 @@ from agentrail import plugins as p
 from agentrail.core.history import History
 from agentrail.core.open_calls import CallState, OpenCalls
 from agentrail.core.outgoing import Outgoing
+from agentrail.core.request import EffectId
 from agentrail.core.signals import ChangePlugins, ChildPublished, Prompt, SignalId
 from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionConfig, SessionState
+from agentrail.core.state import SessionState
 from agentrail.core.state_codec import (
     CODEC_VERSION,
     decode_config,
@@ -34,7 +35,7 @@ from agentrail.core.state_codec import (
 from agentrail.core.state_shapes import PluginRecord, origin_of
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import CodecError, PluginError
-from agentrail.events import MessageDelta, PluginEvent
+from agentrail.events import PluginEvent
 from agentrail.frozen import FrozenDict
 from agentrail.messages import (
     AssistantMessage,
@@ -122,7 +123,7 @@ def test_parts_have_documents_of_their_own():
 
 def test_one_document_is_not_read_as_another():
     """Each says what it is."""
-    with pytest.raises(CodecError, match="no toolbox: at \\$.kind: expected 'toolbox', got 'config'"):
+    with pytest.raises(CodecError, match=r"no toolbox: at \$.kind: expected 'toolbox', got 'config'"):
         decode_toolbox(encode_config(CONFIG))
 
 
@@ -163,7 +164,7 @@ def test_the_same_state_is_the_same_bytes_in_every_process():
         "print(hashlib.sha256(b''.join(content for _, content in golden_states())).hexdigest())"
     )
     told = {
-        subprocess.run(  # noqa: S603 - this Python, and a program of ours
+        subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
@@ -293,6 +294,7 @@ class Unnamed:
 
     @property
     def name(self) -> str:
+        """Fail."""
         message = "no"
         raise ValueError(message)
 
@@ -314,11 +316,14 @@ class Remembers(p.Plugin["Memory"]):
     version = "1"
 
     def init(self, limit: int = 1) -> "Memory":
+        """Begin with a number."""
         return Memory(seen=limit)
 
 
 @attrs.frozen(kw_only=True)
 class Memory:
+    """What it remembers."""
+
     seen: int
     names: frozenset[str] = frozenset({"b", "a"})
     more: tuple["Part", ...] = ()
@@ -326,6 +331,8 @@ class Memory:
 
 @attrs.frozen(kw_only=True)
 class Part:
+    """Of that."""
+
     name: str
 
 
@@ -339,6 +346,7 @@ class Version2(Remembers):
     version = "2"
 
     def migrate(self, old_version: str, state: Any) -> Any:
+        """Take most of them."""
         if state["seen"] == 0:
             return state["seen"]
         if state["seen"] < 0:
@@ -440,9 +448,9 @@ def test_what_a_plugin_may_not_remember_is_not_written():
     """With its place."""
     stack, _ = load_stack((Remembers,))
     with pytest.raises(
-        CodecError, match="at \\$.states.Remembers: it.seen is nan, which JSON cannot say"
+        CodecError, match=r"at \$.states.Remembers: it.seen is nan, which JSON cannot say"
     ) as raised:
-        encode_stack(stack, {"Remembers": Memory(seen=float("nan"))})  # type: ignore[arg-type]
+        encode_stack(stack, {"Remembers": Memory(seen=float("nan"))})
     assert raised.value.path == "$.states.Remembers"
     with pytest.raises(CodecError, match="half of a character"):
         encode_stack(stack, {"Remembers": Memory(seen=1, names=frozenset({"\ud800"}))})
@@ -491,6 +499,10 @@ def test_what_json_does_not_hold_is_not_written(change, path, words):
     assert "no config that can be stored: at " in str(raised.value)
 
 
+_OBJECT: Any = object()
+_WITH_AN_OBJECT = PluginEvent(name="a", payload=_OBJECT)
+
+
 @pytest.mark.parametrize(
     ("signal", "words"),
     [
@@ -499,7 +511,7 @@ def test_what_json_does_not_hold_is_not_written(change, path, words):
             "half of a character",
         ),
         (
-            ChildPublished(at_ms=1, effect_id="t1", event=PluginEvent(name="a", payload=object())),
+            ChildPublished(at_ms=1, effect_id=EffectId("t1"), event=_WITH_AN_OBJECT),
             "object is no JSON",
         ),
     ],
@@ -747,7 +759,7 @@ def spoilt_tree(value: Any, random: Random) -> Any:
 @pytest.mark.parametrize("seed", range(4))
 def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
     """Bytes or values changed anywhere: refused by name, or read as a state that is written and read again as it is."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 - a test is to draw the same again
     state = everything()
     text = encode_session(state)
     read = 0
