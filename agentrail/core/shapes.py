@@ -118,7 +118,7 @@ class Shape:
         raise NotImplementedError
 
 
-def shown(value: object) -> str:
+def brief_of(value: object) -> str:
     """Show a value in a sentence, or its kind where it is large."""
     if isinstance(value, str | float | bool | NoneType):
         return f"{value!r:.60}"
@@ -127,10 +127,10 @@ def shown(value: object) -> str:
     return _NAMES.get(type(value), type(value).__name__)
 
 
-def expect(kind: type, plain: object) -> Any:
+def expected_kind(kind: type, plain: object) -> Any:
     """Give a plain value that has to be of a kind."""
     if type(plain) is not kind:
-        message = f"expected {_NAMES[kind]}, got {shown(plain)}"
+        message = f"expected {_NAMES[kind]}, got {brief_of(plain)}"
         raise Misfit(message)
     return plain
 
@@ -146,7 +146,7 @@ class _Scalar(Shape):
         self.classes = self.forms = frozenset({kind})
 
     def encode(self, value: Any, table: Any) -> Plain:
-        return value if type(value) is self._kind else expect(self._kind, value)
+        return value if type(value) is self._kind else expected_kind(self._kind, value)
 
     decode = encode
 
@@ -156,7 +156,7 @@ class _Whole(Shape):
 
     def encode(self, value: Any, table: Any) -> Plain:
         if type(value) is not int:
-            expect(int, value)
+            expected_kind(int, value)
         if value.bit_length() > _MAX_BITS:
             message = f"a number of more than {MAX_DIGITS} digits"
             raise Misfit(message)
@@ -178,7 +178,7 @@ class _Float(Shape):
                 number = math.inf
             if math.isfinite(number):
                 return number
-        message = f"expected a finite number, got {shown(value)}"
+        message = f"expected a finite number, got {brief_of(value)}"
         raise Misfit(message)
 
     decode = encode
@@ -194,7 +194,7 @@ class _Words(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         if value in self._words and type(value) in self.forms:
             return value
-        message = f"expected one of {', '.join(map(repr, self._words))}, got {shown(value)}"
+        message = f"expected one of {', '.join(map(repr, self._words))}, got {brief_of(value)}"
         raise Misfit(message, is_news=True)
 
     decode = encode
@@ -212,7 +212,7 @@ class _Member(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         if type(value) in self.classes:
             return value.value
-        message = f"expected one of {', '.join(map(str, self._by_value.values()))}, got {shown(value)}"
+        message = f"expected one of {', '.join(map(str, self._by_value.values()))}, got {brief_of(value)}"
         raise Misfit(message)
 
     def decode(self, plain: Plain, table: Any) -> Any:
@@ -237,7 +237,9 @@ class Json(Shape):
         """Give it as it is, if it is JSON."""
         fault = not_json(value, "it")
         if fault is None and type(value) not in self.classes:
-            fault = f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {shown(value)}"
+            fault = (
+                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(value)}"
+            )
         if fault is not None:
             raise Misfit(fault)
         return value
@@ -246,7 +248,7 @@ class Json(Shape):
         """Freeze it."""
         if type(plain) not in self.forms:
             message = (
-                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {shown(plain)}"
+                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(plain)}"
             )
             raise Misfit(message)
         try:
@@ -278,15 +280,13 @@ class Row(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         """Write each."""
         if type(value) not in self.classes:
-            message = (
-                f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {shown(value)}"
-            )
+            message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
             raise Misfit(message)
         return _each(self.item.encode, value, table)
 
     def decode(self, plain: Plain, table: Any) -> Any:
         """Read each."""
-        return self.make(_each(self.item.decode, expect(list, plain), table))
+        return self.make(_each(self.item.decode, expected_kind(list, plain), table))
 
 
 def _each(convert: Callable[[Any, Any], Any], items: Any, table: Any) -> list[Any]:
@@ -335,13 +335,13 @@ class Fixed(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         """Write each."""
         if type(value) is not tuple:
-            message = f"expected a tuple, got {shown(value)}"
+            message = f"expected a tuple, got {brief_of(value)}"
             raise Misfit(message)
         return self._convert("encode", value, table)
 
     def decode(self, plain: Plain, table: Any) -> Any:
         """Read each."""
-        return tuple(self._convert("decode", expect(list, plain), table))
+        return tuple(self._convert("decode", expected_kind(list, plain), table))
 
     def _convert(self, way: str, items: Any, table: Any) -> list[Any]:
         if len(items) != len(self._places):
@@ -362,12 +362,14 @@ class _MapOf(Shape):
 
     def encode(self, value: Any, table: Any) -> Plain:
         if type(value) not in _MAPPINGS:
-            message = f"expected a mapping, got {shown(value)}"
+            message = f"expected a mapping, got {brief_of(value)}"
             raise Misfit(message)
-        return _fields(((expect(str, name), self._item.encode, item) for name, item in value.items()), table)
+        return _fields(
+            ((expected_kind(str, name), self._item.encode, item) for name, item in value.items()), table
+        )
 
     def decode(self, plain: Plain, table: Any) -> Any:
-        items = ((name, self._item.decode, item) for name, item in expect(dict, plain).items())
+        items = ((name, self._item.decode, item) for name, item in expected_kind(dict, plain).items())
         return MappingProxyType(_fields(items, table))
 
 
@@ -402,7 +404,7 @@ class Fields(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         """Write each field."""
         if type(value) is not self._kind:
-            message = f"expected {self._kind.__name__}, got {shown(value)}"
+            message = f"expected {self._kind.__name__}, got {brief_of(value)}"
             raise Misfit(message)
         made: dict[str, Any] = {} if self._tag is None else {self._tag[0]: self._tag[1]}
         name = ""
@@ -415,10 +417,10 @@ class Fields(Shape):
 
     def decode(self, plain: Plain, table: Any) -> Any:
         """Read each field, and make one."""
-        given: dict[str, Any] = expect(dict, plain)
+        given: dict[str, Any] = expected_kind(dict, plain)
         tag_field, word = self._tag or (None, None)
         if tag_field is not None and given.get(tag_field) != word:
-            message = f"expected {word!r}, got {shown(given.get(tag_field))}"
+            message = f"expected {word!r}, got {brief_of(given.get(tag_field))}"
             raise Misfit(message, is_news=True).at(tag_field)
         missing = [name for name in self._required if name not in given]
         if missing:
@@ -473,7 +475,7 @@ class _OneOf(Shape):
         option = self._by_class.get(type(value))
         if option is None:
             wanted = sorted(_NAMES.get(kind, kind.__name__) for kind in self.classes)
-            message = f"expected {_some_of(wanted)}, got {shown(value)}"
+            message = f"expected {_some_of(wanted)}, got {brief_of(value)}"
             raise Misfit(message)
         return option.encode(value, table)
 
@@ -503,11 +505,11 @@ def _is_known(word: tuple[str, object], known: Mapping[tuple[str, str], Shape]) 
 
 
 def _shown_kind(plain: Plain, tag_fields: tuple[str, ...]) -> str:
-    words = [shown(plain[field]) for field in tag_fields if field in plain] if type(plain) is dict else []
-    return words[0] if words else shown(plain)
+    words = [brief_of(plain[field]) for field in tag_fields if field in plain] if type(plain) is dict else []
+    return words[0] if words else brief_of(plain)
 
 
-def within(step: str | int, function: Callable[..., T], *args: Any) -> T:
+def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
     """Call what may find a misfit, one step further down.
 
     Raises:

@@ -16,7 +16,7 @@ are too many entries the first one goes.
 
 from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
-from agentrail.core.shapes import Misfit, Shape, expect, read_json, shown, within, written
+from agentrail.core.shapes import Misfit, Shape, brief_of, expected_kind, read_json, step_down, written
 from agentrail.core.stack import Ask, PluginStates, Stack, ask as plainly
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.state_shapes import (
@@ -36,7 +36,7 @@ from agentrail.errors import CodecError
 CODEC_VERSION: Final = 1
 """Of the outline: how a document begins, and what has a form of its own in it."""
 
-Kind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
+DocumentKind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
 
 
 # --- the documents
@@ -131,7 +131,7 @@ def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask
     return cast("SessionState", _read("session_state", SessionState, text, Reading(resolve, ask)))
 
 
-def _write(kind: Kind, hint: Any, value: object) -> bytes:
+def _write(kind: DocumentKind, hint: Any, value: object) -> bytes:
     writing = Writing()
     try:
         content = SHAPES.of(hint).encode(value, writing)
@@ -149,12 +149,12 @@ def _write(kind: Kind, hint: Any, value: object) -> bytes:
         raise CodecError(message, path=misfit.path) from error
 
 
-def _read(kind: Kind, hint: Any, text: bytes | str, reading: "Reading") -> object:
+def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: "Reading") -> object:
     try:
-        document = expect(dict, read_json(text))
+        document = expected_kind(dict, read_json(text))
         _check_head(document, kind)
         reading.specs = _part(document, "tools", SPECS, reading)
-        within("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
+        step_down("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
         return _part(document, kind, SHAPES.of(hint), reading)
     except (Misfit, RecursionError) as error:
         misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
@@ -165,16 +165,16 @@ def _read(kind: Kind, hint: Any, text: bytes | str, reading: "Reading") -> objec
         raise CodecError(message, path=misfit.path) from error
 
 
-def _check_head(document: dict[str, Any], kind: Kind) -> None:
+def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
     version = document.get("codec")
     if type(version) is int and version > CODEC_VERSION:
-        message = f"it is of version {shown(version)}, and up to {CODEC_VERSION} can be read here"
+        message = f"it is of version {brief_of(version)}, and up to {CODEC_VERSION} can be read here"
         _refuse("codec", message, is_news=True)
     if type(version) is not int or version < 1:
-        message = f"expected a version from 1, got {shown(version)}"
+        message = f"expected a version from 1, got {brief_of(version)}"
         _refuse("codec", message)
     if document.get("kind") != kind:
-        message = f"expected {kind!r}, got {shown(document.get('kind'))}"
+        message = f"expected {kind!r}, got {brief_of(document.get('kind'))}"
         _refuse("kind", message)
     for name in document:
         if name not in {"codec", "kind", "tools", "plugins", kind}:
@@ -186,7 +186,7 @@ def _part(document: dict[str, Any], name: str, shape: Shape, reading: "Reading")
     if name not in document:
         message = f"the part {name!r} is missing"
         raise Misfit(message)
-    return within(name, shape.decode, document[name], reading)
+    return step_down(name, shape.decode, document[name], reading)
 
 
 def _refuse(place: str, message: str, *, is_news: bool = False) -> NoReturn:

@@ -20,7 +20,18 @@ from agentrail.core.open_calls import CallState, OpenCalls
 from agentrail.core.outcome import Decision
 from agentrail.core.plugin import Plugin
 from agentrail.core.receipts import PromptReceipt, SteerReceipt
-from agentrail.core.shapes import Fixed, Misfit, Plain, Row, Shape, Shapes, expect, shown, within, written
+from agentrail.core.shapes import (
+    Fixed,
+    Misfit,
+    Plain,
+    Row,
+    Shape,
+    Shapes,
+    brief_of,
+    expected_kind,
+    step_down,
+    written,
+)
 from agentrail.core.signals import ChangePlugins, Signal
 from agentrail.core.stack import (
     Ask,
@@ -277,8 +288,8 @@ class _Spec(Shape):
         return table.number_of(value)
 
     def decode(self, plain: Plain, table: Any) -> Any:
-        if not 0 <= expect(int, plain) < len(table.specs):
-            message = f"expected the number of one of {len(table.specs)} tools, got {shown(plain)}"
+        if not 0 <= expected_kind(int, plain) < len(table.specs):
+            message = f"expected the number of one of {len(table.specs)} tools, got {brief_of(plain)}"
             raise Misfit(message)
         return table.specs[plain]
 
@@ -341,7 +352,7 @@ class _Stack(Shape):
 
     def decode(self, plain: Plain, table: Any) -> Any:
         if plain != list(table.records):
-            message = f"expected the plugins of the document, {list(table.records)}, got {shown(plain)}"
+            message = f"expected the plugins of the document, {list(table.records)}, got {brief_of(plain)}"
             raise Misfit(message)
         return table.stack
 
@@ -352,15 +363,15 @@ class _States(Shape):
     classes, forms = frozenset({MappingProxyType, dict}), frozenset({dict})
 
     def encode(self, value: Any, table: Any) -> Plain:
-        return {name: within(name, written_state, state) for name, state in value.items()}
+        return {name: step_down(name, written_state, state) for name, state in value.items()}
 
     def decode(self, plain: Plain, table: Any) -> Any:
-        missing = [name for name in table.stack.names if name not in expect(dict, plain)]
+        missing = [name for name in table.stack.names if name not in expected_kind(dict, plain)]
         if missing:
             message = f"the state of {missing[0]!r} is missing"
             raise Misfit(message)
         return MappingProxyType(
-            {name: within(name, table.state_of, name, state) for name, state in plain.items()}
+            {name: step_down(name, table.state_of, name, state) for name, state in plain.items()}
         )
 
 
@@ -418,15 +429,15 @@ class _Signal(Shape):
     def encode(self, value: Any, table: Any) -> Plain:
         if not isinstance(value, ChangePlugins) or value.entry is None:
             return _kept(value, encode_signal, decode_signal)
-        record = within("entry", _entry_record, value.entry)
+        record = step_down("entry", _entry_record, value.entry)
         plain = _kept(replace(value, entry=None), encode_signal, decode_signal)
-        return {**plain, "entry": within("entry", _PLUGIN.encode, record, table)}
+        return {**plain, "entry": step_down("entry", _PLUGIN.encode, record, table)}
 
     def decode(self, plain: Plain, table: Any) -> Any:
         entry = plain.get("entry")
         if ChangePlugins not in self.classes or entry is None:
             return _given(decode_signal, written(plain))
-        record = within("entry", _PLUGIN.decode, entry, table)
+        record = step_down("entry", _PLUGIN.decode, entry, table)
         plugin = table.plugin_of(record)
         signal = _given(decode_signal, written({**plain, "entry": None}))
         return replace(signal, entry=plugin if record.options is None else (plugin, record.options))
@@ -454,7 +465,7 @@ def _given(decode: Callable[[bytes], T], form: bytes) -> T:
 
 def _record_of(member: Member) -> PluginRecord:
     return PluginRecord(
-        name=member.name, version=member.version, origin=origin_of(member.plugin), options=member.options
+        name=member.name, version=member.version, origin=plugin_origin(member.plugin), options=member.options
     )
 
 
@@ -462,7 +473,7 @@ def _entry_record(entry: Entry) -> PluginRecord:
     record = attempt(_look_at_entry, entry)
     if isinstance(record, PluginRecord):
         return record
-    message = f"{shown(entry)} is no plugin, or says nothing of itself"
+    message = f"{brief_of(entry)} is no plugin, or says nothing of itself"
     raise Misfit(message)
 
 
@@ -471,10 +482,10 @@ def _look_at_entry(entry: Entry) -> PluginRecord | None:
     name, version = getattr(given, "name", None), getattr(given, "version", None)
     if not isinstance(name, str) or not isinstance(version, str):
         return None
-    return PluginRecord(name=name, version=version, origin=origin_of(given), options=options)
+    return PluginRecord(name=name, version=version, origin=plugin_origin(given), options=options)
 
 
-def origin_of(plugin: object) -> str:
+def plugin_origin(plugin: object) -> str:
     """Say where a plugin comes from, `package.module:NAME`: its class, or of one made of a function that function."""
     function = getattr(plugin, "__wrapped__", None)
     kind = plugin if isinstance(plugin, type) else type(plugin)
@@ -500,7 +511,7 @@ class _Entries(Shape):
         made = self._empty
         for key, value in self._pairs.decode(plain, table):
             if made.get(key) is not None or (type(key) is int and key not in _KEYS):
-                message = f"the key {shown(key)} stands there twice, or is none from 0 to 2**63"
+                message = f"the key {brief_of(key)} stands there twice, or is none from 0 to 2**63"
                 raise Misfit(message)
             made = made.put(key, value)
         return made
@@ -522,7 +533,7 @@ def _grown(items: Sequence[Any]) -> GrowingSet[Any]:
 def _batch(calls: Sequence[CallState]) -> OpenCalls:
     ids = [state.call.call_id for state in calls]
     if len(set(ids)) != len(ids):
-        message = f"two open calls share an id: {shown(ids)}"
+        message = f"two open calls share an id: {brief_of(ids)}"
         raise Misfit(message)
     return OpenCalls(calls)
 

@@ -32,7 +32,7 @@ from agentrail.core.state_codec import (
     encode_stack,
     encode_toolbox,
 )
-from agentrail.core.state_shapes import PluginRecord, origin_of
+from agentrail.core.state_shapes import PluginRecord, plugin_origin
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import CodecError, PluginError
 from agentrail.events import PluginEvent
@@ -269,7 +269,7 @@ def test_a_plugin_that_does_not_say_what_its_states_are_is_asked():
     stack, states = load_stack(((counts, {"limit": 3}),))
     text = encode_stack(stack, states)
     assert decode_stack(text, {"counts": counts}) == (stack, states)
-    assert origin_of(counts).endswith(
+    assert plugin_origin(counts).endswith(
         ":test_a_plugin_that_does_not_say_what_its_states_are_is_asked.<locals>.counts"
     )
     with pytest.raises(PluginError, match="too much"):
