@@ -32,7 +32,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants compiled-test test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -90,6 +90,9 @@ coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
 mutants: $(DEV)  ## deliberate bugs, each of which some test has to notice
 	$(BIN)/python -m scripts.run_mutants
 
+compiled-test:  ## the suite, the properties and the mutants on the compiled build, in an environment of its own
+	@PYTHON=$(PYTHON) HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) bash scripts/compiled_test.sh
+
 test-minimum:  ## the tests on the oldest versions of dependencies that we allow
 	@PYTHON=$(PYTHON) bash scripts/test_minimum.sh
 
@@ -110,7 +113,7 @@ peers:  # servers that we did not write, for the provider tests
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	rm -rf $(VENV) .venv-compiled .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
 	find agentrail tests property_tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -118,14 +121,17 @@ $(BIN)/python:
 		{ echo "agentrail needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# What is imported is compiled then, on all cores; pip would compile everything, on one.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 $(BASE): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(INSTALL) -e .
 	@touch $@
 
 $(TEST): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[http2,prices,repl,test]"
+	$(INSTALL) -e ".[http2,prices,repl,test]"
 	@touch $(BASE) $@
 
 $(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(INSTALL) -e ".[dev]"
 	@touch $(BASE) $(TEST) $@

@@ -11,7 +11,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -25,7 +27,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+import agentrail
+from agentrail.builds import FOLDER, look_at_build
 from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
+from agentrail.tuning import THRESHOLDS
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -82,9 +87,36 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("chosen")
     for name in SCRUBBED:
         os.environ.pop(name, None)
+    if os.environ.get("AGENTRAIL_TEST_BUILD") == "compiled":
+        _demand_the_compiled_build()
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()
+
+
+def _demand_the_compiled_build() -> None:
+    build, names = look_at_build(FOLDER, agentrail.__version__)
+    interpreted = [name for name in names if Path(str(import_module(name).__file__)).suffix == ".py"]
+    if build.fault or interpreted or not names:
+        message = f"these tests are for the compiled build, but {build.fault or interpreted or 'this is the pure one'}"
+        raise pytest.UsageError(message)
+    pytest.MonkeyPatch.setattr = _only_where_it_is_seen(frozenset(names))  # type: ignore[method-assign]
+
+
+def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
+    """Skip a test that plants something in a compiled module: that calls its own without looking up their names."""
+    plant = pytest.MonkeyPatch.setattr
+
+    def setattr_or_skip(patch: pytest.MonkeyPatch, target: object, *rest: Any, **options: Any) -> None:
+        where = target if isinstance(target, str) else getattr(target, "__module__", "")
+        if isinstance(target, ModuleType):
+            where = target.__name__
+        found = next((name for name in compiled if f"{where}.".startswith(f"{name}.")), None)
+        if found is not None:
+            pytest.skip(f"plants something in {found}, which is compiled and would not look there")
+        plant(patch, target, *rest, **options)
+
+    return setattr_or_skip
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
@@ -140,24 +172,50 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)  # a test that means garbage collects it
         gc.enable()
 
 
 # --- who runs what
 
-# What tests of one name build once for each process that runs any of them is built in one process only.
-_SHARES: Final = {
-    f"tests/{test}": "the small world"
-    for test in (
-        "core/test_legality.py::test_a_reply_is_waited_for_while_a_cycle_runs",
-        "core/test_legality.py::test_only_awaited_outcomes_are_taken",
-        "core/test_legality.py::test_the_small_world_meets_every_cell",
-        "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
-        "core/test_machine.py::test_the_small_world_is_not_tiny",
-        "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
-        "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
-    )
+# What tests, or all tests of a file, build once for each process that runs any of them is built in one process only.
+SHARES: Final = {
+    f"tests/{test}": share
+    for share, tests in {
+        "the small world": (
+            "core/test_legality.py::test_a_reply_is_waited_for_while_a_cycle_runs",
+            "core/test_legality.py::test_only_awaited_outcomes_are_taken",
+            "core/test_legality.py::test_the_small_world_meets_every_cell",
+            "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",
+            "core/test_machine.py::test_the_small_world_is_not_tiny",
+            "core/test_owners.py::test_an_outcome_of_another_kind_is_late",
+            "core/test_owners.py::test_every_owner_is_met",
+            "core/test_step.py::test_every_change_of_phase_in_the_table_happens",
+            "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
+            "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
+        ),
+        "the types of vendors": (
+            "providers/test_anthropic_stream.py",
+            "providers/test_cache_points.py",
+            "providers/test_gemini.py",
+            "providers/test_gemini_stream.py",
+            "providers/test_openai_chat_stream.py",
+            "providers/test_openai_responses_stream.py",
+            "providers/test_requests.py",
+            "providers/test_vendors_clients.py",
+        ),
+    }.items()
+    for test in tests
 }
+
+# Commands, threads and servers are waited for, and meanwhile a core has nothing to do.
+_MORE_THAN_CORES: Final = 2
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """With `-n auto`, let there be more workers than cores."""
+    return (yield) + _MORE_THAN_CORES
 
 
 class Shares(LoadScopeScheduling):
@@ -170,7 +228,8 @@ class Shares(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if "::sybil:" in nodeid:
             return nodeid.partition("::")[0]
-        return _SHARES.get(nodeid.partition("[")[0], nodeid)
+        file = nodeid.partition("::")[0]
+        return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Forget what is done; theirs counts it again behind each test, and takes a second for each thousand of them."""

@@ -4,6 +4,7 @@ This is the façade: at most forty names, resolved on first use, so that `import
 works without Trio, and importing touches nothing. No logic enters this file.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +95,10 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 __version__: Final = "0.1.0"
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - a sorted list of the names above; written once, not twice
+
+# Only what was compiled has a record, and before the first module of a room is imported it is held against the files.
+if os.path.exists(os.path.join(__path__[0], "compiled.json")):  # noqa: PTH110, PTH118 - pathlib is slow to import
+    import_module("agentrail.builds").choose_build(__version__)
 
 
 def __getattr__(name: str) -> object:

@@ -46,7 +46,7 @@ DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
         "openai-chat": "gpt-5-mini",
     }
 )
-"""What the command asks for when a key is set and nobody names a model."""
+"""What the command asks for when a key is set and no model is named."""
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -226,7 +226,7 @@ def _key_in(environ: Environment, variable: str) -> str | None:
 
 
 def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> None:
-    # A fault names the variable that has it: the option, which nobody gave, would be looked for in vain.
+    # A fault names the variable that has it: the option, which was not given, would be looked for in vain.
     try:
         ProviderOptions.parse(found)
     except OptionError as error:
@@ -264,7 +264,7 @@ def provider_of(model: str) -> str:
     return name
 
 
-# --- which model the command takes when nobody says
+# --- which model the command takes when none is named
 
 
 @frozen(kw_only=True)

@@ -49,18 +49,18 @@
     ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
     │   ├── RateLimited · Overloaded · Transport · Timeout · StreamStalled · ProtocolError
     │   └── Authentication · ModelNotFound · ContextOverflow · ContentRefused · BadRequest
-    ├── CycleEnded                  how a cycle ended that somebody waited for
+    ├── CycleEnded                  how a cycle ended that a caller waited for
     │   ├── CycleAborted · CycleFailed
     │   └── ReplyTimeout            it has not ended yet; the session goes on
-    ├── SessionDown                 nobody's: the session has ended, `reason` says how
-    ├── SessionRefused              nobody's: a plugin did not let it begin, `reason` says why
-    ├── ActorDown                   nobody's: the actor has ended without an answer; carries handle and reason
-    ├── CallTimeout                 nobody's: no answer in time; the work goes on
-    ├── JobGivenUp                  nobody's: the job brought down worker after worker; carries how many, and the reason
-    ├── PoolStopped                 nobody's: the pool ended before the job was done; carries the reason
+    ├── SessionDown                 no one's move: the session has ended, `reason` says how
+    ├── SessionRefused              no one's move: a plugin did not let it begin, `reason` says why
+    ├── ActorDown                   no one's move: the actor has ended without an answer; carries handle and reason
+    ├── CallTimeout                 no one's move: no answer in time; the work goes on
+    ├── JobGivenUp                  no one's move: the job brought down worker after worker; carries how many, and the reason
+    ├── PoolStopped                 no one's move: the pool ended before the job was done; carries the reason
     ├── SupervisorStartFailed       a child did not start; carries its id and the reason
     ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
-    ├── HistoryError                ours: somebody tried to build a conversation that no provider would take
+    ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
 What is published or journaled holds no exception object: there an error is an `ErrorInfo`.
@@ -331,7 +331,7 @@ class ProcessRefused(YourMove):
 
 
 class ChildRefused(YourMove):
-    """A tool cannot have a session below its own: that has a budget, or stands too deep."""
+    """A tool cannot have a session below its own: nothing of the budget is left, or too many stand above or beside it."""
 
 
 class CodecError(YourMove):
@@ -489,7 +489,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
         code: snake_case, stable; to branch on.
         message: For people: what was expected, what came, what to do.
         retryable: Whether the same request may succeed later.
-        retry_after_seconds: How long to wait first, where somebody said so.
+        retry_after_seconds: How long to wait first, where the server said so.
     """
 
     code: str
@@ -509,7 +509,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
 
 class CycleEnded(AgentrailError):
-    """Somebody waited for the reply of a cycle, and there is none."""
+    """A caller waited for the reply of a cycle, and there is none."""
 
 
 class CycleAborted(CycleEnded):
@@ -576,7 +576,7 @@ class ActorDown(AgentrailError):
     """The actor has ended without an answer, or never was.
 
     Attributes:
-        handle: Whose end it was; `None` if there was nobody behind an address.
+        handle: Whose end it was; `None` if there was no actor behind an address.
         reason: The `ExitReason`, one of seven classes, so `match error.reason` can be total: `Crashed(type=…, text=…)`
             of an exception, `Shutdown(detail=…)` of an end on purpose; `NoProcess()` if it had ended before it was asked.
     """
@@ -589,7 +589,7 @@ class ActorDown(AgentrailError):
 
 
 class CallTimeout(AgentrailError):
-    """No answer came in time. The work that was asked for goes on; a late answer reaches nobody."""
+    """No answer came in time. The work that was asked for goes on; a late answer is dropped."""
 
 
 class JobGivenUp(AgentrailError):
@@ -666,7 +666,7 @@ class SupervisorGaveUp(AgentrailError):
 
 
 class HistoryError(AgentrailError):
-    """A change that would make a conversation with an unanswered call, a second answer, or one to nobody."""
+    """A change that would make a conversation with an unanswered call, a second answer, or one to no call."""
 
 
 class InternalError(AgentrailError):

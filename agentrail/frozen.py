@@ -1,8 +1,8 @@
-"""JSON that nobody can change, all the way down: what a session keeps, shows and hands out is made of it.
+"""JSON that cannot be changed, all the way down: what a session keeps, shows and hands out is made of it.
 
 Frozen once, where it enters, in one pass; who is given a frozen value shares it, and pays nothing. Dictionaries and lists
 that refuse to be written to, rather than a mapping proxy and tuples: they are still what JSON libraries, `isinstance` and
-`match` take for JSON, and a proxy lets whoever holds what lies behind it write there.
+`match` take for JSON, and a proxy lets the holder of what lies behind it write there.
 
 No message, event or state enters this file.
 """
@@ -23,12 +23,12 @@ else:
 JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 MAX_CONTAINERS: Final = 50_000
-"""How many objects and arrays a value of somebody else's may have: each is made anew where it enters, while others wait."""
+"""How many objects and arrays a value from outside may have: each is made anew where it enters, while others wait."""
 MAX_COPIED_CHARACTERS: Final = 1_000_000
-"""How many characters: an encoder that has begun lets nobody else run."""
+"""How many characters: an encoder that has begun lets no other task run."""
 MAX_LEVELS: Final = 128
 """How deeply JSON may be nested. Every encoder, comparison and validator goes down by calling itself, so what one of them
-can still read another one may not; nobody writes this by hand, and nobody reads it."""
+can still read another one may not; this is not written by hand, and not read by people."""
 
 
 class TooDeep(RecursionError):
@@ -54,7 +54,7 @@ class FrozenDict(dict[str, Any]):
 
     __slots__ = ()
 
-    def __new__(cls, *given: Any, **named: Any) -> "FrozenDict":  # noqa: PYI034 - nobody derives from it
+    def __new__(cls, *given: Any, **named: Any) -> "FrozenDict":  # noqa: PYI034 - no class derives from it
         """Take what `dict` takes, frozen all the way down."""
         return cast("FrozenDict", _frozen(dict(*given, **named), MAX_LEVELS))
 
@@ -90,7 +90,7 @@ class FrozenList(list[Any]):
 
     __slots__ = ()
 
-    def __new__(cls, given: Any = ()) -> "FrozenList":  # noqa: PYI034 - nobody derives from it
+    def __new__(cls, given: Any = ()) -> "FrozenList":  # noqa: PYI034 - no class derives from it
         """Take what `list` takes, frozen all the way down."""
         return cast("FrozenList", _frozen(list(given), MAX_LEVELS))
 
@@ -126,7 +126,7 @@ def frozen_json(value: JsonObject) -> JsonObject:
     """Freeze a JSON object, all the way down. Free of cost for one that is frozen already.
 
     Tuples become arrays. What is a text, a number, a set or a buffer of another class becomes a plain one, which has no
-    attributes that somebody could set. What is no JSON at all, such as a `Secret` among an application's own data, stays
+    attributes that could be set. What is no JSON at all, such as a `Secret` among an application's own data, stays
     the object that it is: `not_json` finds those, where they must not be.
 
     Raises:
@@ -155,6 +155,8 @@ def frozen_or_none(value: JsonObject | None) -> JsonObject | None:
 
 def thawed(value: Any) -> Any:
     """Make a copy that can be changed, all the way down; what is no dictionary or list stays as it is."""
+    if type(value) in _SCALARS:  # before the match, whose check for mappings costs ten times as much
+        return value
     match value:
         case Mapping():
             return {name: thawed(item) for name, item in value.items()}
@@ -229,7 +231,7 @@ _FROZEN: Final[frozenset[type]] = _SCALARS | {float, bytes, FrozenDict, FrozenLi
 
 
 def _frozen(value: Any, levels: int) -> object:
-    """Freeze a value; reads every container once, and as it stands at one moment, whoever writes to it meanwhile."""
+    """Freeze a value; reads every container once, and as it stands at one moment, also when it is written to meanwhile."""
     kind = type(value)
     if kind in _FROZEN:
         return value

@@ -155,7 +155,7 @@ _Memo: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class _Memoized:
-    """A place beside the fields of a Struct: no part of the value, so nobody compares, copies, writes or reads it."""
+    """A place beside the fields of a Struct: no part of the value, so it is not compared, copied, written or read."""
 
     __slots__ = ("_encoded",)
     _encoded: _Memo
@@ -208,12 +208,12 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
     @property
     def text(self) -> str:
         """All that it says aloud, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Its tool calls, in the model's order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def with_text(self, text: str) -> "AssistantMessage":
         """Say something else aloud: one text where the first one stood, before the calls if there was none."""
@@ -250,13 +250,13 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
         wire: The name of the format; two providers of one format share the bytes.
         encode: Makes the bytes; a pure function of the message.
     """
-    kept: _Memo = getattr(message, "_encoded", ())  # empty until somebody writes it
+    kept: _Memo = getattr(message, "_encoded", ())  # empty until it is written
     for name, form in kept:
         if name == wire:
             return form
     made = encode(message)
     # The value of the message does not change: this is a memo, which equality and repr do not look at. Pairs and not a
-    # dictionary, which whoever holds the message could write to; there are as many as there are formats, two or three.
+    # dictionary, which any holder of the message could write to; there are as many as there are formats, two or three.
     force_setattr(message, "_encoded", (*kept, (wire, made)))
     return made
 
@@ -272,7 +272,7 @@ class TokenUsage(Value, frozen=True, kw_only=True):
         output: Tokens written, reasoning included.
         cache_read: The part of `input` that came from the vendor's cache.
         cache_write: The part of `input` that was written into it.
-        reasoning: The part of `output` that nobody sees.
+        reasoning: The part of `output` that is not shown.
         cost_usd: US dollars; None as soon as one part of the sum has no known price. Never 0 for unknown.
         estimated: Whether any part was estimated because the vendor did not report it.
     """
@@ -286,7 +286,7 @@ class TokenUsage(Value, frozen=True, kw_only=True):
     estimated: bool = False
 
     def __post_init__(self) -> None:
-        """Take nothing below zero, whoever says so: a budget would grow by it. A price that is no number is unknown."""
+        """Take nothing below zero, from any server: a budget would grow by it. A price that is no number is unknown."""
         cost = self.cost_usd
         if cost is not None and not 0.0 <= cost < math.inf:
             force_setattr(self, "cost_usd", None)

@@ -1,4 +1,4 @@
-"""Which processes work for a call: an account that whoever starts them keeps, and whoever stops the call reads.
+"""Which processes work for a call: an account that the code that starts them keeps, and the code that stops the call reads.
 
 A context variable, because between the two stand a tool's own code and a port that knows nothing of calls. No process is
 started or stopped here.
@@ -34,7 +34,7 @@ def keep_account(account: ProcessAccount) -> None:
 
 
 def note_started(pid: int) -> None:
-    """Note that a process works for the call of this task; outside of calls nobody keeps an account."""
+    """Note that a process works for the call of this task; outside of calls no account is kept."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.add(pid)

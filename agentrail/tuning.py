@@ -59,7 +59,7 @@ class CollectorChange:
     def undo(self) -> None:
         """Set the collector as it was; the second time, nothing.
 
-        Thresholds that somebody has set since are left alone. Whatever is frozen is looked through again, if the call froze.
+        Thresholds that were set since are left alone. Whatever is frozen is looked through again, if the call froze.
         """
         if self._is_undone:
             return
@@ -96,7 +96,7 @@ def many_sessions(*, collect: bool = True) -> CollectorChange:
 
     What it costs: memory, and time until things are gone. Reference cycles, such as those of an exception that holds its own
     frames, wait until 50,000 objects more were made than freed, and those that survived two looks until millions were; so do
-    the files and sockets in them that nobody closed. What is frozen is freed by its reference count as ever, but cycles among
+    the unclosed files and sockets in them. What is frozen is freed by its reference count as ever, but cycles among
     it stay until the end of the process, or until `undo`. The one look at everything holds the thread: about 50 ms for each
     hundred thousand objects.
 

@@ -1,9 +1,12 @@
 """Put each mutant of tests/mutants/catalogue.py into a copy of the package, run its test, and say which ones survive.
 
-    python -m scripts.run_mutants [PART OF A NAME, OR OF A GUARANTEE ...]
+    python -m scripts.run_mutants [--compiled] [PART OF A NAME, OR OF A GUARANTEE ...]
 
 Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing. A run of all says too
 which rows of the acceptance list no killed mutant breaks, and ends with 1 when there is one.
+
+With `--compiled`: those in modules that are compiled, each with its module compiled, and the others as sources: to compile
+all of them together for each mutant would take hours. A mutant that mypy refuses never comes to run; that counts too.
 """
 
 import os
@@ -19,12 +22,22 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from scripts.compiling import SUFFIX, compiled_modules
 from scripts.scenario_coverage import FOLDERS, as_ranges, covered_numbers, rows_in_force
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parent.parent
-COPIED: Final = ("agentrail", "tests", "property_tests", "scripts", "docs", "conftest.py", "pyproject.toml")
+COPIED: Final = (
+    "agentrail",
+    "benchmarks",
+    "tests",
+    "property_tests",
+    "scripts",
+    "docs",
+    "conftest.py",
+    "pyproject.toml",
+)
 WITHIN_SECONDS: Final = 120
 ALL_WITHIN_SECONDS: Final = 1200
 FAILED: Final = (
@@ -32,11 +45,16 @@ FAILED: Final = (
 )
 
 
-def main(wanted: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run those in whose names or guarantees one of these stands, or all; give the exit code."""
+    wanted = [one for one in arguments if one != "--compiled"]
+    compiled = "--compiled" in arguments
     chosen = [
         one for one in MUTANTS if not wanted or any(part in f"{one.name} {one.breaks}" for part in wanted)
     ]
+    if compiled:
+        modules = compiled_modules(ROOT)
+        chosen = [one for one in chosen if _module_of(one) in modules]
     begun_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrail-mutants-") as directory:
         trees: SimpleQueue[Path] = SimpleQueue()
@@ -50,14 +68,14 @@ def main(wanted: Sequence[str]) -> int:
             return 1
         trees.put(tree)
         with ThreadPoolExecutor(jobs) as pool:
-            verdicts = list(pool.map(lambda one: _try(one, trees), chosen))
+            verdicts = list(pool.map(lambda one: _try(one, trees, compiled=compiled), chosen))
     wrong = 0
     for mutant, verdict in zip(chosen, verdicts, strict=True):
-        wrong += verdict != "killed"
+        wrong += verdict not in {"killed", "refused"}
         print(f"{verdict:9} {mutant.name}  ({mutant.breaks})")
     seconds = time.monotonic() - begun_at
     print(f"{len(chosen) - wrong} of {len(chosen)} mutants killed in {seconds:.0f} s")
-    if not wanted:
+    if not wanted and not compiled:
         killed = [one for one, verdict in zip(chosen, verdicts, strict=True) if verdict == "killed"]
         without = rows_without(killed)
         print(f"rows of the acceptance list in force without a mutant: {as_ranges(without)}")
@@ -71,12 +89,14 @@ def rows_without(mutants: Sequence[Mutant]) -> frozenset[int]:
     return in_force - {row for one in mutants for row in one.rows}
 
 
-def _try(mutant: Mutant, trees: "SimpleQueue[Path]") -> str:
+def _try(mutant: Mutant, trees: "SimpleQueue[Path]", *, compiled: bool) -> str:
     tree = trees.get()
     try:
         with _mutated(tree / "agentrail" / mutant.file, mutant) as is_there:
             if not is_there:
                 return "stale"
+            if compiled and (said := _compile(tree, _module_of(mutant))):
+                return said
             match _run_tests(tree, mutant.killed_by):
                 case 0:
                     return "SURVIVED"
@@ -85,7 +105,31 @@ def _try(mutant: Mutant, trees: "SimpleQueue[Path]") -> str:
                 case code:
                     return f"error {code}"
     finally:
+        for extension in (tree / "agentrail").rglob(f"*{SUFFIX}"):
+            extension.unlink()
         trees.put(tree)
+
+
+def _module_of(mutant: Mutant) -> str:
+    return f"agentrail.{mutant.file.removesuffix('.py').replace('/', '.')}"
+
+
+def _compile(tree: Path, module: str) -> str | None:
+    """Compile one module of a tree; give the verdict when that ends the matter."""
+    script = Path("scripts", "compiling.py")
+    compiling = subprocess.run(  # noqa: S603 - our own script
+        (sys.executable, str(script), ".", "0", module), cwd=tree, capture_output=True, text=True, check=False
+    )
+    if compiling.returncode != 0:
+        return "refused" if ": error: " in compiling.stdout + compiling.stderr else "no build"
+    # It is this that is tested, and not the source: a path of its own says so.
+    code = f"import {module} as it; print(it.__file__)"
+    command = (sys.executable, "-c", code)
+    ran = subprocess.run(  # noqa: S603 - as above
+        command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False
+    )
+    is_compiled = ran.returncode != 0 or ran.stdout.strip().endswith(SUFFIX)  # a bug may end even the import
+    return None if is_compiled else "no build"
 
 
 @contextmanager
@@ -107,22 +151,21 @@ def _copy(to: Path) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                source, to / name, ignore=shutil.ignore_patterns("__pycache__", f"*{SUFFIX}", "compiled.json")
+            )
         else:
             shutil.copy(source, to / name)
     return to
 
 
 def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
-    # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours
             command,
             cwd=tree,
-            env=environment,
+            env=_environment(tree),
             stdout=None if show else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
             check=False,
@@ -131,6 +174,14 @@ def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, 
     except subprocess.TimeoutExpired:  # a bug that makes everybody wait for ever is noticed too
         return FAILED
     return ended.returncode
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
+    environment.pop("AGENTRAIL_TEST_BUILD", None)  # a mutant is compiled alone, if at all
+    return environment
 
 
 if __name__ == "__main__":

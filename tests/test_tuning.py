@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentrail.tuning import THRESHOLDS, many_sessions
+from tests.forked import in_a_process
 
 ROOT = Path(__file__).parents[1]
 IMPORTS_GC = re.compile(r"^\s*(import gc\b|from gc import)", re.MULTILINE)
@@ -72,16 +73,14 @@ main()
 
 @contextmanager
 def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[None]:
-    """A collector that is set so, with nothing frozen, whatever the test does to it; as it was afterwards."""
-    was, was_enabled, was_frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 0
-    gc.unfreeze()
+    """A collector that is set so, in a process in which nothing is frozen, whatever the test does to it; as it was afterwards."""
+    was, was_enabled = gc.get_threshold(), gc.isenabled()
+    assert gc.get_freeze_count() == 0
     gc.set_threshold(*thresholds)
     try:
         yield
     finally:
         gc.unfreeze()
-        if was_frozen:  # the root conftest.py does that with all tests
-            gc.freeze()
         gc.set_threshold(*was)
         (gc.enable if was_enabled else gc.disable)()
 
@@ -117,6 +116,7 @@ def test_the_commands_ask(arguments, main):
     assert done.stdout == f"{main} True (50000, 20, 50) True\n", done.stderr
 
 
+@in_a_process
 def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
     """What is set is what the page says, and the result names both states."""
     with a_collector():
@@ -129,6 +129,7 @@ def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
         assert change.after.frozen > 1_000
 
 
+@in_a_process
 def test_garbage_is_freed_before_the_rest_is_frozen():
     """A cycle that is garbage already is not kept for ever; with `collect=False` it is, until `undo`."""
 
@@ -154,6 +155,7 @@ def test_garbage_is_freed_before_the_rest_is_frozen():
             assert left() == 0
 
 
+@in_a_process
 def test_undo_sets_the_collector_as_it_was():
     """Thresholds and frozen objects are those of before; a second `undo` changes nothing."""
     with a_collector((900, 11, 12)):
@@ -167,6 +169,7 @@ def test_undo_sets_the_collector_as_it_was():
         assert gc.get_freeze_count() > 0
 
 
+@in_a_process
 def test_a_block_undoes_it():
     """As a context manager it goes back when the block is left, by an exception too."""
 
@@ -182,6 +185,7 @@ def test_a_block_undoes_it():
         assert gc.get_freeze_count() == 0
 
 
+@in_a_process
 def test_a_second_call_changes_nothing_and_undoes_nothing():
     """What was asked for twice is there once, and the call that changed it undoes it."""
     with a_collector():
@@ -208,6 +212,7 @@ def test_a_second_call_changes_nothing_and_undoes_nothing():
         ((0, 10, 10), (0, 10, 10)),
     ],
 )
+@in_a_process
 def test_thresholds_only_rise_and_a_collector_that_is_off_stays_off(was, becomes):
     """A program that looks less often than we would, or never, keeps what it has chosen."""
     with a_collector(was):
@@ -215,6 +220,7 @@ def test_thresholds_only_rise_and_a_collector_that_is_off_stays_off(was, becomes
         assert gc.get_threshold() == becomes
 
 
+@in_a_process
 def test_a_disabled_collector_stays_disabled():
     """`gc.disable()` is the program's word."""
     with a_collector():
@@ -224,6 +230,7 @@ def test_a_disabled_collector_stays_disabled():
         assert not gc.isenabled()
 
 
+@in_a_process
 def test_what_others_set_since_is_left_alone():
     """`undo` takes back our thresholds, not those of somebody who came later; what they froze before us stays frozen."""
     with a_collector():

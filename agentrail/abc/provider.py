@@ -16,11 +16,11 @@ class Capabilities:
     """What a model can do and what it costs, as far as anybody knows.
 
     Attributes:
-        context_window: Tokens; None when nobody knows.
-        max_output_tokens: The most that it will write in one response; None when nobody knows.
+        context_window: Tokens; None when unknown.
+        max_output_tokens: The most that it will write in one response; None when unknown.
         images: Whether it takes pictures.
         reasoning: Whether it can think aloud.
-        price: The most that its tokens cost; None when nobody knows, and then never taken for 0.
+        price: The most that its tokens cost; None when unknown, and then never taken for 0.
     """
 
     context_window: int | None = None

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 
 class Secret:
-    """A key or a password that shows itself to nobody who does not ask by name.
+    """A key or a password that shows itself only to code that asks by name.
 
     Printing, formatting and logging give `Secret(…)`; pickling and copying into JSON fail, so that no cache and no report
     holds it by accident. Taken wherever a provider takes a key.

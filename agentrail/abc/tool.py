@@ -135,7 +135,7 @@ class Tool(Protocol):
     - `max_retries: int | None` (None): how often a call that raised is made again; None for what its effect class and the
       session say. For a `once` tool a number says that raising means that nothing happened.
     - `reconcile(operation_id, ctx)`, `async`: required of `reconcilable`; says `Done(result)`, `NotDone()` or `Unknown()`.
-    - `polling: bool` (False): repeats are its nature, so nobody looks for loops.
+    - `polling: bool` (False): repeats are its nature, so the session looks for no loops.
     - `max_result_bytes: int` (1 MiB): of a longer text the middle is left out.
     - `label(arguments)` (the name): short text for people.
     - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions; it is never executed.

@@ -24,7 +24,7 @@ MAX_CLEANUP_SECONDS: Final = 2.0
 
 
 def _nobody_hears(name: str, payload: JsonValue) -> None:
-    """Take an event for nobody, in a context that was made by hand."""
+    """Drop an event, in a context that was made by hand."""
 
 
 class RunInThread(Protocol):
@@ -129,7 +129,7 @@ class ToolContext:
         event: Where `emit` goes; publishes `PluginEvent`.
         run_in_thread: Runs a plain function in one of the threads for tools.
         process: Where `open_process` goes.
-        question: Where `ask_user` goes; in a context that was made by hand nobody answers.
+        question: Where `ask_user` goes; in a context that was made by hand there is no answer.
         child: Where `run_session` goes.
     """
 
@@ -159,7 +159,7 @@ class ToolContext:
 
     @property
     def depth(self) -> int:
-        """How many sessions stand above this one; 0 for one that nobody else started."""
+        """How many sessions stand above this one; 0 for one that no other session started."""
         return max(len(self.path) - 1, 0)
 
     @property
@@ -244,7 +244,8 @@ class ToolContext:
         """Let a session below this one work, and give its last text. It ends with the call.
 
         It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data; not the
-        conversation. What it publishes appears on this session as `SubagentEvent`.
+        conversation. What it publishes appears on this session as `SubagentEvent`. Under a budget it is lent all that is left,
+        or waits until another child gives something back.
 
         Args:
             prompt: What it is to do; it knows nothing else.
@@ -253,10 +254,10 @@ class ToolContext:
             max_turns: How many turns it has; None for as many as this session.
 
         Raises:
-            ChildRefused: Your move: the session has a budget, of which no share can be reserved for a child; or sessions
-                stand too deep above one another already.
+            ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
+                many work for tools of this session.
             OptionError: Your move: a tool that this session has not, or a number of turns that is none.
-            CycleFailed, CycleAborted: How it ended, without an answer.
+            CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
         Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
@@ -279,11 +280,11 @@ class ToolContext:
             timeout_seconds: How long to wait; None: as long as the call may take.
 
         Returns:
-            The answer; None when nobody gave one in time.
+            The answer; None when the user gave none in time.
 
         Raises:
             ToolContractError: Your move: an empty question, or a time that is none.
-            CycleAborted: The cycle was aborted, or this call stopped: nobody will answer.
+            CycleAborted: The cycle was aborted, or this call stopped: no answer will come.
 
         Cancellation: The question is withdrawn when the call ends.
         """
@@ -324,7 +325,7 @@ class ToolContext:
         return max(self.deadline - now, 0.0)
 
     def check_cancelled(self) -> None:
-        """Raise when the call was stopped: for functions in worker threads, which nobody can stop from outside.
+        """Raise when the call was stopped: for functions in worker threads, which cannot be stopped from outside.
 
         Raises:
             trio.Cancelled: It was. Let it travel.

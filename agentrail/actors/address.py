@@ -1,4 +1,4 @@
-"""Addresses: they find whoever lives now at each send, and hold messages while nobody does but somebody is to come."""
+"""Addresses: at each send they find the instance that lives now, and hold messages while there is none but one is to come."""
 
 import math
 from collections import deque
@@ -22,7 +22,7 @@ Look: TypeAlias = Callable[[], None]
 
 @frozen(eq=False)
 class Wait:
-    """There is nobody now, and somebody is to come.
+    """There is no instance now, and one is to come.
 
     Attributes:
         subscribe: Lets a look be called whenever that may have changed; under a key, so that twice is as once.
@@ -60,7 +60,7 @@ class Address:
         return f"<Address of {self._name}>"
 
     def cast(self, message: object) -> None:
-        """Say something to whoever lives now, or comes next. To nobody: a dead letter.
+        """Say something to the instance that lives now, or comes next. Where none is to come: a dead letter.
 
         Raises:
             MailboxFull: Your move: as of `ActorHandle.cast`.
@@ -88,10 +88,10 @@ class Address:
     async def call(self, request: object, *, timeout_seconds: float | None = ...) -> object: ...
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
-        """Ask whoever lives now, or comes next; the time runs while the call is held, or waits for room.
+        """Ask the instance that lives now, or comes next; the time runs while the call is held, or waits for room.
 
         Raises:
-            ActorDown: Nobody is there and nobody is to come, or it ended without an answer.
+            ActorDown: No instance is there and none is to come, or it ended without an answer.
             CallTimeout: There was no answer in time.
             CallingSelf: Your move: it is the caller itself, from its own task.
             MailboxFull: Your move: too many messages wait already, and its policy is another than `block`.
@@ -125,7 +125,7 @@ class Address:
             await mailbox_of(found).wait_for_room()
 
     def _withdraw(self, event: Sent) -> None:
-        """Hold it no longer, if nobody was given it."""
+        """Hold it no longer, if no instance was given it."""
         for place, (held, is_owed) in enumerate(self._held):
             if held is event and not is_owed:
                 del self._held[place]
@@ -157,7 +157,7 @@ class Address:
             found.subscribe(self, self.look)
 
     def give_up(self) -> None:
-        """Nobody comes: casts are dead letters, calls raise `ActorDown`."""
+        """No instance comes: casts are dead letters, calls raise `ActorDown`."""
         while self._held:
             event, _ = self._held.popleft()
             self._bury(event)
@@ -186,12 +186,14 @@ class Address:
         mailbox = cell.mailbox
         while self._held:
             event, is_owed = self._held.popleft()
-            if mailbox is None:  # said by whoever told that the instance is up: nothing may be raised there
+            if (
+                mailbox is None
+            ):  # said by the one that told that the instance is up: nothing may be raised there
                 _refuse(event, cell.refuse_messages(), "it is a worker, and reads no messages")
                 continue
             try:
                 _move(event, cell)
-                # Whoever could wait for room was let go when this was held.
+                # A caller that could wait for room was let go when this was held.
                 mailbox.put_nowait(event, via=self, bounded=not is_owed and not mailbox.lets_wait)
             except MailboxFull as full:
                 _refuse(event, full.with_traceback(None), "the mailbox was full")
@@ -201,7 +203,7 @@ class Address:
 
 
 def _refuse(event: Sent, error: Exception, why: str) -> None:
-    """Raise an error at whoever called; anything else is a dead letter."""
+    """Raise an error at the caller; anything else is a dead letter."""
     if isinstance(event, Call) and isinstance(event.to, ReplyTo):
         event.to.fail(error)
     else:

@@ -75,7 +75,7 @@ class _Root:
     async def watch(self) -> None:
         """Turn a cancellation from outside into an ordered stop with a limit.
 
-        Cancellation: Ends it, and is not lost: whoever opened the block meets it at the next checkpoint.
+        Cancellation: Ends it, and is not lost: the caller that opened the block meets it at the next checkpoint.
         """
         with self._watching:
             try:

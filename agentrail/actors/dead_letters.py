@@ -1,4 +1,4 @@
-"""Messages that nobody is going to handle: never an error for the sender, always counted. No contents are kept."""
+"""Messages that no actor is going to handle: never an error for the sender, always counted. No contents are kept."""
 
 import logging
 from collections import Counter

@@ -128,7 +128,7 @@ class MachineTimers:
         self._deadlines.arm(key, due_seconds)
 
     def disarm(self, key: TimerKey) -> None:
-        """Forget this key. What of it is in the mailbox already has an epoch that nobody waits for."""
+        """Forget this key. What of it is in the mailbox already has an epoch that no timer has any more."""
         self._epochs.pop(key, None)
         self._deadlines.disarm(key)
 

@@ -1,7 +1,7 @@
 """One instance of an actor: its handle, which everybody may hold, and its cell, which only this room sees.
 
 An instance ends in one go, without a checkpoint: calls answered, names freed, watchers and links told, and last its
-supervisor. So whoever hears of an end finds nothing of it left.
+supervisor. So an observer that hears of an end finds nothing of it left.
 """
 
 import logging
@@ -31,10 +31,10 @@ LOGGER: Final = logging.getLogger("agentrail.actors")
 
 @frozen
 class ExitSignal:
-    """A linked actor has ended, or somebody wants this one to; a notice, for those who trap exits.
+    """A linked actor has ended, or another actor wants this one to; a notice, for those who trap exits.
 
     Attributes:
-        sender: Who; `None` if nobody said so.
+        sender: Who; `None` if no sender was named.
         reason: Why.
     """
 
@@ -42,7 +42,7 @@ class ExitSignal:
     reason: ExitReason
 
 
-class Owner(Protocol):
+class ChildOwner(Protocol):
     """The supervisor of an instance."""
 
     @property
@@ -59,7 +59,7 @@ class Owner(Protocol):
         ...
 
     def report(self, report: Report) -> None:
-        """Give a report to whoever watches."""
+        """Give a report to the observers."""
         ...
 
     def redact(self, text: str, /) -> str:
@@ -151,7 +151,7 @@ class Cell:
         self,
         child_id: Hashable,
         incarnation: int,
-        owner: Owner | None,
+        owner: ChildOwner | None,
         token: Token | None,
         mailbox: Mailbox[object] | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class Cell:
         """Let it end now."""
 
     def refuse_messages(self) -> NoMailbox:
-        """Make the error for whoever sends it a message."""
+        """Make the error for the sender of a message to it."""
         message = f"actor {self.id!r} is a worker; use machine() for an actor that reads messages"
         return NoMailbox(message)
 
@@ -214,7 +214,7 @@ class Cell:
             self._shields.discard(shield)
 
     def receive_exit(self, reason: ExitReason, sender: "ActorHandle | None") -> None:
-        """Take an exit signal: of a linked actor, or of whoever called `exit`."""
+        """Take an exit signal: of a linked actor, or of the caller of `exit`."""
         if self.exit_reason is not None:
             return
         if self.trap_exits and self.mailbox is not None:
@@ -302,7 +302,7 @@ class Cell:
             self._links.pop(other, None)
 
     def give_up(self, reason: ExitReason) -> None:
-        """Answer its callers in its place: it does not obey, and nobody knows when it will end."""
+        """Answer its callers in its place: it does not obey, and when it will end is unknown."""
         if self.mailbox is not None:
             self.mailbox.close(reason)
         for to in tuple(self._debts or ()):
@@ -321,7 +321,7 @@ class Cell:
         self.task = None
         self.give_up(reason)
         releases, self._releases = self._releases, None
-        # What one of them raises is no matter of the others: whoever is not told of an end waits for it for ever.
+        # What one of them raises is no matter of the others: a caller that is not told of an end waits for it for ever.
         for release in (releases or {}).values():
             contain(log_bug, release)
         watchers, self._watchers = self._watchers, None
@@ -338,7 +338,7 @@ class Cell:
 class ActorHandle:
     """One instance of an actor, one incarnation; equal only to itself.
 
-    A restarted child has another handle. Who wants whoever lives now holds an `Address`.
+    A restarted child has another handle. To reach the instance that lives now, hold an `Address`.
     """
 
     __slots__ = ("__weakref__", "_cell")
@@ -566,6 +566,6 @@ def refuse_self(cell: Cell, what: str) -> None:
 
 
 def late(handle: ActorHandle, what: str, seconds: float | None) -> CallTimeout:
-    """Make the error for whoever waited too long."""
+    """Make the error for a caller that waited too long."""
     message = f"{what} of {handle!r} was not answered within {seconds} s; the work goes on"
     return CallTimeout(message)

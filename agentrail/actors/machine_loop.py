@@ -11,7 +11,7 @@ from msgspec import structs
 
 from agentrail.actors.dead_letters import LOGGER, bury
 from agentrail.actors.deadlines import MachineTimers, take_in_turn
-from agentrail.actors.handle import ActorContext, ActorHandle, Cell, Owner
+from agentrail.actors.handle import ActorContext, ActorHandle, Cell, ChildOwner
 from agentrail.actors.judging import judge
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
@@ -51,7 +51,7 @@ from agentrail.otp.statem import (
 from agentrail.otp.supervision_types import Report, Token
 
 UNASKED_SECONDS: Final = 5.0
-"""How long `terminate` may take at most if nobody asked for the stop."""
+"""How long `terminate` may take at most if no caller asked for the stop."""
 
 
 _PASSING: Final = (trio.Cancelled, KeyboardInterrupt, SystemExit)
@@ -142,7 +142,7 @@ class MachineCell(Cell):
     __slots__ = ("loop",)
 
     def __init__(
-        self, child_id: Hashable, incarnation: int, owner: Owner, token: Token, options: Options
+        self, child_id: Hashable, incarnation: int, owner: ChildOwner, token: Token, options: Options
     ) -> None:
         mailbox = Mailbox[object](capacity=options.capacity, overflow=options.overflow)
         super().__init__(child_id, incarnation, owner, token, mailbox)
@@ -165,7 +165,7 @@ class MachineCell(Cell):
     def finish(self, reason: ExitReason) -> None:
         """End; a passivated one hands back what it had accepted through an address and not handled.
 
-        The machine goes: whoever keeps a handle keeps no data, and a timer that still ran, and whose content leads back
+        The machine goes: a caller that keeps a handle keeps no data, and a timer that still ran, and whose content leads back
         here, is let go.
         """
         if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
@@ -473,7 +473,7 @@ def _leave_alone(_: BaseException) -> None:
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Part what nobody but Trio and the operator may catch from what is somebody's bug."""
+    """Part what only Trio and the operator may catch from what is a bug."""
     parts = leaves(error)
     passing = [part for part in parts if isinstance(part, _PASSING)]
     if not passing or len(passing) == len(parts):

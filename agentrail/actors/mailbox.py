@@ -5,7 +5,7 @@ an actor that has fallen behind takes from this one at the price of a `popleft`.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from enum import Enum
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -46,9 +46,12 @@ EMPTY: Final = _Empty.EMPTY
 
 _DIRECT: Final = object()
 
+_NO_MAIL: Final[deque[tuple[object, object]]] = deque(maxlen=0)
+"""The queue of every actor that waits: an empty one of its own would hold 600 bytes, and most actors wait."""
+
 
 class Clockwork(Protocol):
-    """The timers of whoever reads: one that comes due is a message, and stands before what is put after that."""
+    """The timers of the reader: one that comes due is a message, and stands before what is put after that."""
 
     def collect(self) -> None:
         """Put what is due by now into the mailbox, by `put_timer`."""
@@ -117,7 +120,10 @@ class Mailbox(Generic[M]):
         "_control_only",
         "_dropped",
         "_held",
-        "_high",
+        "_most",
+        "_most_control",
+        "_most_notices",
+        "_most_user",
         "_outside",
         "_overflow",
         "_queue",
@@ -141,7 +147,7 @@ class Mailbox(Generic[M]):
         """
         check_mailbox(capacity, overflow)
         # A message, and the way it came: `None` of a notice; of one from outside `_DIRECT`, or what it was sent through.
-        self._queue: deque[tuple[object, object]] = deque()
+        self._queue = _NO_MAIL
         self._clockwork: Clockwork | None = None
         self.via: object = None
         self._control: deque[object] | None = None  # made when it is needed: most actors live without
@@ -157,7 +163,7 @@ class Mailbox(Generic[M]):
         self._accepted = 0
         self._rejected = 0
         self._dropped = 0
-        self._high = [0, 0, 0, 0]  # all, user, notices, control
+        self._most = self._most_user = self._most_notices = self._most_control = 0
 
     # --- putting
 
@@ -166,8 +172,8 @@ class Mailbox(Generic[M]):
 
         Args:
             message: What.
-            via: What it came through, for whoever has to give it back.
-            bounded: Whether it may be refused. One that somebody was promised to have a place may not.
+            via: What it came through, for the reader that has to give it back.
+            bounded: Whether it may be refused. One whose sender was promised a place may not.
 
         Raises:
             MailboxFull: Your move: as many as are allowed wait already. Try again when the actor has caught up.
@@ -212,12 +218,14 @@ class Mailbox(Generic[M]):
         self._clockwork = clockwork
 
     def put_timer(self, fired: object) -> None:
-        """Put a timer that came due at the end, as a notice; whoever collects timers does that, and nobody else."""
+        """Put a timer that came due at the end, as a notice; only the collector of timers does that."""
         if self._closed is None:
             self._append(fired, None)
 
     def put_timers_first(self, fired: Sequence[object]) -> None:
         """Put timers that came due, in their order, before all that waits but control."""
+        if self._queue is _NO_MAIL:
+            self._queue = deque()
         self._queue.extendleft((timer, None) for timer in reversed(fired))
         self._accepted += len(fired)
         self._mark()
@@ -258,6 +266,8 @@ class Mailbox(Generic[M]):
         self._append(message, via)
 
     def _append(self, message: object, via: object) -> None:
+        if self._queue is _NO_MAIL:
+            self._queue = deque()
         self._queue.append((message, via))
         self._accepted += 1
         self._mark()
@@ -265,16 +275,19 @@ class Mailbox(Generic[M]):
             self._wake()
 
     def _mark(self) -> None:
-        high, waiting, outside = self._high, len(self._queue), self._outside
+        user, notices = self._outside, len(self._queue) - self._outside
         control = 0 if self._control is None else len(self._control)
         # Compared first: this is done for each message, and seldom has there never been more.
         if (
-            waiting + control > high[0]
-            or outside > high[1]
-            or waiting - outside > high[2]
-            or control > high[3]
+            user + notices + control > self._most
+            or user > self._most_user
+            or notices > self._most_notices
+            or control > self._most_control
         ):
-            high[:] = map(max, high, (waiting + control, outside, waiting - outside, control))
+            self._most = max(self._most, user + notices + control)
+            self._most_user = max(self._most_user, user)
+            self._most_notices = max(self._most_notices, notices)
+            self._most_control = max(self._most_control, control)
 
     @property
     def lets_wait(self) -> bool:
@@ -336,15 +349,20 @@ class Mailbox(Generic[M]):
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 
-    async def wait(self, *, control_only: bool = False) -> None:
-        """Wait until something comes; only the one reader does that, and only if there is nothing.
+    def wait(self, *, control_only: bool = False) -> Awaitable[None]:
+        """Wait until something comes; only the one reader does that, at once, and only if there is nothing.
+
+        Not a coroutine around that of Trio: there is one for each actor that waits.
 
         Cancellation: A checkpoint.
         """
         self._since_yield = 0
         self._control_only = control_only
         self._reader = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        if not self._queue:
+            self._queue = _NO_MAIL
+        waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - the caller awaits it
+        return waiting
 
     def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
         self._reader = None
@@ -386,7 +404,7 @@ class Mailbox(Generic[M]):
     def drain(self) -> tuple[tuple[object, object], ...]:
         """Take all that waits in the user lane and the notices, in their order, each with its `via`; control is gone."""
         left = tuple((message, None if via is _DIRECT else via) for message, via in self._queue)
-        self._queue.clear()
+        self._queue = _NO_MAIL
         self._control = None
         self._outside = 0
         self._dropped += len(left)
@@ -412,13 +430,13 @@ class Mailbox(Generic[M]):
         control = len(self._control or ())
         return MailboxStatistics(
             waiting=len(self._queue) + control,
-            high_water=self._high[0],
+            high_water=self._most,
             accepted=self._accepted,
             rejected=self._rejected,
             dropped=self._dropped,
-            user=LaneStatistics(waiting=self._outside, high_water=self._high[1]),
-            notices=LaneStatistics(waiting=len(self._queue) - self._outside, high_water=self._high[2]),
-            control=LaneStatistics(waiting=control, high_water=self._high[3]),
+            user=LaneStatistics(waiting=self._outside, high_water=self._most_user),
+            notices=LaneStatistics(waiting=len(self._queue) - self._outside, high_water=self._most_notices),
+            control=LaneStatistics(waiting=control, high_water=self._most_control),
         )
 
 

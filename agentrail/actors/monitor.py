@@ -67,7 +67,7 @@ class Monitor:
         self._cell.watch(self, self._fire)
         if (
             self._target is not None
-        ):  # it goes with whoever is to be told: else who lives long keeps all who ever watched
+        ):  # it goes with the watcher: else an actor that lives long keeps all that ever watched it
             self._target.on_release(self, self._stop)
 
     @property
@@ -104,7 +104,7 @@ class Monitor:
 
 @frozen
 class Notice:
-    """A `Down` in a mailbox; whoever takes it looks whether its monitor still stands.
+    """A `Down` in a mailbox; its taker looks whether its monitor still stands.
 
     Attributes:
         monitor: That wrote it.

@@ -49,12 +49,12 @@ class Partitions:
             ChildStartFailed: A copy that is wanted again did not start.
             ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here some copies may run that nobody is routed to.
+        Cancellation: Always a checkpoint; cancelled here some copies may run to which no key is routed.
         """
         if not _is_whole(count) or not 0 <= count <= self._most:
             message = f"partitions are resized to {count!r}, allowed is an integer from 0 to {self._most}"
             raise InvalidSpec(message, code="invalid_partitions", field="count")
-        self._count = min(self._count, count)  # nobody is sent to a copy that is being stopped
+        self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
         for info in reversed(await self.supervisor.which_children()):
             number = cast("int", info.id)
             if number >= count:

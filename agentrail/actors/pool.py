@@ -29,7 +29,7 @@ W = TypeVar("W")
 
 
 class PoolJob(Generic[R]):
-    """A job that a pool has accepted; whoever holds this may ask for its result, as often as they like."""
+    """A job that a pool has accepted; its holder may ask for its result, any number of times."""
 
     __slots__ = ("__weakref__", "_core", "_entry")
 
@@ -63,7 +63,7 @@ class PoolJob(Generic[R]):
             Exception: One of the `errors` that the work may raise.
             JobGivenUp: Its workers died of it, once more often than is retried; `reason` says of what.
             PoolStopped: The pool ended before it was done.
-            JobWithdrawn: Your move: somebody called `cancel`.
+            JobWithdrawn: Your move: `cancel` was called.
             CallingSelf: Your move: from inside a job of the same pool, whose last worker may be the one that waits here.
 
         Cancellation: Always a checkpoint; cancelled here the job goes on.
@@ -126,7 +126,7 @@ class Pool(Generic[J, R]):
 
         Raises:
             PoolFull: Your move: the queue is full, and `when_full` is `refuse`; or this is called from inside a job of the
-                same pool, where nobody may wait for a place.
+                same pool, where no caller may wait for a place.
             PoolStopped: The pool takes no jobs any more.
 
         Cancellation: Always a checkpoint; cancelled here nothing was submitted.
@@ -226,7 +226,7 @@ def open_pool(  # noqa: PLR0913 - a block has no other place for its options
         flags: How many workers and jobs, and what becomes of a job whose worker died.
         resource: Makes what each worker holds for as long as it lives, as an async context manager: a connection, a
             process. A worker that was started again has a new one. It is closed before its job is tried again.
-        errors: Classes of exceptions that are an answer: they are raised at whoever waits, and the worker goes on. Any other
+        errors: Classes of exceptions that are an answer: they are raised at the caller that waits, and the worker goes on. Any other
             one brings the worker down, and the job is tried again.
         observer: Gets the reports of the workers' supervisor; else they go to the logger `agentrail.actors`.
         redact: Takes secrets out of texts before they go into reasons and reports.

@@ -197,7 +197,7 @@ class PoolCore:
         return entry
 
     def withdraw(self, number: JobNumber) -> None:
-        """Let nobody want this job any more."""
+        """Note that no caller wants this job any more."""
         if number in self._jobs:
             self._take(Withdrawn(number))
 
@@ -259,7 +259,7 @@ class PoolCore:
                 self.cut_off(POOL_STOPPED)
             if not isinstance(error, Exception) or not all(isinstance(part, self._errors) for part in parts):
                 raise
-            # A nursery of the work wraps even one error in a group; whoever waits names the error, not the group.
+            # A nursery of the work wraps even one error in a group; the caller names the error, not the group.
             found = parts[0] if len(parts) == 1 else error
             assert isinstance(found, Exception)  # noqa: S101 - all parts are
             if found.__traceback__ is not None and found is error:
@@ -278,7 +278,7 @@ class PoolCore:
     # --- the end
 
     def attach(self, supervisor: Supervisor) -> None:
-        """Take the supervisor of the workers: when it ends, nobody does anything any more."""
+        """Take the supervisor of the workers: when it ends, no job goes on."""
         self._supervisor = supervisor
         if supervisor.exit_reason is not None:
             self.cut_off(supervisor.exit_reason)

@@ -145,7 +145,7 @@ class Registry:
         )
         self._locks: dict[Hashable, _Lock] = {}
         self._waiters: dict[Hashable, dict[object, Look]] = {}
-        # Whether somebody came and was passivated again, before the activation was over.
+        # Whether an actor came and was passivated again, before the activation was over.
         self._activating: dict[Hashable, bool] = {}
         self._closed = False
         self._held = 0
@@ -352,11 +352,11 @@ class Registry:
     # --- addresses
 
     def address(self, key: Hashable, *, activate: Activate | None = None, hold_limit: int = 100) -> Address:
-        """Return an address of whoever holds this unique key.
+        """Return an address of the holder of this unique key.
 
         Args:
             key: Which.
-            activate: Starts whoever is to hold the key, if nobody does and nobody is to come back; never twice at a
+            activate: Starts the actor that is to hold the key, if none does and none is to come back; never twice at a
                 time. It is an async function that returns when the new actor has registered.
             hold_limit: How many messages are held meanwhile.
 
@@ -405,9 +405,9 @@ class Registry:
         try:
             await activate()
             has_failed = False
-        except trio.Cancelled:  # the end of the run: nobody hears of anything any more
+        except trio.Cancelled:  # the end of the run: no actor hears of anything any more
             raise
-        except BaseException:  # noqa: BLE001, ASYNC103 - the edge of whoever starts it: what leaves a system task ends the run
+        except BaseException:  # noqa: BLE001, ASYNC103 - the edge of the code that starts it: what leaves a system task ends the run
             LOGGER.exception("starting whoever is to hold the key %r failed", key)
         finally:
             is_gone_again = self._activating.pop(key, False)

@@ -17,7 +17,7 @@ class Callee(Protocol):
         """Note a call, so that it is answered at the end at the latest."""
 
     def settle(self, to: "ReplyTo", /) -> None:
-        """Forget a call that has its answer, or nobody who waits for one."""
+        """Forget a call that has its answer, or no caller who waits for one."""
 
     def answered_twice(self, to: "ReplyTo", /) -> None:
         """Hear of a second answer, which was dropped."""
@@ -49,7 +49,7 @@ class ReplyTo:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody still waits for an answer."""
+        """Whether the caller still waits for an answer."""
         return self._stage is _Stage.OPEN
 
     def reply(self, value: object) -> None:
@@ -64,11 +64,11 @@ class ReplyTo:
         self._close(outcome.Error(error))
 
     def fail_down(self, reason: ExitReason) -> None:
-        """Tell the caller that whoever it asked has ended with this reason."""
+        """Tell the caller that the actor it asked has ended with this reason."""
         self.fail(down(self.handle, reason))
 
     def move(self, callee: Callee | None, handle: object) -> None:
-        """Let somebody else owe the answer."""
+        """Let another actor owe the answer."""
         if self._callee is not None:
             self._callee.settle(self)
         self._callee, self.handle = callee, handle
@@ -96,7 +96,7 @@ class ReplyTo:
         return answer.unwrap() if answer is not None else None
 
     def abandon(self) -> None:
-        """Nobody waits any more: drop the answer, should there be one."""
+        """No caller waits any more: drop the answer, should there be one."""
         self._stage = _Stage.ABANDONED
         self._outcome = None
         if self._callee is not None:

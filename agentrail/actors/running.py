@@ -1,6 +1,6 @@
 """One instance of a child, from the call of its start to its end: the wrapper in which a crash becomes data.
 
-Nothing but a cancellation of somebody else leaves the wrapper. What a child raises ends in its exit reason, as text; a
+Nothing but a cancellation from outside leaves the wrapper. What a child raises ends in its exit reason, as text; a
 `KeyboardInterrupt` or `SystemExit` is handed to the root of the tree, which stops in order and lets it go on.
 """
 
@@ -76,7 +76,7 @@ class ChildRun:
         is_asked: It is to stop, and its end is the answer to that.
         is_forced: Its time was over, and it was killed.
         is_stuck: It did not obey its kill, and that was reported.
-        name_taken: Somebody has the name that it was to have; for whoever asked for the start.
+        name_taken: Another actor has the name that it was to have; for the caller that asked for the start.
     """
 
     __slots__ = (
@@ -185,7 +185,7 @@ async def run_child(run: ChildRun) -> None:
         if trio.current_effective_deadline() == -math.inf:
             cell.finish(run.end_reason(_cancelled_reason(cell)))
             raise
-        # Nobody cancels anything here: somebody had kept it from another day.
+        # No scope is cancelled here: the exception was kept from another one.
         fault = fault or Crashed.from_exception(passing, redact=run.watcher.redact)
     cell.finish(run.end_reason(fault or reason))
 
@@ -256,7 +256,9 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
     with trio.CancelScope(
         shield=cell is not None or seconds is not None, deadline=_until(seconds, cell)
     ) as shield:
-        if cell is None:  # outside of all actors nobody could kill it, so only a time makes it a shield
+        if (
+            cell is None
+        ):  # outside of all actors no supervisor could kill it, so only a time makes it a shield
             yield shield
             return
         if cell.killed:
@@ -272,6 +274,6 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
 
 def _until(seconds: float | None, cell: Cell | None) -> float:
     if seconds is None:
-        # The ladder of the supervisor has an end of its own; whoever else ends an actor sets no time.
+        # The ladder of the supervisor has an end of its own; any other that ends an actor sets no time.
         seconds = math.inf if cell is None or cell.is_laddered else UNASKED_SECONDS
     return trio.current_time() + seconds

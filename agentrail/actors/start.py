@@ -95,7 +95,7 @@ class Behaviour(Generic[S, D]):
     async def init(self) -> Init[S, D] | Ignore | InitStop:
         """Give the first state and data; the starter waits for it.
 
-        Cancellation: A start that takes too long, or that nobody wants any more, is cancelled here.
+        Cancellation: A start that takes too long, or that no caller wants any more, is cancelled here.
         """
         message = f"{type(self).__name__} has no init: it gives the first state, Init(state, data)"
         raise NotImplementedError(message)
@@ -129,7 +129,7 @@ class Behaviour(Generic[S, D]):
     async def terminate(self, reason: ExitReason, state: S, data: D) -> None:
         """Clean up; called once, on every end but a kill.
 
-        Cancellation: Shielded; only a kill, or the shutdown time of an actor that nobody asked to stop, cuts it.
+        Cancellation: Shielded; only a kill, or the shutdown time of an actor that was not asked to stop, cuts it.
         """
 
     def format_status(self, status: Status) -> Status:

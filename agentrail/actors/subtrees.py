@@ -75,7 +75,7 @@ async def _run_subtree(
 def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
     """Return the specs that a supervisor has, or had when it ended: in start order, those of temporary children while they run.
 
-    Whoever has to start a stopped group again asks this; a supervisor that has ended answers no call.
+    A supervisor that has to start a stopped group again asks this; a supervisor that has ended answers no call.
     """
     cell = cell_of(supervisor)
     if not isinstance(cell, SupervisorCell) or cell.core is None:

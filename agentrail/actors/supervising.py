@@ -23,7 +23,7 @@ from agentrail.actors.handle import (
     LOGGER,
     ActorHandle,
     Cell,
-    Owner,
+    ChildOwner,
     check_timeout,
     current_cell,
     late,
@@ -94,7 +94,7 @@ Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"],
 
 
 class _Forced:
-    """A control message: somebody outside wants the end, and waits for it only so long."""
+    """A control message: a caller outside wants the end, and waits for it only so long."""
 
 
 class SupervisorCell(Cell):
@@ -103,7 +103,11 @@ class SupervisorCell(Cell):
     __slots__ = ("core",)
 
     def __init__(
-        self, child_id: Hashable, incarnation: int, owner: Owner | None = None, token: Token | None = None
+        self,
+        child_id: Hashable,
+        incarnation: int,
+        owner: ChildOwner | None = None,
+        token: Token | None = None,
     ) -> None:
         super().__init__(child_id, incarnation, owner, token, new_inbox())
         self.core: Core | None = None
@@ -137,7 +141,7 @@ class SupervisorCell(Cell):
             self.core.report_own("ignored_exit", reason)
 
     def refuse_messages(self) -> NoMailbox:
-        """Make the error for whoever looks into it."""
+        """Make the error for a caller that looks into it."""
         message = f"{self.id!r} is a supervisor: ask it by its methods"
         return NoMailbox(message)
 
@@ -174,7 +178,7 @@ class Tree:
 
 
 def log_report(report: Report) -> None:
-    """Write a report to the log, as is done where nobody observes: of a crash one record of level error, with its traceback."""
+    """Write a report to the log, as is done without an observer: of a crash one record of level error, with its traceback."""
     crashed = crash_of(report.reason) if report.kind in _ENDS else None
     if crashed is not None and crashed.type != _NAME_TAKEN:
         LOGGER.error(
@@ -204,7 +208,7 @@ class Core:
         culprit: Over whom it gave up, if it did.
         up_at_seconds: When all its initial children were up; `None` before.
         steps: How many signals the reducer has seen.
-        on_children: Called after each step, by whoever waits for a child; see `Address`.
+        on_children: Called after each step, by what waits for a child; see `Address`.
     """
 
     def __init__(
@@ -245,7 +249,7 @@ class Core:
         Args:
             on_up: Called once all initial children are up.
 
-        Cancellation: Whoever runs this shields it: a supervisor ends by `StopRequested`, in order.
+        Cancellation: Its runner shields it: a supervisor ends by `StopRequested`, in order.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -285,7 +289,7 @@ class Core:
 
     async def _step(self, signal: SupervisionSignal) -> None:
         await self._step_once(signal)
-        while self._untaken:  # before anything else is heard, so that nobody sees what is undone again
+        while self._untaken:  # before anything else is heard, so that no caller sees what is undone again
             answer = self._untaken.pop()
             await self._step_once(self._make(AnswerUntaken, child=answer.child, is_new=answer.is_new))
 
@@ -294,7 +298,11 @@ class Core:
         self.state, effects = contain(partial(self._put_aside, signal), supervision.step, self.state, signal)
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
-        await self._carry_out_all(effects)
+        if len(effects) < _EFFECTS_IN_ONE_GO:
+            for effect in effects:
+                self._carry_out(effect)
+        else:
+            await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
             contain(log_bug, look)
 
@@ -402,7 +410,7 @@ class Core:
 
     def _answer(self, answer: Answer) -> None:
         to = self._requests.pop(answer.request_id, None)
-        if to is None or not to.is_open:  # whoever asked went in the instant in which this was decided
+        if to is None or not to.is_open:  # the caller went in the instant in which this was decided
             if answer.child is not None:
                 self._untaken.append(answer)
             return
@@ -529,7 +537,7 @@ class Core:
     # --- words
 
     def report(self, report: Report) -> None:
-        """Give a report to whoever watches."""
+        """Give a report to the observers."""
         self.tree.report(report)
 
     def report_own(self, kind: Any, reason: ExitReason | None = None) -> None:
@@ -564,7 +572,9 @@ class Core:
         to = self._requests[request_id] = ReplyTo(self.cell, self.cell.handle)
         self.post(call, request_id)
         try:
-            with trio.fail_after(float("inf") if timeout_seconds is None else timeout_seconds):
+            if timeout_seconds is None:  # as most: a scope costs more than the rest of this
+                return await to.wait()
+            with trio.fail_after(timeout_seconds):
                 return await to.wait()
         except trio.TooSlowError:
             raise late(self.cell.handle, what, timeout_seconds) from None
@@ -620,7 +630,7 @@ class Core:
 
 
 class _FailedStart:
-    """A notice: a start failed; and what to say of the name that it wanted, if somebody has it."""
+    """A notice: a start failed; and what to say of the name that it wanted, if another actor has it."""
 
     __slots__ = ("name_taken", "signal")
 
@@ -642,7 +652,7 @@ def _start_watchdog(seconds: float) -> threading.Timer:
 
 
 def _end_process() -> None:
-    try:  # whoever took stderr away, or gave it no descriptor, loses the dump and not the end
+    try:  # where stderr was taken away, or has no descriptor, the dump is lost and not the end
         faulthandler.dump_traceback(all_threads=True)
     finally:
         os._exit(70)

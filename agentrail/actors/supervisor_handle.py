@@ -104,7 +104,7 @@ class Supervisor(ActorHandle):
     def start_child_soon(self, spec: Spec) -> None:
         """Add a child as `start_child` does, and wait for nothing: it starts behind the calls that wait already.
 
-        For starts whose only trouble is a supervisor that has begun to stop: then the child is dropped, and nobody is
+        For starts whose only trouble is a supervisor that has begun to stop: then the child is dropped, and no caller is
         told. A start that fails is reported, as each is.
 
         Args:
@@ -275,7 +275,7 @@ class Supervisor(ActorHandle):
         *,
         timeout_seconds: float | None = None,
     ) -> StopSummary:
-        """Stop all children in order, and then the supervisor. Whoever calls this meanwhile gets the same summary.
+        """Stop all children in order, and then the supervisor. All that call this meanwhile get the same summary.
 
         Raises:
             CallTimeout: It takes too long, and goes on with it.
@@ -356,7 +356,7 @@ class Supervisor(ActorHandle):
 
 
 def _checked(spec: Spec) -> ChildSpec:
-    # Here, in the caller's task: a mapping is somebody's own object, and what it raises is no matter of the supervisor.
+    # Here, in the caller's task: a mapping is the caller's own object, and what it raises is no matter of the supervisor.
     (checked,) = check_child_specs([spec])
     return checked
 

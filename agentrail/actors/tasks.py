@@ -1,4 +1,4 @@
-"""One function as a temporary child, with its value: for work that somebody waits for, or wants to hear of."""
+"""One function as a temporary child, with its value: for work whose caller waits for it, or wants to hear of it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -53,7 +53,7 @@ class Task:
             monitor(own, deliver_to=self._report_to)
 
     def finish(self, own: ActorHandle, value: object) -> None:
-        """Keep the value for whoever waits, and report it; a result that was given up arrives nowhere."""
+        """Keep the value for the caller that waits, and report it; a result that was given up arrives nowhere."""
         if self.is_given_up:
             return
         self.value = value

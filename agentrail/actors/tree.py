@@ -1,4 +1,4 @@
-"""A tree of supervisors as data, for whoever has to see what runs; and the same as text.
+"""A tree of supervisors as data, for the operator who has to see what runs; and the same as text.
 
 It is read across all levels at one instant and not asked for level by level: answers that come one after the other show
 a tree that never was, and a level that is busy would keep all of them waiting. Nothing in it is alive: no handle.
@@ -135,7 +135,7 @@ def _lines_below(node: TreeNode, indent: str) -> Iterator[str]:
 
 
 def _describe(node: TreeNode) -> str:
-    # Whole seconds, cut off: nobody reads the rest, and a text that rounds up claims what has not come yet.
+    # Whole seconds, cut off: the rest is of no use, and a text that rounds up claims what has not come yet.
     uptime = "-" if node.uptime_seconds is None else timedelta(seconds=int(node.uptime_seconds))
     mailbox = "-" if node.mailbox is None else node.mailbox
     status = node.status if node.phase is None else f"{node.status} {node.phase}"

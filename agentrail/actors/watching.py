@@ -78,7 +78,7 @@ class ChildGone:
 
 
 ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
-"""Closed: whoever matches on it ends with `assert_never`."""
+"""Closed: a caller that matches on it ends with `assert_never`."""
 
 
 # --- what follows from what is seen
@@ -292,19 +292,19 @@ def watch(
 def watch(
     where: Supervisor | Registry, child: Hashable | ActorHandle, *, max_events: int = 1_000
 ) -> AbstractAsyncContextManager[Watching]:
-    """Follow a child of a supervisor, or whoever holds a key of a registry, over all its instances.
+    """Follow a child of a supervisor, or the holder of a key of a registry, over all its instances.
 
     Of a child: `ChildUp`, then `ChildDown` and `ChildRestarted` by turns, and `ChildGone` when its spec is gone (a temporary
     child or an instance ended for good, `delete_child`) or its supervisor has ended. A child without a process whose spec
     stays is not gone: a call or its group may start it again, and `ChildDown.comes_back` says whether it comes by itself.
 
-    Of a name: whoever registers is up, whoever ends or unregisters is down, however their supervisors change; it is gone
+    Of a name: who registers is up, who ends or unregisters is down, however their supervisors change; it is gone
     when the registry is closed.
 
     Args:
         where: The supervisor, or a registry of unique keys.
         child: Its id, of a child of a dynamic supervisor the handle of its instance now; or the key.
-        max_events: How many events are kept that nobody has read. With one more the watch ends, behind those that were kept,
+        max_events: How many unread events are kept. With one more the watch ends, behind those that were kept,
             with `WatcherTooSlow`.
 
     Raises:

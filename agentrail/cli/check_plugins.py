@@ -27,7 +27,7 @@ MAX_COMBINED: Final = 4
 
 _BAR_WIDTH: Final = 30
 _EVERY: Final = 20
-_PORTION: Final = 50
+PORTION: Final = 50
 
 
 class NotThere(Exception):
@@ -137,7 +137,7 @@ def _check_for_a_while(
 
     for portion in itertools.count():
         own = None if seed is None else seed + portion
-        stacks.check_stack(machine, examples=_PORTION, seed=own, tours=portion == 0, tally=tally)
+        stacks.check_stack(machine, examples=PORTION, seed=own, tours=portion == 0, tally=tally)
         if tally.found is not None or time.monotonic() >= until:
             return
 

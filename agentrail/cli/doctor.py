@@ -20,6 +20,7 @@ from agentrail.app import (
     models_of,
     provider_of,
 )
+from agentrail.builds import FOLDER, Build, look_at_build
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
@@ -86,10 +87,24 @@ def look_at_installation() -> tuple[Finding, ...]:
     """Look at what is installed."""
     return (
         Finding(name="python", verdict="good", text=platform.python_version()),
+        show_build(look_at_build(FOLDER, metadata.version("agentrail"))[0]),
         Finding(name="trio", verdict="good", text=metadata.version("trio")),
         _look_at_editor(),
         _look_at_shell(),
     )
+
+
+def show_build(build: Build) -> Finding:
+    """Say which build runs, and why no other."""
+    if build.fault is not None:
+        return Finding(
+            name="build",
+            verdict="absent",  # it runs, and does the same, only slower
+            text=f"pure, though {build.compiled} modules were compiled: {build.fault}",
+            remedy="install it anew: AGENTRAIL_COMPILE=1 pip install --force-reinstall --no-deps agentrail, or without the variable",
+        )
+    text = f"compiled: {build.modules} modules" if build.modules else "pure: nothing is compiled"
+    return Finding(name="build", verdict="good", text=text)
 
 
 def _look_at_editor() -> Finding:

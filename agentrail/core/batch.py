@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core import calls, interactions
+from agentrail.core import calls, children, interactions
 from agentrail.core.actions import BlockTool, RequireApproval
 from agentrail.core.applying import apply_changes
 from agentrail.core.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
@@ -19,14 +19,15 @@ from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
 from agentrail.core.looping import look_for_loops, tell
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls, Stage
-from agentrail.core.outcome import Unfit
+from agentrail.core.outcome import Outcome, Unfit
+from agentrail.core.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, owned_by
 from agentrail.core.pipeline import Fit
 from agentrail.core.plugin_events import plugin_event
 from agentrail.core.request import EffectId
 from agentrail.core.retries import decide_tool_retry, tool_retries
-from agentrail.core.signals import AbortTool, TimerFired, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
+from agentrail.core.signals import AbortTool, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
 from agentrail.core.spending import lend_to_child, settle_loan
-from agentrail.core.state import Phase
+from agentrail.core.state import BreakOff, Next, Phase
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
 from agentrail.events import (
@@ -44,7 +45,7 @@ from agentrail.events import (
     ToolSkippedForSteering,
 )
 from agentrail.frozen import EMPTY, same_json
-from agentrail.messages import JsonObject, StopReason, ToolResult
+from agentrail.messages import CallId, JsonObject, StopReason, ToolResult
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
 """The stages in which a call needs no person."""
@@ -54,7 +55,7 @@ CHANGED: Final = "Not run: the arguments changed after they were approved."
 SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
-def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase:
+def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Next:
     """Take the open calls through the gates, and run those that passed."""
     open_batch(work)
     work.publish(ToolCalls(count=len(work.data.batch)))
@@ -62,13 +63,14 @@ def begin_batch(work: Work, stop_reason: StopReason, *, withheld: bool) -> Phase
         match judge(state.call, work.data.tools, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
                 passed = msgspec.structs.replace(state, arguments=arguments)
-                calls.put(work, _asked_first(work, judge_call(work, passed)))
+                judged, abort = judge_call(work, passed)
+                calls.put(work, _asked_first(work, judged))
+                if abort is not None:
+                    return BreakOff(abort)
             case Refused() as refusal:
                 calls.put(work, _refused(work, state, refusal))
             case _ as never:
                 assert_never(never)
-        if work.abort is not None:
-            return Phase.EXECUTING_TOOLS
     return go_on(work)
 
 
@@ -87,7 +89,9 @@ def open_batch(work: Work) -> None:
     )
 
 
-def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) -> CallState:
+def judge_call(
+    work: Work, state: CallState, *, edited: Approval | None = None
+) -> tuple[CallState, str | None]:
     """Ask the plugins about a call whose arguments fit its tool.
 
     Args:
@@ -97,13 +101,18 @@ def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) 
             is not asked twice about what it wrote, and once more about what a safety plugin made of that.
 
     Returns:
-        The call: as it will run, answered with a refusal, or waiting for a person.
+        The call: as it will run, answered with a refusal, or waiting for a person. And why plugins abort the cycle, if they do.
     """
     if not somebody_listens(work, BeforeTool):
-        return state
+        return state, None
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
     outcome = ask(work, event, fit=_fit_of(state), edited_by="user" if edited else None)
+    return _as_judged(work, state, outcome, edited), outcome.abort
+
+
+def _as_judged(work: Work, state: CallState, outcome: Outcome, edited: Approval | None) -> CallState:
+    call = state.call
     as_seen = state.arguments
     if outcome.arguments is not None:
         state = msgspec.structs.replace(state, arguments=outcome.arguments)
@@ -121,7 +130,7 @@ def judge_call(work: Work, state: CallState, *, edited: Approval | None = None) 
                 work.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
             )
             return _wait_for_approval(work, state, asked.hint, timeout_ms, options)
-        case _ if edited is not None and work.abort is None and not same_json(as_seen, state.arguments):
+        case _ if edited is not None and outcome.abort is None and not same_json(as_seen, state.arguments):
             hint = f"{outcome.rewritten_by[-1]} changed what you wrote"
             expires_at_ms = edited.expires_at_ms
             waits_ms = None if expires_at_ms is None else expires_at_ms - edited.requested_at_ms
@@ -158,9 +167,9 @@ def _fit_of(state: CallState) -> Fit:
 
 def tool_progressed(work: Work, signal: ToolProgressed) -> None:
     """Pass on what a running tool says."""
-    state = _waits_for(work, signal.effect_id)
-    assert state is not None  # noqa: S101 - `verdict` dropped the signal otherwise
-    call = state.call
+    owner = work.data.open.get(signal.effect_id)
+    assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
+    call = calls.one_of_batch(work, owner.call_id).call
     work.publish(ToolProgress(name=call.name, call_id=call.call_id, text=signal.text))
 
 
@@ -171,65 +180,104 @@ def tool_emitted(work: Work, signal: ToolEmitted) -> None:
 
 def tool_asked(work: Work, signal: ToolAsked) -> None:
     """Put the question of a running tool before the user, who may take as long as the tool waits."""
-    state = _waits_for(work, signal.effect_id)
-    if state is None or state.stage != "running":
+    owner = work.data.open.get(signal.effect_id)
+    if not isinstance(owner, OfCall):
         work.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
     elif sum(one.asker is not None for one in work.data.interactions) >= MAX_ASKERS:
         work.refuse(
             signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
         )
     else:
-        interactions.ask_for_tool(work, state, signal)
+        interactions.ask_for_tool(work, calls.one_of_batch(work, owner.call_id), signal)
 
 
-def tool_finished(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
-    """Take a result. The last one of the batch brings the next turn; one of a survivor becomes a note."""
-    if signal.late:
-        work.data.dropped = work.data.dropped + 1
-    settle_loan(work, signal.effect_id, signal.spent)
-    state = _waits_for(work, signal.effect_id)
-    if state is None:
-        _survivor_finished(work, signal)
-        return _fill_freed_slots(work, phase)
-    if (
-        state.stage == "stopping"
-    ):  # answered when it was stopped; what it gives after that is of no use to anybody
-        calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
-        return go_on(work)
+def call_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
+    """Take the result of a call of the batch. The last one brings the next turn."""
+    _settle(work, signal)
+    state = calls.one_of_batch(work, call_id)
     interactions.withdraw(work, state.call.call_id)
-    if signal.crashed and _pause(work, state, signal):
-        _fill_slots(work)  # its slot is free meanwhile
-        return phase
+    abort = None
+    if signal.crashed:
+        pauses, abort = _pause(work, state, signal)
+        if pauses:
+            _fill_slots(work)  # its slot is free meanwhile
+            return phase
     apply_changes(work, signal.changes)
-    result = _after_tool(work, calls.finished_result(state, signal))
+    result, also = _after_tool(work, calls.finished_result(state, signal))
+    abort = also if abort is None else abort  # the first counts
     calls.publish_end(work, state, result)
     calls.publish_metrics(work, state, signal)
     calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
-    return phase if work.abort is not None else go_on(work)
+    return go_on(work) if abort is None else BreakOff(abort)
 
 
-def _after_tool(work: Work, result: ToolResult) -> ToolResult:
-    """Let plugins look at a result, and perhaps give the model another."""
+def stopped_call_ended(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
+    """Note that a call is gone that was answered when it was stopped; what it gives after that is of no use to anybody."""
+    _settle(work, signal)
+    state = calls.find(work, call_id)
+    if state is None:
+        _survivor_left(work, call_id)
+        return _fill_freed_slots(work, phase)
+    calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+    return go_on(work)
+
+
+def survivor_finished(work: Work, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
+    """Take the result of a call that an abort had spared: it becomes a note in front of the next prompt."""
+    _settle(work, signal)
+    state = next(call for call in work.data.survivors if call.call.call_id == call_id)
+    apply_changes(work, signal.changes)
+    result = calls.finished_result(state, signal)
+    calls.publish_end(work, state, result)
+    calls.publish_metrics(work, state, signal)
+    _take_note(
+        work, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+    )
+    _survivor_left(work, call_id)
+    return _fill_freed_slots(work, phase)
+
+
+def loan_ended(work: Work, phase: Phase, signal: ToolFinished) -> Next:
+    """Count what the child of a call has used that was given up, or that an abort answered; nothing else is of use."""
+    _settle(work, signal)
+    work.data.dropped += not signal.late
+    return phase
+
+
+def child_ended(work: Work, phase: Phase, signal: ToolFinished) -> Phase:
+    """Count what a session has used that worked for a tool, which hears of its end from whoever carried it out."""
+    _settle(work, signal)
+    return phase
+
+
+def _settle(work: Work, signal: ToolFinished) -> None:
+    if signal.late:
+        work.data.dropped += 1
+    settle_loan(work, signal.effect_id, signal.spent)
+
+
+def _after_tool(work: Work, result: ToolResult) -> tuple[ToolResult, str | None]:
+    """Let plugins look at a result, and perhaps give the model another; gives that, and why they abort the cycle."""
     if not somebody_listens(work, AfterTool):
-        return result
+        return result, None
     outcome = ask(work, AfterTool(name=result.name, call_id=result.call_id, result=result))
-    return outcome.result or result
+    return outcome.result or result, outcome.abort
 
 
-def pause_is_over(work: Work, signal: TimerFired) -> Phase:
+def pause_is_over(work: Work, call_id: CallId) -> Next:
     """Let a call that raised wait for a slot again."""
-    state = _waits_for(work, signal.effect_id)
-    assert state is not None  # noqa: S101 - the caller looked
+    state = calls.one_of_batch(work, call_id)
     again = msgspec.structs.replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1)
     calls.put(work, again)
     return go_on(work)
 
 
-def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
+def drained(work: Work, phase: Phase) -> Next:
     """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
-    work.data.drains = tuple(one for one in work.data.drains if one != drain_id)
-    if work.data.drains:
+    if any(owned_by(work.data.open, OfDrain)):
         return phase  # a later drain covers what is left, and it will come
+    for effect_id, _ in owned_by(work.data.open, OfStoppedCall):
+        work.give_up(effect_id)
     work.data.survivors = tuple(state for state in work.data.survivors if state.stage != "stopping")
     for state in work.data.batch:
         if state.stage == "stopping":
@@ -237,7 +285,7 @@ def drained(work: Work, phase: Phase, drain_id: EffectId) -> Phase:
     return _fill_freed_slots(work, phase)
 
 
-def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
+def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Next:
     """Stop one call, wherever it stands; the others of its batch go on."""
     state = calls.find(work, signal.call_id)
     survivor = next(
@@ -263,7 +311,7 @@ def abort_tool(work: Work, phase: Phase, signal: AbortTool) -> Phase:
     return decided(work, phase, "tool_rejected", resume=work.cycle.resume)
 
 
-def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Phase:
+def decided(work: Work, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Next:
     """Go on as far as a decision about one call allows; say so when the cycle was suspended.
 
     Args:
@@ -287,17 +335,18 @@ def stop(work: Work, state: CallState, text: str, *between: Event) -> tuple[Effe
     One that runs is `stopping` from now on, all others are done.
     """
     if state.stage == "pausing" and state.effect_id is not None:
-        work.ask(CancelTimer(effect_id=state.effect_id))
+        work.cancel(CancelTimer(effect_id=state.effect_id))
     interactions.withdraw(work, state.call.call_id)
     done, _ = calls.answer(work, state, text, *between)
     if state.stage != "running" or state.effect_id is None:
         calls.put(work, done)
         return ()
     calls.put(work, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))
+    work.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     return (state.effect_id,)
 
 
-def go_on(work: Work) -> Phase:
+def go_on(work: Work) -> Next:
     """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
     _fill_slots(work)
     batch = work.data.batch
@@ -333,14 +382,15 @@ def into_history(work: Work) -> None:
     work.data.batch = NO_CALLS
 
 
-def _close(work: Work) -> Phase:
+def _close(work: Work) -> Next:
     batch = work.data.batch
     into_history(work)
-    notes = look_for_loops(work, batch)
-    if work.abort is None and somebody_listens(work, AfterToolBatch):
-        ask(work, AfterToolBatch(results=tuple(state.result for state in batch if state.result is not None)))
-    if work.abort is not None:
-        return Phase.RUNNING
+    notes, abort = look_for_loops(work, batch)
+    if abort is None and somebody_listens(work, AfterToolBatch):
+        results = tuple(state.result for state in batch if state.result is not None)
+        abort = ask(work, AfterToolBatch(results=results)).abort
+    if abort is not None:
+        return BreakOff(abort)
     cycle = work.cycle
     if is_last_turn(work.data):  # the calls were refused, because tools are withheld on the last turn
         return finish(work, "max_turns")
@@ -369,7 +419,7 @@ def _refused(work: Work, state: CallState, refusal: Refused) -> CallState:
     return calls.answer(work, state, refusal.text, *unknown)[0]
 
 
-def _fill_freed_slots(work: Work, phase: Phase) -> Phase:
+def _fill_freed_slots(work: Work, phase: Phase) -> Next:
     """Use the slots of calls that were not of this batch, or that were given up; a batch may wait for nothing else."""
     return go_on(work) if phase is Phase.EXECUTING_TOOLS else phase
 
@@ -400,7 +450,7 @@ def _run(work: Work, state: CallState) -> CallState:
         config.session_id, work.data.minted, call.name, arguments_hash
     )
     started = calls.publish_start(work, state)
-    work.ask(
+    work.start(
         RunTool(
             effect_id=effect_id,
             call_id=call.call_id,
@@ -417,7 +467,8 @@ def _run(work: Work, state: CallState) -> CallState:
             cost_usd=work.data.usage.cost_usd,
             todos=work.data.todos,
             memory=work.data.memory,
-        )
+        ),
+        OfCall(call.call_id),
     )
     return msgspec.structs.replace(
         started,
@@ -433,34 +484,41 @@ def _spawn(work: Work, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(work, state, CHANGED)[0]
+    too_deep = children.depth_fault(work)
+    if too_deep is not None:
+        return calls.answer(work, state, too_deep)[0]
     effect_id = work.mint("t")
-    # What is left is theirs in equal shares who want a child and have none yet.
-    budget = lend_to_child(work, effect_id, work.data.batch.waiting_children)
+    budget = lend_to_child(work, effect_id, children.shares(work))
     if isinstance(budget, ErrorInfo):
-        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        work.unmint()
         return calls.answer(work, state, budget.message)[0]
     started = calls.publish_start(work, state)
     call = state.call
-    work.ask(
+    work.start(
         SpawnChild(
             effect_id=effect_id,
             call_id=call.call_id,
             name=call.name,
             arguments=state.arguments,
             budget=budget,
-        )
+        ),
+        OfCall(call.call_id),
     )
     return msgspec.structs.replace(started, stage="running", effect_id=effect_id, began_at_ms=work.at_ms)
 
 
-def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
-    """Let a call that raised be made once more after a pause, if its tool allows that; say whether it does."""
+def _pause(work: Work, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
+    """Let a call that raised be made once more after a pause, if its tool allows that.
+
+    Returns:
+        Whether it does, and why plugins abort the cycle, if they do.
+    """
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never runs
     allowed = tool_retries(spec.effect_class, spec.max_retries, work.data.config.tool_max_retries)
     remedy = decide_tool_retry(state.attempt, allowed, signal.jitter)
     if remedy is None:
-        return False
+        return False, None
     call = state.call
     error = ErrorInfo(code="tool_crashed", message=signal.text, retryable=True)
     pause_ms = remedy.delay_ms
@@ -468,37 +526,14 @@ def _pause(work: Work, state: CallState, signal: ToolFinished) -> bool:
         asked = OnToolError(name=call.name, call_id=call.call_id, error=error, attempt=state.attempt)
         outcome = ask(work, asked)
         if outcome.decision is not None:  # an abort ends the cycle, a skip only the retries of this call
-            return False
+            return False, outcome.abort
         if outcome.hints.pause_ms is not None:
             pause_ms = outcome.hints.pause_ms
     work.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
     timer = work.mint("w")
-    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms))
+    work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + pause_ms), OfRetry(call.call_id))
     calls.put(work, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
-    return True
-
-
-def _waits_for(work: Work, effect_id: EffectId) -> CallState | None:
-    return work.data.batch.waiting_for(effect_id)
-
-
-def _survivor_finished(work: Work, signal: ToolFinished) -> None:
-    state = next((call for call in work.data.survivors if call.effect_id == signal.effect_id), None)
-    if state is None:
-        # It was given up, or an abort answered it: only what its child used is of use to anybody.
-        work.data.dropped = work.data.dropped + (not signal.late)
-        return
-    if state.stage == "stopping":
-        _survivor_left(work, state)
-        return
-    apply_changes(work, signal.changes)
-    result = calls.finished_result(state, signal)
-    calls.publish_end(work, state, result)
-    calls.publish_metrics(work, state, signal)
-    _take_note(
-        work, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
-    )
-    _survivor_left(work, state)
+    return True, None
 
 
 def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None:
@@ -510,6 +545,7 @@ def _stop_survivor(work: Work, state: CallState, text: str, reason: str) -> None
     stopping = msgspec.structs.replace(state, stage="stopping", result=result)
     work.data.survivors = tuple(stopping if one is state else one for one in work.data.survivors)
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
+    work.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))
     calls.drain(work, (state.effect_id,))
 
 
@@ -517,5 +553,5 @@ def _take_note(work: Work, note: str) -> None:
     work.data.notes = (*work.data.notes, note)
 
 
-def _survivor_left(work: Work, state: CallState) -> None:
-    work.data.survivors = tuple(call for call in work.data.survivors if call is not state)
+def _survivor_left(work: Work, call_id: CallId) -> None:
+    work.data.survivors = tuple(call for call in work.data.survivors if call.call.call_id != call_id)

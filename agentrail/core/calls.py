@@ -8,6 +8,7 @@ import msgspec
 
 from agentrail.core.effects import KillTools, Teardown
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfDrain
 from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
 from agentrail.core.work import Work
@@ -99,6 +100,13 @@ def find(work: Work, call_id: CallId) -> CallState | None:
     return work.data.batch.find(call_id)
 
 
+def one_of_batch(work: Work, call_id: CallId) -> CallState:
+    """Give a call of the batch, for whoever knows that it is one."""
+    state = work.data.batch.find(call_id)
+    assert state is not None  # noqa: S101 - an owner of an open effect is in its place; the properties hold it
+    return state
+
+
 def is_immune(work: Work, state: CallState) -> bool:
     """Say whether a steer or a default abort leaves a call alone."""
     name = state.call.name
@@ -119,6 +127,4 @@ def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
     """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
     if effect_ids:
         work.ask(KillTools(effect_ids=effect_ids))
-        drain_id = work.mint("d")
-        work.data.drains = (*work.data.drains, drain_id)
-        work.ask(Teardown(effect_id=drain_id, stopped=effect_ids))
+        work.start(Teardown(effect_id=work.mint("d"), stopped=effect_ids), OfDrain())

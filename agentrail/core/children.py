@@ -1,24 +1,93 @@
-"""Calls that are answered by a session of their own: its start and all that it publishes appear on the session above it."""
+"""Sessions that work for a call, or for the tool that runs for one: their start, and all that they publish, appear above.
+
+Both are asked for by one effect, `SpawnChild`, are lent a share of what is left, and give back what they have not used with
+their one outcome. A call that is answered by a child waits for its slot in the batch. A tool that wants one gets it at once;
+where all that is left is lent or promised, as soon as something of it comes back.
+"""
 
 from typing import Final
 
 import msgspec
 
 from agentrail.core import calls
+from agentrail.core.cycle import MAX_ASKERS
+from agentrail.core.effects import SpawnChild
 from agentrail.core.open_calls import CallState
-from agentrail.core.signals import ChildPublished, ChildStarted
-from agentrail.core.spending import note_child
+from agentrail.core.owners import OfCall, OfChild, OfSurvivor
+from agentrail.core.request import EffectId
+from agentrail.core.signals import ChildPublished, ChildStarted, ToolWantsChild
+from agentrail.core.spending import lend_to_child
 from agentrail.core.work import Work
+from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
 from agentrail.events import SubagentEvent, SubagentStart
+from agentrail.frozen import frozen_json
 
 KINDS_OF_CHILD: Final = ("general-purpose",)
 """What `subagent_type` may be."""
+
+MAX_DEPTH: Final = 8
+"""How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
+
+
+def wanted(work: Work, signal: ToolWantsChild) -> None:
+    """Let a session work for a running tool, now or when something is left to lend; refuse one that cannot be."""
+    refused = _refusal(work, signal)
+    if refused is not None:
+        work.refuse(signal.signal_id, refused)
+        return
+    work.data.wishes = (*work.data.wishes, signal)
+    _spawn_wished(work)
+
+
+def look_after(work: Work) -> None:
+    """Do what is due behind each step: of a tool that has ended nobody waits for its sessions, and who waits is served."""
+    for effect_id in work.data.loans:
+        owner = work.data.open.get(effect_id)
+        if isinstance(owner, OfChild) and _running(work, owner.attempt) is None:
+            work.give_up(effect_id)
+    if work.data.wishes:
+        _spawn_wished(work)
+
+
+def _spawn_wished(work: Work) -> None:
+    """Start the sessions that running tools wait for, as far as there is something to lend, oldest first.
+
+    One that waits goes on waiting while something is lent or promised, of which a part may come back; its tool is refused
+    when nothing is. One whose call is over is refused in any case.
+    """
+    wishes: list[ToolWantsChild] = []
+    for wish in work.data.wishes:
+        if _running(work, wish.effect_id) is None:
+            work.refuse(wish.signal_id, CycleAborted("the call that asks was stopped"))
+        else:
+            wishes.append(wish)
+    while wishes:
+        work.data.wishes = tuple(wishes)
+        refused = _spawn(work, wishes[0])
+        ledger = work.data.ledger
+        if refused is not None and ledger is not None and ledger.open:
+            return
+        if refused is not None:
+            work.refuse(wishes[0].signal_id, ChildRefused(refused.message))
+        del wishes[0]
+    work.data.wishes = ()
+
+
+def shares(work: Work) -> int:
+    """Say in how many equal parts what is left is lent: how many want a child and have none yet."""
+    return work.data.batch.waiting_children + len(work.data.wishes)
+
+
+def depth_fault(work: Work) -> str | None:
+    """Say why no session may stand below this one; None where one may."""
+    if len(work.data.config.path) < MAX_DEPTH:
+        return None
+    return f"{MAX_DEPTH} sessions stand above one another already: give the innermost ones no tool that asks for more"
 
 
 def started(work: Work, signal: ChildStarted) -> None:
     """Note which session works for a call."""
     state = _of(work, signal)
-    note_child(work, signal.effect_id)
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     if work.data.batch.find(state.call.call_id) is state:
         calls.put(work, called)
@@ -38,6 +107,66 @@ def published(work: Work, signal: ChildPublished) -> None:
     work.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
 
 
+def _spawn(work: Work, wish: ToolWantsChild) -> ErrorInfo | None:
+    """Start the session that a tool waits for, or say why nothing can be lent to it."""
+    state = _running(work, wish.effect_id)
+    assert state is not None  # noqa: S101 - the caller looked
+    effect_id = work.mint("t")
+    # Beside the tool of a batch the model is not asked; beside one that an abort spared it is, and needs a share too.
+    is_beside = isinstance(work.data.open.get(wish.effect_id), OfSurvivor)
+    budget = lend_to_child(work, effect_id, shares(work) + is_beside)
+    if isinstance(budget, ErrorInfo):
+        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        return budget
+    work.start(
+        SpawnChild(
+            effect_id=effect_id,
+            call_id=state.call.call_id,
+            name=state.call.name,
+            arguments=frozen_json({"description": wish.prompt}),
+            budget=budget,
+            wish=wish,
+        ),
+        OfChild(wish.effect_id),
+    )
+    return None
+
+
+def _refusal(work: Work, signal: ToolWantsChild) -> AgentrailError | None:
+    """Say why a tool cannot have a session at all."""
+    data = work.data
+    if _running(work, signal.effect_id) is None:
+        return CycleAborted("the call that asks was stopped")
+    too_deep = depth_fault(work)
+    if too_deep is not None:
+        return ChildRefused(too_deep)
+    at_work = sum(isinstance(owner, OfChild) for owner in data.open.values())
+    if at_work + len(data.wishes) >= MAX_ASKERS:
+        message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
+        return ChildRefused(message)
+    unknown = [name for name in signal.tools or () if name not in data.tools.names]
+    faults = (
+        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
+    )
+    max_turns: object = signal.max_turns  # the tool author's, which nobody has looked at
+    if max_turns is not None and not (isinstance(max_turns, int) and max_turns >= 1):
+        faults.append(f"max_turns is {max_turns!r}: expected 1 or more")
+    return OptionError(faults) if faults else None
+
+
 def _of(work: Work, signal: ChildStarted | ChildPublished) -> CallState:
-    found = work.data.batch.waiting_for(signal.effect_id)
-    return found or next(one for one in work.data.survivors if one.effect_id == signal.effect_id)
+    owner = work.data.open.get(signal.effect_id)
+    found = _running(work, owner.attempt if isinstance(owner, OfChild) else signal.effect_id)
+    assert found is not None  # noqa: S101 - `verdict` dropped the signal otherwise
+    return found
+
+
+def _running(work: Work, attempt: EffectId) -> CallState | None:
+    """Find the call of which this attempt runs, in the batch or behind an abort."""
+    match work.data.open.get(attempt):
+        case OfCall(call_id):
+            return calls.one_of_batch(work, call_id)
+        case OfSurvivor(call_id):
+            return next(one for one in work.data.survivors if one.call.call_id == call_id)
+        case _:
+            return None

@@ -27,13 +27,14 @@ from agentrail.core.compaction import (
     messages_for_summary,
     overflow_error,
 )
-from agentrail.core.effects import CancelStream, RunErrand, StartStream, look_of
+from agentrail.core.effects import CancelStream, RunErrand, StartStream
 from agentrail.core.estimates import tokens_of
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.outcome import Outcome
 from agentrail.core.outgoing import unrefused
+from agentrail.core.owners import OfSummary, OfSummaryTimer, OfTranscript
 from agentrail.core.projection import model_of, request_of
 from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.spending import book, count_handed, count_history, fixed_of, reserve_request
@@ -100,13 +101,15 @@ def begin(work: Work, *, error: ErrorInfo | None = None) -> bool:
     if (
         reserve_request(work, wanted, is_handed=shown is not None) is not None
     ):  # the request that follows says so too
-        work.data.minted = work.data.minted - 1
+        work.unmint()
         work.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
         return False
     work.publish(CompactStart(reason=said))
     work.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
     look_at_ms = work.at_ms + model_of(work.data).stalls.timeout_ms
-    work.ask(StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True))
+    work.start_stream(
+        StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True), OfSummary(), OfSummaryTimer()
+    )
     return True
 
 
@@ -151,7 +154,8 @@ def summarised(work: Work, text: str, usage: TokenUsage) -> None:
     work.data.compaction = msgspec.structs.replace(compaction, effect_id=errand, summary=text)
     removed = work.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{work.data.config.session_id}-{errand}.md"
-    work.ask(RunErrand(effect_id=errand, wanted=WriteFile(path=path, text=transcript_of(removed))))
+    wanted = WriteFile(path=path, text=transcript_of(removed))
+    work.start(RunErrand(effect_id=errand, wanted=wanted), OfTranscript())
 
 
 def saved(work: Work, result: RequestResult) -> ErrorInfo | None:
@@ -199,8 +203,10 @@ def break_off(work: Work) -> tuple[EffectId, ...]:
     compaction = _running(work)
     is_asking = compaction.summary is None
     if is_asking:
-        work.ask(CancelStream(effect_id=compaction.effect_id))
+        work.cancel(CancelStream(effect_id=compaction.effect_id))
         book(work, compaction.effect_id, None)
+    else:
+        work.give_up(compaction.effect_id)  # the file may be written all the same
     _unchanged(work)
     return (compaction.effect_id,) if is_asking else ()
 
@@ -213,13 +219,8 @@ def forget(work: Work) -> None:
 
 def stop_waiting(work: Work) -> ErrorInfo | None:
     """Give up a summary that does not come."""
-    work.ask(CancelStream(effect_id=_running(work).effect_id))
+    work.cancel(CancelStream(effect_id=_running(work).effect_id))
     return failed(work, TokenUsage())
-
-
-def is_timer(compaction: Compaction, effect_id: EffectId) -> bool:
-    """Say whether a timer is the one that bounds the wait for the summary."""
-    return compaction.summary is None and look_of(compaction.effect_id) == effect_id
 
 
 def _running(work: Work) -> Compaction:

@@ -27,7 +27,7 @@ from agentrail.core.request import CachePoint
 from agentrail.core.signals import SignalId
 from agentrail.core.silence import start_stream
 from agentrail.core.spending import reserve_request
-from agentrail.core.state import Cycle, Ended, Known, Phase, QueuedPrompt, Stream
+from agentrail.core.state import BreakOff, Cycle, Ended, Known, Next, Phase, QueuedPrompt, Stream
 from agentrail.core.structured import Rejected, Repair
 from agentrail.core.work import Work
 from agentrail.errors import (
@@ -62,7 +62,7 @@ MAX_ASKERS: Final = 1024
 """How many callers may wait for the end of one cycle; it is a queue like all others, so one more hears that it is full."""
 
 
-def start_next(work: Work) -> Phase:
+def start_next(work: Work) -> Next:
     """Take the oldest prompt that waits, in the very step that puts it into the history."""
     prompt, *rest = work.data.queue
     work.data.queue = tuple(rest)
@@ -77,19 +77,19 @@ def before_prompt(work: Work, prompt: QueuedPrompt) -> Outcome | None:
     return holding.ask_about_prompt(work, BeforePrompt(text=text, content=prompt.content), prompt)
 
 
-def start(work: Work, prompt: QueuedPrompt) -> Phase:
+def start(work: Work, prompt: QueuedPrompt) -> Next:
     """Begin the cycle of a prompt, unless a plugin refuses it, or wants to know something first."""
     outcome = before_prompt(work, prompt)
     return Phase.RUNNING if work.data.held is not None else start_judged(work, prompt, outcome)
 
 
-def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> Phase:
+def start_judged(work: Work, prompt: QueuedPrompt, outcome: Outcome | None) -> Next:
     """Begin the cycle of a prompt, with what plugins said about it."""
-    decision = outcome.decision if outcome is not None else None
+    abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        work.abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
-    if work.abort is not None:
-        return reject(work, prompt, work.abort)
+        abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
+    if abort is not None:
+        return reject(work, prompt, abort)
     work.publish(AgentStart(ref=prompt.ref))
     history = work.data.history
     cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=work.at_ms, askers=prompt.askers)
@@ -110,7 +110,6 @@ def reject(work: Work, prompt: QueuedPrompt, reason: str) -> Phase:
 
     A cycle that waits for a person meanwhile goes on waiting. It has not ended, so nothing says that one has.
     """
-    work.abort = None
     work.publish(PromptRejected(ref=prompt.ref, reason=reason))
     if work.data.cycle is None:
         after_turn(work, "aborted", reason=reason)
@@ -135,34 +134,34 @@ def drop_queue(work: Work, why: AgentrailError) -> None:
     work.data.queue = ()
 
 
-def begin_turn(work: Work) -> Phase:
+def begin_turn(work: Work) -> Next:
     """Prepare the next request, with all that was said meanwhile.
 
     On the last turn that a cycle may have, tools are withheld.
     """
-    config, turn = work.data.config, work.cycle.turn + 1
+    config, before = work.data.config, work.cycle
+    turn = before.turn + 1
     if turn > config.max_turns:
-        work.abort = f"{config.max_turns} turns were not enough"
-        return Phase.RUNNING
+        return BreakOff(f"{config.max_turns} turns were not enough")
     _apply_steers(work)
     _apply_interventions(work)
     if turn == config.max_turns:
         work.publish(MaxTurnsReached(turns=config.max_turns))
     work.data.cycle = msgspec.structs.replace(
-        work.cycle, turn=turn, attempts=work.cycle.attempts.next_turn(), handed=None
+        before, turn=turn, attempts=before.attempts.next_turn(), handed=None
     )
     if somebody_listens(work, BeforeRequest):
-        _ask_about_request(work)
-        if work.abort is not None:
-            return Phase.RUNNING
+        abort = _ask_about_request(work)
+        if abort is not None:
+            return BreakOff(abort)
     return Phase.RUNNING if compacting.begin(work) else send_request(work)
 
 
-def _ask_about_request(work: Work) -> None:
-    """Let plugins look at the next request, speak before it, and hand on other messages for it."""
+def _ask_about_request(work: Work) -> str | None:
+    """Let plugins look at the next request, speak before it, and hand on other messages for it; gives why they abort."""
     outcome = ask(work, BeforeRequest(messages=work.data.history.messages[:]))
-    if work.abort is not None:
-        return
+    if outcome.abort is not None:
+        return outcome.abort
     seen = len(work.data.history)
     _apply_interventions(work)
     handed = outcome.messages
@@ -172,9 +171,10 @@ def _ask_about_request(work: Work) -> None:
         handed = (*handed, *work.data.history.since(seen))
     points = outcome.hints.cache_points or ()
     work.data.cycle = msgspec.structs.replace(work.cycle, cache_points=points, handed=handed)
+    return None
 
 
-def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
+def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Next:
     """Do what a compaction held up: the request, its end, or nothing at all.
 
     Args:
@@ -189,9 +189,9 @@ def go_on_after_compaction(work: Work, error: ErrorInfo | None) -> Phase:
     if cycle.handed == ():
         # What they handed on was made of the conversation before. Sent all the same it would be as long as ever, and
         # without it what they keep from the model would be said.
-        _ask_about_request(work)
-        if work.abort is not None:
-            return Phase.RUNNING
+        abort = _ask_about_request(work)
+        if abort is not None:
+            return BreakOff(abort)
     return send_request(work)
 
 
@@ -213,7 +213,7 @@ def send_request(work: Work) -> Phase:
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     refusal = reserve_request(work, request, notes=len(notes), is_handed=cycle.handed is not None)
     if refusal is not None:
-        work.data.minted = work.data.minted - 1  # nothing was asked for under this id
+        work.unmint()
         return fail(work, refusal)
     work.publish(
         RequestStart(
@@ -239,7 +239,7 @@ def is_last_turn(data: Known) -> bool:
     return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
 
 
-def finish(work: Work, stop_reason: EndReason) -> Phase:
+def finish(work: Work, stop_reason: EndReason) -> Next:
     """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left.
 
     A vendor that pauses in the middle of its own work wants the same conversation once more, which is a turn too.
@@ -250,15 +250,15 @@ def finish(work: Work, stop_reason: EndReason) -> Phase:
     if turns_left and stop_reason != "superseded" and (work.data.steers or work.data.interventions):
         return begin_turn(work)
     if stop_reason not in _NOT_ANSWERS and somebody_listens(work, BeforeFinish):
-        holding.ask_about_end(work, stop_reason)
-        return Phase.RUNNING if work.data.held is not None else finish_judged(work, stop_reason)
+        outcome = holding.ask_about_end(work, stop_reason)
+        return Phase.RUNNING if work.data.held is not None else finish_judged(work, stop_reason, outcome)
     return _finish_answered(work, stop_reason)
 
 
-def finish_judged(work: Work, stop_reason: EndReason) -> Phase:
+def finish_judged(work: Work, stop_reason: EndReason, outcome: Outcome) -> Next:
     """End the cycle, unless plugins want more, or the user has steered it while they were asked."""
-    if work.abort is not None:
-        return Phase.RUNNING
+    if outcome.abort is not None:
+        return BreakOff(outcome.abort)
     if has_turns_left(work) and (work.data.steers or work.data.interventions):
         return begin_turn(work)
     return _finish_answered(work, stop_reason)
@@ -269,15 +269,15 @@ def has_turns_left(work: Work) -> bool:
     return work.cycle.turn < work.data.config.max_turns
 
 
-def _finish_answered(work: Work, stop_reason: EndReason) -> Phase:
+def _finish_answered(work: Work, stop_reason: EndReason) -> Next:
     match judge_answer(work, stop_reason):
+        case None:
+            return _finish_well(work, stop_reason)
         case Repair() as repair:
             ask_for_repair(work, repair)
             return begin_turn(work)
         case Rejected(error):
             return fail(work, error)
-        case None:
-            return _finish_well(work, stop_reason)
         case _ as never:
             assert_never(never)
 

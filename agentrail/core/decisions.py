@@ -11,8 +11,8 @@ import msgspec
 from agentrail.core import batch, calls, cycle, interactions
 from agentrail.core.gates import hash_arguments
 from agentrail.core.open_calls import CallState
-from agentrail.core.signals import Approve, Asked, Reject, Respond, TimerFired
-from agentrail.core.state import Interaction, Phase, Rule
+from agentrail.core.signals import Approve, Asked, Reject, Respond
+from agentrail.core.state import BreakOff, Interaction, Next, Phase, Rule
 from agentrail.core.work import Work
 from agentrail.errors import (
     AgentrailError,
@@ -28,12 +28,12 @@ from agentrail.events import (
     ToolApprovedAlways,
     UserResponded,
 )
-from agentrail.messages import JsonObject
+from agentrail.messages import ApprovalId, JsonObject, QuestionRef
 
 SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of deciding]"
 
 
-def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
+def approve(work: Work, phase: Phase, signal: Approve) -> Next:
     """Let the very call run that was shown, or what a person made of it."""
     try:
         interaction = find_approval(work, signal.approval_id)
@@ -51,24 +51,25 @@ def approve(work: Work, phase: Phase, signal: Approve) -> Phase:
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
     state = _released(state, interaction)
+    abort = None
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
         calls.put(work, state)
-        state = batch.judge_call(work, state, edited=asked)
+        state, abort = batch.judge_call(work, state, edited=asked)
         # Bound is what the person wrote; or what is shown to it now, because a guard made something else of that.
         state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
     calls.put(work, state)
     if signal.how == "always" and state.stage == "waiting":
         _always(work, state)
     work.reply(signal.signal_id, None)
-    if work.abort is not None:
-        return phase
+    if abort is not None:
+        return BreakOff(abort)
     return batch.decided(work, phase, "tool_approved", resume=signal.auto_resume)
 
 
 def resolve(
     work: Work, phase: Phase, interaction: Interaction, decision: Literal["approve", "reject", "always"]
-) -> Phase:
+) -> Next:
     """Carry out what a plugin understood from a prompt: a decision that the user gave in words."""
     if decision == "reject":
         interactions.close(work, interaction, "rejected", "user")
@@ -82,7 +83,7 @@ def resolve(
     return batch.decided(work, phase, "tool_approved", resume=True)
 
 
-def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
+def reject(work: Work, phase: Phase, signal: Reject) -> Next:
     """Answer a call with a person's no."""
     try:
         interaction = find_approval(work, signal.approval_id)
@@ -96,7 +97,7 @@ def reject(work: Work, phase: Phase, signal: Reject) -> Phase:
     return batch.decided(work, phase, "tool_rejected", resume=signal.auto_resume)
 
 
-def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
+def respond(work: Work, phase: Phase, signal: Respond) -> Next:
     """Answer a question; or a call that waits for an approval, in place of its tool."""
     try:
         interaction = interactions.find(work, signal.ref)
@@ -117,9 +118,9 @@ def respond(work: Work, phase: Phase, signal: Respond) -> Phase:
     return batch.decided(work, phase, "user_respond", resume=True)
 
 
-def time_is_up(work: Work, phase: Phase, signal: TimerFired) -> Phase:
+def time_is_up(work: Work, phase: Phase, interaction_id: ApprovalId | QuestionRef) -> Next:
     """Answer a call for which nobody came."""
-    interaction = next(one for one in work.data.interactions if one.timer == signal.effect_id)
+    interaction = next(one for one in work.data.interactions if one.id == interaction_id)
     interactions.close(work, interaction, "timeout", "timeout")
     if interaction.asker is not None:
         work.reply(interaction.asker, None)
@@ -144,7 +145,7 @@ def supersede(work: Work) -> None:
     cycle.finish(work, "superseded")
 
 
-def hear_steer(work: Work, phase: Phase) -> Phase:
+def hear_steer(work: Work, phase: Phase) -> Next:
     """Stop what a steer stops, so that the model hears of it soon."""
     batch.skip_for_steering(work)
     return batch.decided(work, phase, "steering", resume=True)

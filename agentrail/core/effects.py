@@ -11,7 +11,7 @@ import msgspec
 from agentrail.core.actions import Wanted
 from agentrail.core.budget import Budget
 from agentrail.core.request import EffectId, ModelRequest
-from agentrail.core.signals import SignalId
+from agentrail.core.signals import SignalId, ToolWantsChild
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import Event, Todo
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
@@ -93,17 +93,19 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Let a session of its own work for a call whose arguments have passed all gates.
+    """Let a session of its own work for a call whose arguments have passed all gates, or for the tool that runs for one.
 
     Owes, whatever happens: one `ChildStarted` at most, then any number of `ChildPublished`, then exactly one `ToolFinished`
-    with this id. Stopping it, as a `KillTools` does, stops the child and all below it.
+    with this id. Stopping it, as a `KillTools` does, stops the child and all below it; one that a tool asked for ends with
+    the tool, in whose task it is carried out, and so before the outcome of the tool.
 
     Attributes:
-        effect_id: This attempt at the call.
+        effect_id: This child; where it answers the call, this attempt at the call.
         call_id: The call.
         name: The tool.
-        arguments: Validated: what the child is to do.
+        arguments: What the child is to do, in `description`; of a call all of its arguments, validated.
         budget: What the child may spend: its share of what is left; None without a budget.
+        wish: What the tool asked for that has the child, and is answered by this; None where it answers the call.
     """
 
     effect_id: EffectId
@@ -111,6 +113,7 @@ class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     arguments: JsonObject
     budget: Budget | None = None
+    wish: ToolWantsChild | None = None
 
 
 class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -273,3 +276,12 @@ Effect: TypeAlias = (
   stopped.
 - A `Reply` that tells of a change comes after the change; `End` is always the last.
 """
+
+Awaited: TypeAlias = RunTool | SpawnChild | SetTimer | RunErrand | Teardown
+"""Those that owe an outcome, besides `StartStream`, with which a timer comes."""
+
+Cancel: TypeAlias = CancelStream | CancelTimer | CancelErrand
+"""Those after which an outcome that was owed means nothing any more."""
+
+Plain: TypeAlias = KillTools | SetProviderOpts | Publish | Reply | Refuse | End
+"""Those that owe nothing, and end no debt: what a `KillTools` stops still says when it has ended."""

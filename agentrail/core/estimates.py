@@ -63,22 +63,18 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Args:
             messages: The whole conversation.
         """
-        if self.messages == len(messages) and self.messages:
+        known, length = self.messages, len(messages)
+        if known == length and known:
             return self
-        if self.messages > len(messages) or not self.messages:
-            return TokenCount(
-                fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=len(messages)
-            )
-        return TokenCount(
-            fixed=self.fixed,
-            tokens=self.tokens + tokens_of(messages[self.messages :]),
-            messages=len(messages),
-        )
+        if known > length or not known:
+            return TokenCount(fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=length)
+        added = tokens_of(messages[known:])
+        return TokenCount(fixed=self.fixed, tokens=self.tokens + added, messages=length)
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
     """Estimate messages alone; rounded up."""
-    return _in_tokens(sum(_size_of(message) for message in messages))
+    return _in_tokens(sum([_size_of(message) for message in messages]))
 
 
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
@@ -93,11 +89,11 @@ def _size_of(message: Message) -> int:
     """Count the bytes of a message, a picture as its tokens would be."""
     match message:
         case UserMessage(content=blocks):
-            return sum(_block_size(block) for block in blocks)
+            return sum([_block_size(block) for block in blocks])
         case AssistantMessage(content=blocks):
-            return sum(_block_size(block) for block in blocks)
+            return sum([_block_size(block) for block in blocks])
         case ToolMessage(results=results):
-            return sum(_size(result.text) for result in results)
+            return sum([_size(result.text) for result in results])
         case _ as never:
             assert_never(never)
 

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from agentrail.core.effects import CancelErrand, CancelTimer, SetTimer
-from agentrail.core.hooking import ask_further, ask_patiently, close_errand, open_errand, take_decision
+from agentrail.core.hooking import ask_further, ask_patiently, book_errand, open_errand, take_decision
 from agentrail.core.hooks import BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.outcome import Outcome
+from agentrail.core.owners import OfHeldHook, OfHoldTimer
 from agentrail.core.request import EffectId
 from agentrail.core.state import Held, QueuedPrompt
 from agentrail.core.work import Work
@@ -35,11 +36,12 @@ def ask_about_prompt(work: Work, event: BeforePrompt, prompt: QueuedPrompt) -> O
     return outcome
 
 
-def ask_about_end(work: Work, stop_reason: EndReason) -> None:
+def ask_about_end(work: Work, stop_reason: EndReason) -> Outcome:
     """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
     outcome = ask_patiently(work, BeforeFinish())
     if outcome.waiting is not None:
         _hold(work, outcome, stop_reason=stop_reason)
+    return outcome
 
 
 def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) -> Outcome:
@@ -51,9 +53,9 @@ def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) ->
         is_late: Whether that stands for one that did not come in time.
     """
     held = now_held(work)
-    close_errand(work, held.effect_id, result)
+    book_errand(work, held.effect_id, result)
     work.data.held = None
-    work.ask(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
+    work.cancel(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
     outcome = ask_further(work, held.outcome, result)
     if outcome.waiting is not None:
         _hold(work, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
@@ -73,10 +75,10 @@ def break_off(work: Work) -> tuple[EffectId, ...]:
     The plugin is told nothing: whatever it would say now would be about something that is not there any more.
     """
     held = now_held(work)
-    close_errand(work, held.effect_id)
+    book_errand(work, held.effect_id)
     work.data.held = None
-    work.ask(CancelErrand(effect_id=held.effect_id))
-    work.ask(CancelTimer(effect_id=held.timer))
+    work.cancel(CancelErrand(effect_id=held.effect_id))
+    work.cancel(CancelTimer(effect_id=held.timer))
     return (held.effect_id,)
 
 
@@ -91,7 +93,7 @@ def forget(work: Work) -> None:
     """Note that whoever worked on the answer died with the actor. A prompt that was judged is judged again."""
     held = work.data.held
     if held is not None:
-        close_errand(work, held.effect_id)
+        book_errand(work, held.effect_id)
         work.data.held = None
         _queue(work, held.prompt)
 
@@ -111,9 +113,9 @@ def _hold(
     stop_reason: EndReason | None = None,
 ) -> None:
     assert outcome.waiting is not None  # noqa: S101 - the caller looked
-    effect_id = open_errand(work, outcome.waiting.errand)
+    effect_id = open_errand(work, outcome.waiting.errand, OfHeldHook())
     timer = work.mint("w")
-    work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000))
+    work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())
     held = Held(effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason)
     work.data.held = held
 

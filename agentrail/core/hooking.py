@@ -2,16 +2,16 @@
 
 A hook to which nobody listens costs one look into a mapping. What an answer means at its place is decided there; what
 it means everywhere (states, events, interventions, another model, sections of the system prompt, errands) is done here.
-An abort is only noted: whoever asked stops what it was doing, and the machine breaks the cycle off at the end of its step.
+An abort is not carried out here: whoever asked finds it in the outcome, stops what it was doing, and returns `BreakOff`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from agentrail.core.actions import Abort, CallModel
+from agentrail.core.actions import CallModel
 from agentrail.core.effects import RunErrand, SetProviderOpts
 from agentrail.core.hooks import (
     BeforeTool,
@@ -23,6 +23,7 @@ from agentrail.core.hooks import (
     RequestResult,
 )
 from agentrail.core.outcome import Errand, Outcome, Switch
+from agentrail.core.owners import OfHeldHook, OfPluginRequest
 from agentrail.core.pipeline import Fit, deliver, end, judge_again, resume, run
 from agentrail.core.plugin import Context
 from agentrail.core.projection import model_of
@@ -30,7 +31,6 @@ from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.seeded import SeededRandom
 from agentrail.core.signals import ErrandFinished
 from agentrail.core.spending import book, reserve_errand
-from agentrail.core.state import OpenErrand
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import ModelSwitched
@@ -46,7 +46,8 @@ CANNOT_WAIT = RequestFailed(
 
 def somebody_listens(work: Work, hook: Hook) -> bool:
     """Say whether a hook event is worth making."""
-    return bool(work.data.stack.by_hook) and bool(work.data.stack.listeners(hook))
+    stack = work.data.stack
+    return bool(stack.listeners(hook)) if stack.by_hook else False
 
 
 def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None) -> Outcome:
@@ -59,7 +60,7 @@ def ask(work: Work, event: HookEvent, *, fit: Fit | None = None, edited_by: str 
         edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
 
     Returns:
-        What they said; the decision is the caller's to carry out. An abort is noted in `work.abort` already.
+        What they said; the decision is the caller's to carry out, an abort too.
     """
     outcome = consult(work, event, fit=fit, edited_by=edited_by)
     take(work, outcome)
@@ -114,16 +115,11 @@ def take_so_far(work: Work, outcome: Outcome) -> None:
     for event in outcome.events:
         work.publish(event)
     for errand in outcome.errands:
-        open_errand(work, errand)
+        open_errand(work, errand, OfPluginRequest(errand.by, errand.tag))
 
 
 def take_decision(work: Work, outcome: Outcome) -> None:
-    """Carry out what a run came to when it was over."""
-    decision = outcome.decision
-    if decision is not None and isinstance(decision.action, Abort) and work.abort is None:
-        work.abort = (
-            decision.action.reason
-        )  # the first counts; hooks that follow in the same step are still asked
+    """Carry out what a run came to when it was over, but for an abort."""
     if outcome.interventions and work.data.cycle is not None:
         work.data.interventions = (*work.data.interventions, *outcome.interventions)
     if outcome.switch is not None:
@@ -132,45 +128,40 @@ def take_decision(work: Work, outcome: Outcome) -> None:
         work.data.sections = _changed(work.data.sections, outcome.context)
 
 
-def open_errand(work: Work, errand: Errand) -> EffectId:
+def open_errand(work: Work, errand: Errand, owner: OfPluginRequest | OfHeldHook) -> EffectId:
     """Have something done for a plugin."""
     effect_id = work.mint("e")
-    opened = OpenErrand(effect_id=effect_id, by=errand.by, tag=errand.tag)
-    work.data.errands = (*work.data.errands, opened)
     wanted, refused = errand.effect, None
     if isinstance(wanted, CallModel):
         wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(work.data).model)
         refused = reserve_errand(work, effect_id, wanted)
     # Refused by way of the shell: a plugin that asks again at once would never let this step end.
-    work.ask(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused))
+    work.start(RunErrand(effect_id=effect_id, wanted=wanted, refused=refused), owner)
     return effect_id
 
 
-def close_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> OpenErrand:
-    """Note that an errand is done, or given up; what a model took for it counts like all that the session uses."""
-    errand = next(one for one in work.data.errands if one.effect_id == effect_id)
-    work.data.errands = tuple(one for one in work.data.errands if one is not errand)
+def book_errand(work: Work, effect_id: EffectId, result: RequestResult | None = None) -> None:
+    """Count what a model took for an errand that is done, or given up, like all that the session uses."""
     # A file has cost nothing: no reservation is there that could be booked.
     usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
     book(work, effect_id, usage)
-    return errand
 
 
-def errand_finished(work: Work, signal: ErrandFinished) -> None:
+def errand_finished(work: Work, asked: OfPluginRequest, signal: ErrandFinished) -> None:
     """Give a plugin the answer that it asked for."""
-    errand = close_errand(work, signal.effect_id, signal.result)
-    _hand_over(work, errand, signal.result)
+    book_errand(work, signal.effect_id, signal.result)
+    _tell_plugin(work, asked, signal.result)
 
 
-def errands_lost(work: Work, errands: tuple[OpenErrand, ...], error: ErrorInfo) -> None:
+def errands_lost(work: Work, lost: Iterable[OfPluginRequest], error: ErrorInfo) -> None:
     """Tell plugins that what they asked for will not be done: whoever did it is gone."""
-    for errand in errands:
-        _hand_over(work, errand, RequestFailed(error=error))
+    for asked in lost:
+        _tell_plugin(work, asked, RequestFailed(error=error))
 
 
-def _hand_over(work: Work, errand: OpenErrand, result: RequestResult) -> None:
-    done = RequestDone(tag=errand.tag, result=result)
-    outcome = deliver(work.data.stack, errand.by, done, work.data.plugin_states, context_of(work))
+def _tell_plugin(work: Work, asked: OfPluginRequest, result: RequestResult) -> None:
+    done = RequestDone(tag=asked.tag, result=result)
+    outcome = deliver(work.data.stack, asked.by, done, work.data.plugin_states, context_of(work))
     take(work, outcome)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from agentrail.core.effects import CancelTimer, SetTimer
 from agentrail.core.gates import hash_arguments
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfInteraction
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId, ToolAsked
 from agentrail.core.state import Interaction, Resolved, Rule
@@ -201,7 +202,7 @@ def close(work: Work, interaction: Interaction, status: ApprovalStatus, by: Deci
         -MAX_RESOLVED:
     ]
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
-        work.ask(CancelTimer(effect_id=interaction.timer))
+        work.cancel(CancelTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
         work.refuse(interaction.asker, CycleAborted("the call that asked is over"))
     if isinstance(interaction.asked, Approval):
@@ -212,7 +213,7 @@ def rearm(work: Work) -> None:
     """Set the timers anew after a restart: those of the old actor died with it."""
     renewed: list[Interaction] = []
     for interaction in work.data.interactions:
-        timer = _set_timer(work, interaction.asked.expires_at_ms)
+        timer = _set_timer(work, interaction.id, interaction.asked.expires_at_ms)
         renewed.append(msgspec.structs.replace(interaction, timer=timer))
     work.data.interactions = tuple(renewed)
 
@@ -220,16 +221,16 @@ def rearm(work: Work) -> None:
 def _open(
     work: Work, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
 ) -> None:
-    timer = _set_timer(work, expires_at_ms)
-    opened = Interaction(asked=asked, timer=timer, asker=asker)
-    work.data.interactions = (*work.data.interactions, opened)
+    opened = Interaction(asked=asked, timer=None, asker=asker)
+    timer = _set_timer(work, opened.id, expires_at_ms)
+    work.data.interactions = (*work.data.interactions, msgspec.structs.replace(opened, timer=timer))
 
 
-def _set_timer(work: Work, at_ms: int | None) -> EffectId | None:
+def _set_timer(work: Work, interaction_id: ApprovalId | QuestionRef, at_ms: int | None) -> EffectId | None:
     if at_ms is None:
         return None
     timer = work.mint("w")
-    work.ask(SetTimer(effect_id=timer, at_ms=at_ms))
+    work.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))
     return timer
 
 

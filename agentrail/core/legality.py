@@ -1,22 +1,39 @@
 """What is legal: phase × signal → take, postpone, drop, and the phases that may follow. Total, and the only place that says so.
 
 The table speaks of phases and kinds; `verdict` narrows it by ids, because an outcome is only welcome from an effect that
-is still open. What a signal that is taken means stands elsewhere, by the `TAKERS` of `machine.py`.
+is still open, and by whose that is (`AWAITED_BY`). What a signal that is taken means stands elsewhere, by the `TAKERS` of `machine.py`.
 
 The diagram and the table in docs/reference/session.md are drawn from here.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from agentrail.core.compacting import is_timer
-from agentrail.core.effects import look_of
-from agentrail.core.open_calls import CallState, Stage
-from agentrail.core.request import EffectId
+from agentrail.core.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+    Owner,
+)
 from agentrail.core.signals import (
     Abort,
     AbortTool,
@@ -54,9 +71,10 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.state import Known, Phase, Stream
+from agentrail.core.state import Known, Phase
 
 
 class Verdict(enum.Enum):
@@ -114,6 +132,7 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType(
     Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
     ToolAsked:         _row("I",    "R",    "S",      "E"),  # whoever asks too late hears that nobody will answer
+    ToolWantsChild:    _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
     SwitchModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
     UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
     ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
@@ -149,88 +168,24 @@ def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
 
 
 def is_awaited(data: Known, outcome: Outcome) -> bool:
-    """Say whether the effect that this came from is still open."""
-    return _AWAITED[type(outcome)](data, outcome.effect_id)
+    """Say whether somebody waits for this outcome: the effect is open, and what owns it is told such things."""
+    return type(data.open.get(outcome.effect_id)) in AWAITED_BY[type(outcome)]
 
 
-def _is_call_running(data: Known, effect_id: EffectId) -> bool:
-    return _stands(data.batch.waiting_for(effect_id), _RUNNING)
-
-
-def _is_child_running(data: Known, effect_id: EffectId) -> bool:
-    return _is_call_running(data, effect_id) or _is_in(data.survivors, effect_id, _RUNNING)
-
-
-def _is_call_out(data: Known, effect_id: EffectId) -> bool:
-    return (
-        _stands(data.batch.waiting_for(effect_id), _NOT_ENDED)
-        or _is_in(data.survivors, effect_id, _NOT_ENDED)
-        or effect_id in data.loans  # answered long ago, but what its child used is to be counted
-    )
-
-
-def _is_teardown(data: Known, effect_id: EffectId) -> bool:
-    return effect_id in data.drains or (data.teardown is not None and data.teardown.effect_id == effect_id)
-
-
-def _is_errand(data: Known, effect_id: EffectId) -> bool:
-    return _is_of_compaction(data, effect_id) or any(one.effect_id == effect_id for one in data.errands)
-
-
-def _is_timer(data: Known, effect_id: EffectId) -> bool:
-    return (
-        (data.compaction is not None and is_timer(data.compaction, effect_id))
-        or (data.stream is not None and _timer_of(data.stream) == effect_id)
-        or any(interaction.timer == effect_id for interaction in data.interactions)
-        or (data.held is not None and data.held.timer == effect_id)
-        or _stands(data.batch.waiting_for(effect_id), _PAUSING)
-    )
-
-
-def _is_streaming(data: Known, effect_id: EffectId) -> bool:
-    stream = data.stream
-    return stream is not None and stream.effect_id == effect_id and not stream.pausing
-
-
-def _is_request(data: Known, effect_id: EffectId) -> bool:
-    return _is_streaming(data, effect_id) or _is_of_compaction(data, effect_id)
-
-
-_AWAITED: Final[Mapping[type[Outcome], Callable[[Known, EffectId], bool]]] = MappingProxyType(
+AWAITED_BY: Final[Mapping[type[Outcome], frozenset[type[Owner]]]] = MappingProxyType(
     {
-        StreamStarted: _is_streaming,
-        ChunksArrived: _is_streaming,
-        ResponseCompleted: _is_request,
-        StreamFailed: _is_request,
-        ToolProgressed: _is_call_running,
-        ToolEmitted: _is_call_running,
-        ChildStarted: _is_child_running,
-        ChildPublished: _is_child_running,
-        ToolFinished: _is_call_out,
-        TimerFired: _is_timer,
-        ErrandFinished: _is_errand,
-        TeardownFinished: _is_teardown,
+        StreamStarted: frozenset({OfStream}),
+        ChunksArrived: frozenset({OfStream}),
+        ResponseCompleted: frozenset({OfStream, OfSummary}),
+        StreamFailed: frozenset({OfStream, OfSummary}),
+        ToolProgressed: frozenset({OfCall}),  # what a call says that is answered already belongs to no cycle
+        ToolEmitted: frozenset({OfCall}),
+        ChildStarted: frozenset({OfCall, OfSurvivor, OfChild}),
+        ChildPublished: frozenset({OfCall, OfSurvivor, OfChild}),
+        ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfChild, OfLoan}),
+        TimerFired: frozenset({OfStallTimer, OfPause, OfSummaryTimer, OfRetry, OfInteraction, OfHoldTimer}),
+        ErrandFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
+        TeardownFinished: frozenset({OfDrain, OfTeardown}),
     }
 )
-"""Whether the effect that an outcome came from is still open, by the class of the outcome."""
-
-
-def _timer_of(stream: Stream) -> EffectId:
-    return stream.effect_id if stream.pausing else look_of(stream.effect_id)
-
-
-_RUNNING: Final[frozenset[Stage]] = frozenset({"running"})
-_NOT_ENDED: Final[frozenset[Stage]] = frozenset({"running", "stopping"})
-_PAUSING: Final[frozenset[Stage]] = frozenset({"pausing"})
-
-
-def _is_of_compaction(data: Known, effect_id: EffectId) -> bool:
-    return data.compaction is not None and data.compaction.effect_id == effect_id
-
-
-def _stands(call: CallState | None, stages: frozenset[Stage]) -> bool:
-    return call is not None and call.stage in stages
-
-
-def _is_in(calls: tuple[CallState, ...], effect_id: EffectId, stages: frozenset[Stage]) -> bool:
-    return any(call.effect_id == effect_id and call.stage in stages for call in calls)
+"""Whose effects an outcome may come from, by its class; from any other it is late, or a mistake of the shell."""

@@ -56,8 +56,8 @@ def visible_so_far(stream: Stream, config: SessionConfig) -> str:
 
 def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
     """Join what people saw of some messages."""
-    said = (message for message in messages if isinstance(message, AssistantMessage))
-    return "".join(visible_text(message.text, config) for message in said)
+    said = [message for message in messages if isinstance(message, AssistantMessage)]
+    return "".join([visible_text(message.text, config) for message in said])
 
 
 def _publish(work: Work, visible: str, tags: tuple[Tag, ...]) -> None:

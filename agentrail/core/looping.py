@@ -13,20 +13,20 @@ from agentrail.events import LoopDetected
 from agentrail.messages import JsonObject, Text, UserMessage
 
 
-def look_for_loops(work: Work, batch: OpenCalls) -> tuple[str, ...]:
+def look_for_loops(work: Work, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
     """Look at a batch whose calls are all answered.
 
     Returns:
-        What the model is to be told before its next turn. Where it has been told in vain, `work.abort` is set.
+        What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
     """
-    watch, loops = watched(work.cycle.loops, [_seen(state) for state in batch])
-    work.data.cycle = msgspec.structs.replace(work.cycle, loops=watch)
+    cycle = work.cycle
+    watch, loops = watched(cycle.loops, [_seen(state) for state in batch])
+    work.data.cycle = msgspec.structs.replace(cycle, loops=watch)
     for loop in loops:
         work.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]
-    if ends:
-        work.abort = ends[0][1:-1]  # people need no brackets to tell it from what the user said
-    return tuple(loop.text for loop in loops)
+    why = ends[0][1:-1] if ends else None  # people need no brackets to tell it from what the user said
+    return tuple(loop.text for loop in loops), why
 
 
 def tell(work: Work, notes: tuple[str, ...]) -> None:

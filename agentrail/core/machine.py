@@ -18,7 +18,7 @@ No clock, no id, no randomness and no I/O: they arrive inside signals.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -35,12 +35,33 @@ from agentrail.core import (
     teardown,
 )
 from agentrail.core.budget import Ledger
-from agentrail.core.effects import Effect, End, look_of
+from agentrail.core.effects import Effect, End
 from agentrail.core.gates import call_ids_of
 from agentrail.core.hooking import ask, errand_finished, somebody_listens
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
 from agentrail.core.legality import LEGALITY, Verdict, verdict
+from agentrail.core.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+    Owner,
+)
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -80,10 +101,11 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
-from agentrail.core.state import Phase, SessionConfig, SessionData, SessionState
+from agentrail.core.state import BreakOff, Known, Next, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.core.work import Work
 from agentrail.errors import InternalError, MailboxFull, SessionDown
@@ -95,12 +117,19 @@ from agentrail.otp.exits import Crashed, Shutdown, describe
 MAX_POSTPONED: Final = 1_000
 """How many signals may wait for another phase; one more is refused."""
 
+_FAR_FUTURE_MS: Final = 2**53  # clocks say less, and nearly all times are such; others are looked at closely
 _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
 S = TypeVar("S", bound=Signal)
-Take: TypeAlias = Callable[[Work, Phase, Any], Phase]
-"""Says what a signal means, which may be taken in this phase; gives the phase that follows."""
+A = TypeVar("A", bound=Asked)
+Take: TypeAlias = Callable[[Work, Phase, Any], Next]
+"""Says what a signal means, which may be taken in this phase; gives what follows."""
+
+_Ending: TypeAlias = (
+    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
+)
+"""The outcomes that end an effect."""
 
 
 def new_session(
@@ -144,8 +173,10 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     """
     if state.ended:
         return state, ()
-    _check_time(signal)
-    work = Work(state.data, signal.at_ms)
+    at_ms = signal.at_ms
+    if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
+        _check_time(signal)
+    work = Work(state.data, at_ms)
     try:
         phase, postponed, ended = _advance(work, state.phase, state.postponed, signal)
         after = SessionState(phase, work.close(), postponed, ended)
@@ -160,13 +191,14 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
 
 
 def _check_time(signal: Signal) -> None:
+    given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
     try:
-        is_time = math.isfinite(signal.at_ms)
+        is_time = math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
     if not is_time:  # no clock says that; a bug of whoever made the signal
         message = (
-            f"{type(signal).__name__} has the time {signal.at_ms!r:.50}: expected milliseconds since 1970"
+            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
         )
         raise InternalError(message)
 
@@ -206,13 +238,15 @@ def _advance(
             postponed = ()
 
 
-def settled(work: Work, after: Phase) -> Phase:
+def settled(work: Work, after: Next) -> Phase:
     """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
-    if work.abort is not None:
-        after = teardown.abort_by_plugin(work)
+    if type(after) is BreakOff:
+        after = teardown.abort_by_plugin(work, after.reason)
     held = work.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
         holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if work.data.wishes or work.data.loans:
+        children.look_after(work)
     if after is _IDLE:
         settings.apply_updates(work)
     return after
@@ -231,25 +265,15 @@ def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tup
 # --- what each signal means
 
 
-def _is_held_for(work: Work, effect_id: EffectId) -> bool:
-    held = work.data.held
-    return held is not None and effect_id in (held.effect_id, held.timer)
-
-
-def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Phase:
+def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
     """Go on where a hook waited."""
     held = holding.now_held(work)
     if held.prompt is not None:
         return prompts.go_on(work, phase, held.prompt, result, is_late=is_late)
-    holding.go_on_asking(work, result, is_late=is_late)
+    outcome = holding.go_on_asking(work, result, is_late=is_late)
     if work.data.held is not None or held.stop_reason is None:
         return phase
-    return cycle.finish_judged(work, held.stop_reason)
-
-
-def _is_writing(work: Work, effect_id: EffectId) -> bool:
-    compaction = work.data.compaction
-    return compaction is not None and compaction.effect_id == effect_id
+    return cycle.finish_judged(work, held.stop_reason, outcome)
 
 
 def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
@@ -265,48 +289,91 @@ def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
     return Phase.RUNNING if is_free and compacting.begin(work) else phase
 
 
-def _time_has_come(work: Work, phase: Phase, signal: TimerFired) -> Phase:
-    """Wake whoever set the timer: a request that is out or between two attempts, a call between two attempts, or what waits for people."""
-    compaction = work.data.compaction
-    if compaction is not None and compacting.is_timer(compaction, signal.effect_id):
-        return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
-    stream = work.data.stream
-    if stream is not None and stream.effect_id == signal.effect_id:
-        return cycle.send_request(work)
-    if stream is not None and look_of(stream.effect_id) == signal.effect_id:
-        return response.look_at_silence(work, phase, signal)
-    if _is_held_for(work, signal.effect_id):
-        # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
-        return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
-    if any(interaction.timer == signal.effect_id for interaction in work.data.interactions):
-        return decisions.time_is_up(work, phase, signal)
-    return batch.pause_is_over(work, signal)
+def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
+    """Take what an effect came to: it is open no more, and whoever owned it goes on."""
+    owner = work.ended(signal.effect_id)
+    match owner, signal:
+        case OfStream(), ResponseCompleted():
+            return response.completed(work, phase, signal)
+        case OfCall(call_id), ToolFinished():
+            return batch.call_finished(work, phase, signal, call_id)
+        case OfStream(), StreamFailed():
+            return response.failed(work, phase, signal)
+        case OfStallTimer(), TimerFired():
+            return response.look_at_silence(work, phase, signal)
+        case OfPause(), TimerFired():
+            return cycle.send_request(work)
+        case OfRetry(call_id), TimerFired():
+            return batch.pause_is_over(work, call_id)
+        case OfStoppedCall(call_id), ToolFinished():
+            return batch.stopped_call_ended(work, phase, signal, call_id)
+        case OfSurvivor(call_id), ToolFinished():
+            return batch.survivor_finished(work, phase, signal, call_id)
+        case OfChild(), ToolFinished():
+            return batch.child_ended(work, phase, signal)
+        case OfLoan(), ToolFinished():
+            return batch.loan_ended(work, phase, signal)
+        case OfInteraction(interaction_id), TimerFired():
+            return decisions.time_is_up(work, phase, interaction_id)
+        case OfPluginRequest() as asked, ErrandFinished():
+            errand_finished(work, asked, signal)
+            return phase
+        case OfHeldHook(), ErrandFinished():
+            return _go_on_held(work, phase, signal.result)
+        case OfHoldTimer(), TimerFired():
+            # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
+            return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
+        case OfSummary(), ResponseCompleted():
+            compacting.summarised(work, signal.message.text, signal.usage)
+            return phase
+        case OfSummary() | OfTranscript(), StreamFailed():
+            return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
+        case OfSummaryTimer(), TimerFired():
+            return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
+        case OfTranscript(), ErrandFinished():
+            return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
+        case OfDrain(), TeardownFinished():
+            return batch.drained(work, phase)
+        case OfTeardown(), TeardownFinished():
+            teardown.settled(work, signal.receipt)
+            return phase
+        case _:
+            message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
+            raise InternalError(message)
 
 
-def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Phase:
+def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
-    work.data.quarantined = work.data.quarantined + 1
+    work.data.quarantined += 1
     work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     work.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
         return phase
-    failed = StreamFailed(at_ms=signal.at_ms, effect_id=signal.owed_by, error=signal.error)
-    finished = ToolFinished(
-        at_ms=signal.at_ms,
-        effect_id=signal.owed_by,
-        text=signal.error.message,
-        is_error=True,
-        started_at_ms=signal.at_ms,
-    )
-    settled = TeardownFinished(at_ms=signal.at_ms, effect_id=signal.owed_by, receipt=AbortReceipt())
-    fired = TimerFired(at_ms=signal.at_ms, effect_id=signal.owed_by)
-    undone = ErrandFinished(
-        at_ms=signal.at_ms, effect_id=signal.owed_by, result=RequestFailed(error=signal.error, usage=None)
-    )
-    for stand_in in (failed, finished, settled, fired, undone):
-        if verdict(phase, work.data, stand_in) is Verdict.TAKE:
-            return TAKERS[type(stand_in)](work, phase, stand_in)
-    return phase
+    owner = work.data.open.get(signal.owed_by)
+    if owner is None:
+        return phase
+    return _ended(work, phase, _stand_in(owner, signal, signal.owed_by))
+
+
+def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
+    """Make the outcome that stands for the one that crashed the core."""
+    at_ms, error = signal.at_ms, signal.error
+    match owner:
+        case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
+            return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
+        case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
+            return ToolFinished(
+                at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
+            )
+        case OfDrain() | OfTeardown():
+            return TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
+        case OfPluginRequest() | OfHeldHook():
+            result = RequestFailed(error=error, usage=None)
+            return ErrandFinished(at_ms=at_ms, effect_id=effect_id, result=result)
+        case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
+            return TimerFired(at_ms=at_ms, effect_id=effect_id)
+        case _ as never:
+            assert_never(never)
 
 
 def _start(work: Work, phase: Phase, signal: Started) -> Phase:
@@ -314,79 +381,32 @@ def _start(work: Work, phase: Phase, signal: Started) -> Phase:
     data = work.data
     work.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
     if somebody_listens(work, SessionStarted):
-        ask(work, SessionStarted())
-        if work.abort is not None:
-            return teardown.refuse_session(work)
+        abort = ask(work, SessionStarted()).abort
+        if abort is not None:
+            return teardown.refuse_session(work, abort)
     return phase
 
 
-def _response_completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
-    if work.data.compaction is None:
-        return response.completed(work, phase, signal)
-    compacting.summarised(work, signal.message.text, signal.usage)
-    return phase
-
-
-def _stream_failed(work: Work, phase: Phase, signal: StreamFailed) -> Phase:
-    if work.data.compaction is None:
-        return response.failed(work, phase, signal)
-    return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
-
-
-def _teardown_finished(work: Work, phase: Phase, signal: TeardownFinished) -> Phase:
-    if signal.effect_id in work.data.drains:
-        return batch.drained(work, phase, signal.effect_id)
-    teardown.settled(work, signal)
-    return phase
-
-
-def _errand_finished(work: Work, phase: Phase, signal: ErrandFinished) -> Phase:
-    if _is_writing(work, signal.effect_id):
-        return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
-    if _is_held_for(work, signal.effect_id):
-        return _go_on_held(work, phase, signal.result)
-    errand_finished(work, signal)
-    return phase
-
-
-def _wait_for_reply(work: Work, phase: Phase, signal: ReplyQuery) -> Phase:
+def _wait_for_reply(work: Work, signal: ReplyQuery) -> None:
     cycle.wait_for_reply(work, signal.signal_id)
-    return phase
 
 
-def _tell_status(work: Work, phase: Phase, signal: StatusQuery) -> Phase:
-    work.reply(signal.signal_id, status_of(phase, work.data, signal.at_ms))
-    return phase
+def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
+    return data.history.messages[:]
 
 
-def _tell_messages(work: Work, phase: Phase, signal: MessagesQuery) -> Phase:
-    work.reply(signal.signal_id, work.data.history.messages[:])
-    return phase
-
-
-def _tell_snapshot(work: Work, phase: Phase, signal: SnapshotQuery) -> Phase:
-    work.reply(signal.signal_id, snapshot_of(phase, work.data, signal.at_ms))
-    return phase
-
-
-def _plugin_lagged(work: Work, phase: Phase, signal: PluginLagged) -> Phase:
+def _plugin_lagged(work: Work, signal: PluginLagged) -> None:
     work.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
-    return phase
 
 
-def _update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> Phase:
-    settings.update_plugin_opts(work, phase, signal)
-    return phase
-
-
-def _by(kind: type[S], take: Callable[[Work, Phase, S], Phase]) -> tuple[type[Any], Take]:
+def _by(kind: type[S], take: Callable[[Work, Phase, S], Next]) -> tuple[type[Any], Take]:
     return kind, take
 
 
-def _in_any(kind: type[S], take: Callable[[Work, S], Phase]) -> tuple[type[Any], Take]:
+def _in_any(kind: type[S], take: Callable[[Work, S], Next]) -> tuple[type[Any], Take]:
     """Let a function take a signal that wants to know of no phase."""
 
-    def taken(work: Work, _: Phase, signal: S) -> Phase:
+    def taken(work: Work, _: Phase, signal: S) -> Next:
         return take(work, signal)
 
     return kind, taken
@@ -402,6 +422,16 @@ def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any],
     return kind, taken
 
 
+def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
+    """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
+
+    def taken(work: Work, phase: Phase, signal: A) -> Phase:
+        work.reply(signal.signal_id, tell(phase, work.data, signal.at_ms))
+        return phase
+
+    return kind, taken
+
+
 _GIVEN: Final = dict(
     (
         _by(Prompt, prompts.admit),
@@ -409,16 +439,17 @@ _GIVEN: Final = dict(
         _in_any(Abort, teardown.abort),
         _by(AbortTool, batch.abort_tool),
         _in_any(Stop, teardown.stop),
-        _by(ReplyQuery, _wait_for_reply),
-        _by(StatusQuery, _tell_status),
-        _by(MessagesQuery, _tell_messages),
-        _by(SnapshotQuery, _tell_snapshot),
+        _staying(ReplyQuery, _wait_for_reply),
+        _telling(StatusQuery, status_of),
+        _telling(MessagesQuery, _messages_of),
+        _telling(SnapshotQuery, snapshot_of),
         _by(Approve, decisions.approve),
         _by(Reject, decisions.reject),
         _by(Respond, decisions.respond),
         _staying(ToolAsked, batch.tool_asked),
+        _staying(ToolWantsChild, children.wanted),
         _staying(SwitchModel, settings.switch_model),
-        _by(UpdatePluginOpts, _update_plugin_opts),
+        _by(UpdatePluginOpts, settings.update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),
         _staying(ChangeTools, settings.change_tools),
         _by(Compact, _compact),
@@ -426,19 +457,19 @@ _GIVEN: Final = dict(
         _in_any(Restarted, teardown.restarted),
         _in_any(Parked, teardown.parked),
         _by(StepCrashed, _put_aside),
-        _by(PluginLagged, _plugin_lagged),
+        _staying(PluginLagged, _plugin_lagged),
         _in_any(StreamStarted, response.started),
         _by(ChunksArrived, response.arrived),
-        _by(ResponseCompleted, _response_completed),
-        _by(StreamFailed, _stream_failed),
+        _by(ResponseCompleted, _ended),
+        _by(StreamFailed, _ended),
         _staying(ToolProgressed, batch.tool_progressed),
         _staying(ChildStarted, children.started),
         _staying(ChildPublished, children.published),
         _staying(ToolEmitted, batch.tool_emitted),
-        _by(ToolFinished, batch.tool_finished),
-        _by(TimerFired, _time_has_come),
-        _by(ErrandFinished, _errand_finished),
-        _by(TeardownFinished, _teardown_finished),
+        _by(ToolFinished, _ended),
+        _by(TimerFired, _ended),
+        _by(ErrandFinished, _ended),
+        _by(TeardownFinished, _ended),
     )
 )
 # Total: a row of the table without a taker fails when this is imported.

@@ -1,7 +1,7 @@
 """The calls of one response while they are open: where each stands, and all of them in their order, as one frozen value.
 
 A model may ask for thousands of calls in one response, and each of them changes its stage four or five times. So no
-question that is asked for each call goes through all of them: which one is next, which one an outcome is for, how many run,
+question that is asked for each call goes through all of them: which one is next, which one is meant, how many run,
 whether all are done. What a stage leads to stands in `batch`.
 
 A handful of calls, as nearly all responses have, is a plain tuple: to go through it costs less than one change of a table.
@@ -15,7 +15,7 @@ import msgspec
 from agentrail.core.request import EffectId
 from agentrail.core.toolbox import ToolSpec
 from agentrail.messages import CallId, JsonObject, SessionId, ToolCall, ToolResult
-from agentrail.otp.tables import NO_ENTRIES, Index, Table
+from agentrail.otp.tables import Table
 
 Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
 """Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
@@ -70,9 +70,9 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OpenCalls(Sequence[CallState]):
-    """Calls in the order of the model, each found by its id and by what it waits for. A change costs no copy of the whole."""
+    """Calls in the order of the model, each found by its id. A change costs no copy of the whole."""
 
-    __slots__ = ("_by_effect", "_calls", "_counts", "_few", "_places", "_waiting", "_waiting_children")
+    __slots__ = ("_calls", "_counts", "_few", "_places", "_waiting", "_waiting_children")
 
     def __init__(self, calls: Iterable[CallState] = ()) -> None:
         """Take calls, each id once."""
@@ -82,7 +82,6 @@ class OpenCalls(Sequence[CallState]):
             return
         self._calls: Table[CallState] = Table()
         self._waiting: Table[CallState] = Table()
-        self._by_effect: Index[EffectId, int] = NO_ENTRIES
         self._places: Mapping[CallId, int] = {state.call.call_id: place for place, state in enumerate(states)}
         self._counts: Mapping[Stage, int] = {}
         self._waiting_children = 0
@@ -99,11 +98,9 @@ class OpenCalls(Sequence[CallState]):
             return after
         place = self._places[state.call.call_id]
         before = self[place]
-        after._calls, after._waiting, after._by_effect = self._calls, self._waiting, self._by_effect
+        after._calls, after._waiting = self._calls, self._waiting
         after._places, after._counts = self._places, self._counts
         after._waiting_children = self._waiting_children - (before.stage == "waiting" and before.wants_child)
-        if before.effect_id is not None and before.effect_id != state.effect_id:
-            after._by_effect = after._by_effect.drop(before.effect_id)
         if before.stage == "waiting" and state.stage != "waiting":
             after._waiting = after._waiting.drop(place)
         after._counts = {**after._counts, before.stage: after._counts[before.stage] - 1}
@@ -112,29 +109,34 @@ class OpenCalls(Sequence[CallState]):
 
     def find(self, call_id: CallId) -> CallState | None:
         """Find a call by its id."""
-        if self._few is not None:
-            return next((state for state in self._few if state.call.call_id == call_id), None)
+        if (
+            self._few is not None
+        ):  # loops, here and below: a generator costs three times as much as a look at one call
+            for state in self._few:
+                if state.call.call_id == call_id:
+                    return state
+            return None
         place = self._places.get(call_id)
-        return None if place is None else self[place]
-
-    def waiting_for(self, effect_id: EffectId) -> CallState | None:
-        """Find the call that waits for the outcome of an effect: the attempt that runs, or the timer of a pause."""
-        if self._few is not None:
-            return next((state for state in self._few if state.effect_id == effect_id), None)
-        place = self._by_effect.get(effect_id)
         return None if place is None else self[place]
 
     def next_waiting(self) -> CallState | None:
         """Give the first call that waits for a slot."""
         if self._few is not None:
-            return next((state for state in self._few if state.stage == "waiting"), None)
+            for state in self._few:
+                if state.stage == "waiting":
+                    return state
+            return None
         found = self._waiting.first()
         return None if found is None else found[1]
 
     def count(self, *stages: Stage) -> int:
         """Count the calls in some stages."""
         if self._few is not None:
-            return len([state for state in self._few if state.stage in stages])
+            found = 0
+            for state in self._few:
+                if state.stage in stages:
+                    found += 1
+            return found
         return sum(self._counts.get(stage, 0) for stage in stages)
 
     @property
@@ -187,8 +189,6 @@ class OpenCalls(Sequence[CallState]):
     def _enter(self, place: int, state: CallState) -> None:
         self._calls = self._calls.put(place, state)
         self._counts = {**self._counts, state.stage: self._counts.get(state.stage, 0) + 1}
-        if state.effect_id is not None:
-            self._by_effect = self._by_effect.put(state.effect_id, place)
         if state.stage == "waiting":
             self._waiting = self._waiting.put(place, state)
             self._waiting_children += state.wants_child

@@ -156,6 +156,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_fit: bool = True
 
     @property
+    def abort(self) -> str | None:
+        """Why the cycle is to be over; None when nobody wants that."""
+        decision = self.decision
+        return decision.action.reason if decision is not None and isinstance(decision.action, Abort) else None
+
+    @property
     def prompt(self) -> str | None:
         """All interventions as one prompt, joined by blank lines; None when there are none."""
         return "\n\n".join(injected.prompt for injected in self.interventions) or None

@@ -67,8 +67,9 @@ def outgoing(
         and nothing left out.
     """
     # The border is a multiple of the step; it lies at most FRESH_MESSAGES + STEP - 1 from the end.
-    border = max(0, (len(messages) - FRESH_MESSAGES) // STEP * STEP)
-    first = messages[0] if messages else None
+    length = len(messages)
+    border = max(0, (length - FRESH_MESSAGES) // STEP * STEP)
+    first = messages[0] if length else None
     if first is not kept.first or border < kept.border:
         kept = Outgoing(first=first)
     if border > kept.border:
@@ -77,7 +78,7 @@ def outgoing(
             (place, short) for place, message in block if (short := _shortened(message)) is not message
         )
         kept = msgspec.structs.replace(kept, border=border, short=kept.short + new)
-    if len(messages) > kept.seen:
+    if length > kept.seen:
         kept = _with_refusals(kept, messages, refused)
     if not (kept.short or kept.refused):
         return kept, messages

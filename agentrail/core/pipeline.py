@@ -11,7 +11,7 @@ every safety plugin that has not seen them, until nobody changes them any more.
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import msgspec
 from msgspec.structs import replace
@@ -233,6 +233,7 @@ _SILENCE: Final = object()
 """What is heard when nobody who is left has anything to say."""
 
 
+@final
 class _Run:
     """A run in progress. Lives inside one call and nowhere else, which is why it may change."""
 

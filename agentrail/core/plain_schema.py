@@ -5,6 +5,8 @@ check that costs a twentieth of the validator's. It only ever says yes: whoever 
 keywords, asks the validator, which knows the whole standard and finds the words for what is wrong.
 """
 
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 

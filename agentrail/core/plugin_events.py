@@ -1,5 +1,7 @@
 """What plugins and tools let the world know, made into events. Not what they do: that stands in `pipeline.py`."""
 
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
 from collections.abc import Mapping
 from typing import Any, Final
 

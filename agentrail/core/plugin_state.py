@@ -5,6 +5,8 @@ state of each plugin, journals it and gives it back after a crash, so a value th
 read back, is refused when a plugin answers with it, with the place in the value where the fault lies.
 """
 
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
 import enum
 import math
 from types import MappingProxyType, NoneType, UnionType

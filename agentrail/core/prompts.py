@@ -16,7 +16,7 @@ from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
-from agentrail.core.state import Known, Phase, QueuedPrompt, QueuedSteer
+from agentrail.core.state import Known, Next, Phase, QueuedPrompt, QueuedSteer
 from agentrail.core.work import Work
 from agentrail.errors import (
     ClientIdReused,
@@ -30,7 +30,7 @@ from agentrail.events import PromptQueued, PromptReceived, PromptTaken, Steering
 from agentrail.messages import ApprovalId, PromptRef, Text
 
 
-def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
+def admit(work: Work, phase: Phase, signal: Prompt) -> Next:
     """Start a prompt at once, or put it at the end of the queue, or say that there is no room.
 
     A prompt that comes while a cycle waits for a person supersedes what it waits for.
@@ -66,7 +66,7 @@ def admit(work: Work, phase: Phase, signal: Prompt) -> Phase:
     return phase
 
 
-def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
+def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Next:
     """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
     waiting = work.data.interventions
     outcome = cycle.before_prompt(work, prompt)
@@ -75,7 +75,7 @@ def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Phase:
     return _judged_prompt(work, phase, prompt, outcome, waiting)
 
 
-def go_on(work: Work, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool) -> Phase:
+def go_on(work: Work, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool) -> Next:
     """Do what a prompt that was held comes to, now that the answer is there, unless it is held once more."""
     waiting = work.data.interventions
     outcome = holding.go_on_asking(work, result, is_late=is_late)
@@ -88,15 +88,15 @@ def _judged_prompt(
     prompt: QueuedPrompt,
     outcome: Outcome | None,
     waiting: tuple[Injected, ...],
-) -> Phase:
+) -> Next:
     if work.data.cycle is None:
         return cycle.start_judged(work, prompt, outcome)
     work.data.interventions = (
         waiting  # what is said here belongs to the prompt, and not to the cycle that waits
     )
-    if work.abort is not None:
-        return cycle.reject(work, prompt, work.abort)
-    decision = outcome.decision if outcome is not None else None
+    abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
+    if abort is not None:
+        return cycle.reject(work, prompt, abort)
     if decision is not None and isinstance(decision.action, ResolveApproval):
         return _resolve(work, phase, prompt, decision.action, by=decision.by)
     supersede(work)
@@ -105,7 +105,7 @@ def _judged_prompt(
 
 def _resolve(
     work: Work, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str
-) -> Phase:
+) -> Next:
     """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
     try:
         approval = find_approval_in_chat(work, action.approval_id)
@@ -118,7 +118,7 @@ def _resolve(
     return resolve(work, phase, approval, action.decision)
 
 
-def steer(work: Work, phase: Phase, signal: Steer) -> Phase:
+def steer(work: Work, phase: Phase, signal: Steer) -> Next:
     """Let the running cycle hear something at its next gap; without a cycle it is a prompt."""
     data = work.data
     if _is_answered(work, signal, signal.text, SteerReceipt):
@@ -183,8 +183,7 @@ def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
     waiting = work.data.interventions
     outcome = ask(work, BeforeSteering(text=signal.text))
     work.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
-    if work.abort is not None:
-        work.abort = None
+    if outcome.abort is not None:
         _say(work, signal, "rejected_by_plugin")
         receipt = SteerReceipt(ref=signal.ref, status="rejected_by_plugin", seq=work.data.seq)
         _give_steer_receipt(work, signal, receipt)
@@ -194,7 +193,7 @@ def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
     return signal, False
 
 
-def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Phase:
+def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Next:
     data = work.data
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None

@@ -12,6 +12,7 @@ from agentrail.core.gates import settle_call_ids
 from agentrail.core.hooking import consult, somebody_listens, take
 from agentrail.core.hooks import AfterResponse
 from agentrail.core.listening import hear, hear_at_once, hear_rest
+from agentrail.core.owners import OfPause
 from agentrail.core.projection import model_of, models_of
 from agentrail.core.request import TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.retries import (
@@ -26,7 +27,7 @@ from agentrail.core.retries import (
 from agentrail.core.signals import ChunksArrived, ResponseCompleted, StreamFailed, StreamStarted, TimerFired
 from agentrail.core.silence import look, note_chunk
 from agentrail.core.spending import learn_from, lost_usage, spend, spend_on_failure
-from agentrail.core.state import Phase, Stream
+from agentrail.core.state import BreakOff, Next, Phase, Stream
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
@@ -82,7 +83,7 @@ def arrived(work: Work, _: Phase, signal: ChunksArrived) -> Phase:
     return Phase.STREAMING
 
 
-def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
+def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Next:
     """Put the response into the history, then run its calls or end the cycle."""
     if not signal.message.content:
         error = REFUSED if signal.stop_reason == "refused" else EMPTY
@@ -116,8 +117,8 @@ def completed(work: Work, phase: Phase, signal: ResponseCompleted) -> Phase:
     )
     if outcome is not None:
         take(work, outcome)
-        if work.abort is not None:
-            return phase
+        if outcome.abort is not None:
+            return BreakOff(outcome.abort)
     if work.data.history.open:
         return begin_batch(work, signal.stop_reason, withheld=stream.last_turn)
     return finish(work, signal.stop_reason)
@@ -163,7 +164,7 @@ def _try_again(work: Work, phase: Phase, error: ErrorInfo, *, usage: TokenUsage,
             work.data.stream = Stream(
                 effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn
             )
-            work.ask(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms))
+            work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + delay_ms), OfPause())
             return Phase.RUNNING
         case NextModel(model):
             before = names[cycle.attempts.model]

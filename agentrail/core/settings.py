@@ -66,19 +66,20 @@ def change_tools(work: Work, signal: ChangeTools) -> None:
     work.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
 
 
-def update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> None:
+def update_plugin_opts(work: Work, phase: Phase, signal: UpdatePluginOpts) -> Phase:
     """Take new options of a plugin; they are applied in idle, where of two for one field the last counts."""
     try:
         find_plugin(work.data.stack, signal.plugin)
     except PluginError as error:
         work.refuse(signal.signal_id, error)
-        return
+        return phase
     waiting = {update.plugin: update.options for update in work.data.updates}
     waiting[signal.plugin] = {**waiting.get(signal.plugin, {}), **signal.options}
     work.data.updates = tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items())
     if phase is Phase.IDLE:
         apply_updates(work)
     work.reply(signal.signal_id, None)
+    return phase
 
 
 def apply_updates(work: Work) -> None:

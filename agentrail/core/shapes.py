@@ -7,6 +7,8 @@ takes nothing on trust: each type, each word of a closed set, no field that is n
 What classes of their own look like (a history, a toolbox) is told by whoever makes `Shapes`; nothing of a session enters here.
 """
 
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
 import enum
 import json
 import math
@@ -628,17 +630,19 @@ class Shapes:
     def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:
         if list[Any] in members:  # nothing of ours is a list: it is the inside of JSON
             return Json()
+        if all(get_origin(member) in _MAPPINGS for member in members):
+            return self.of(Mapping[get_args(members[0])])  # type: ignore[misc]  # what only the running program knows
         words = tuple(
             word for member in members if get_origin(member) is Literal for word in get_args(member)
         )
         others = [member for member in members if get_origin(member) is not Literal]
-        shapes = [self.of(member) for member in others]
-        objects = sum(dict in shape.forms for shape in shapes)
+        by_shape = {self.of(member): member for member in others}  # two kinds of ids are one kind of text
+        objects = sum(dict in shape.forms for shape in by_shape)
         told = [
             self.fields_of(get_origin(member) or member, must_tell=True)
             if objects > 1 and isinstance(shape, Fields) and not shape.tags
             else shape
-            for member, shape in zip(others, shapes, strict=True)
+            for shape, member in by_shape.items()
         ]
         return _OneOf((*told, *((_Words(words),) if words else ())), hint)
 

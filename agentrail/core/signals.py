@@ -220,6 +220,27 @@ class ToolAsked(Asked, frozen=True, kw_only=True):
     timeout_ms: int | None = None
 
 
+class ToolWantsChild(Asked, frozen=True, kw_only=True):
+    """A running tool wants a session of its own to work for it.
+
+    Answered with a `SpawnChild` that names it, at once or when something is left to lend; refused when there can be no such
+    session, and with `CycleAborted` when its call is over first.
+
+    Attributes:
+        effect_id: The attempt that asks.
+        prompt: What the session is to do.
+        system_prompt: Instead of that of this session; None for the same.
+        tools: The names of those tools of this session that it has; None for all.
+        max_turns: How many turns it has; None for as many as this session.
+    """
+
+    effect_id: EffectId
+    prompt: str
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+
+
 class SwitchModel(Asked, frozen=True, kw_only=True):
     """Another model from now on; a request that is out keeps its own.
 
@@ -412,7 +433,7 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True):
 
 
 class ChildStarted(Outcome, frozen=True, kw_only=True):
-    """A session works for a call.
+    """A session works for a call, or for the tool that the call runs.
 
     Attributes:
         child_id: That session.
@@ -452,7 +473,7 @@ class ToolEmitted(Outcome, frozen=True, kw_only=True):
 
 
 class ToolFinished(Final, frozen=True, kw_only=True):
-    """A tool is done, well or badly, or was stopped.
+    """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
 
     Attributes:
         text: What the model may read.
@@ -463,7 +484,7 @@ class ToolFinished(Final, frozen=True, kw_only=True):
         jitter: A random number from 0 to below 1, for the pause before that.
         changes: What the tool wants changed in its session.
         late: Whether the tool gave a value although it had been stopped; that value is not in here.
-        spent: What the session has used that worked for the call; None where there was none, or where nobody knows.
+        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where nobody knows.
     """
 
     text: str
@@ -528,6 +549,7 @@ Signal: TypeAlias = (
     | Reject
     | Respond
     | ToolAsked
+    | ToolWantsChild
     | SwitchModel
     | ChangeTools
     | UpdatePluginOpts

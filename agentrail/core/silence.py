@@ -7,8 +7,9 @@ costs no effect of its own.
 import msgspec
 
 from agentrail.core.effects import CancelStream, SetTimer, StartStream, look_of
+from agentrail.core.owners import OfStallTimer, OfStream
 from agentrail.core.projection import model_of
-from agentrail.core.request import ModelRequest
+from agentrail.core.request import EffectId, ModelRequest
 from agentrail.core.stalls import FIRST_REPORT_MS, StallClock, decide_stall
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo
@@ -20,7 +21,8 @@ def start_stream(work: Work, request: ModelRequest) -> None:
     clock = StallClock(heard_at_ms=work.at_ms)
     _, silence = decide_stall(clock, work.at_ms, model_of(work.data).stalls)
     work.data.stream = msgspec.structs.replace(work.stream, clock=clock)
-    work.ask(StartStream(request=request, look_at_ms=silence.look_again_at_ms or work.at_ms))
+    look_at_ms = silence.look_again_at_ms or work.at_ms
+    work.start_stream(StartStream(request=request, look_at_ms=look_at_ms), OfStream(), OfStallTimer())
 
 
 def note_chunk(work: Work) -> None:
@@ -30,7 +32,7 @@ def note_chunk(work: Work) -> None:
     work.data.stream = msgspec.structs.replace(stream, clock=clock)
     stalls = model_of(work.data).stalls
     if not stream.clock.begun and stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
-        work.ask(SetTimer(effect_id=look_of(stream.effect_id), at_ms=work.at_ms + stalls.stall_ms))
+        _look_at(work, stream.effect_id, work.at_ms + stalls.stall_ms)
 
 
 def look(work: Work, pinged_at_ms: int) -> ErrorInfo | None:
@@ -50,7 +52,11 @@ def look(work: Work, pinged_at_ms: int) -> ErrorInfo | None:
     if silence.reported_seconds is not None:
         work.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))
     if silence.look_again_at_ms is not None:
-        work.ask(SetTimer(effect_id=look_of(stream.effect_id), at_ms=silence.look_again_at_ms))
+        _look_at(work, stream.effect_id, silence.look_again_at_ms)
     else:
-        work.ask(CancelStream(effect_id=stream.effect_id))
+        work.cancel(CancelStream(effect_id=stream.effect_id))
     return silence.error
+
+
+def _look_at(work: Work, attempt: EffectId, at_ms: int) -> None:
+    work.start(SetTimer(effect_id=look_of(attempt), at_ms=at_ms), OfStallTimer())

@@ -86,9 +86,9 @@ def reserve_errand(work: Work, effect_id: EffectId, wanted: CallModel) -> ErrorI
 
 def spend(work: Work, usage: TokenUsage) -> None:
     """Book what the request that is out has used: it is over."""
-    cycle = msgspec.structs.replace(work.cycle, usage=work.cycle.usage + usage)
-    work.data.cycle = cycle
-    work.data.usage = work.data.usage + usage
+    cycle = work.cycle
+    work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
+    work.data.usage += usage
     ledger = work.data.ledger
     if ledger is not None:
         reservation = _reservation_of(work.data, work.stream.effect_id)
@@ -105,12 +105,12 @@ def book(work: Work, effect_id: EffectId, usage: TokenUsage | None) -> None:
 
 
 def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    """Lend the child of a call its share of what is left.
+    """Lend a child its share of what is left.
 
     Args:
         work: The step.
         effect_id: Of the child.
-        shares: How many calls of the batch want a child and have none yet, this one included.
+        shares: How many want a child and have none yet, this one included.
 
     Returns:
         What the child may spend; None without a budget; or the error that answers the call.
@@ -127,17 +127,8 @@ def lend_to_child(work: Work, effect_id: EffectId, shares: int) -> Budget | Erro
     return share
 
 
-def note_child(work: Work, effect_id: EffectId) -> None:
-    """Remember that a session works for a running tool, so that what it used is counted also when its call is aborted.
-
-    It was lent nothing: where there is a budget, a tool is refused a session. A child of `task` is noted already.
-    """
-    if work.data.ledger is None and effect_id not in work.data.loans:
-        work.data.loans = (*work.data.loans, effect_id)
-
-
 def settle_loan(work: Work, effect_id: EffectId, spent: Spent | None) -> None:
-    """Count what the child of a call has used, however its call ended; None: nobody knows.
+    """Count what a child has used, however its call ended; None: nobody knows.
 
     A call without a child has nothing to settle, except what its outcome says all the same.
     """
@@ -234,7 +225,7 @@ def lost_usage(work: Work) -> TokenUsage:
 
 def _count(work: Work, usage: TokenUsage) -> None:
     cycle = work.data.cycle
-    work.data.usage = work.data.usage + usage
+    work.data.usage += usage
     if cycle is not None:
         work.data.cycle = msgspec.structs.replace(cycle, usage=cycle.usage + usage)
 

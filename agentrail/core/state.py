@@ -7,10 +7,10 @@ else. All of it is frozen. Inside a step the same fields are those of a `Draft`,
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, final
 
 import msgspec
-from msgspec.structs import astuple, force_setattr
+from msgspec.structs import force_setattr
 
 from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.budget import Budget, Ledger
@@ -22,9 +22,10 @@ from agentrail.core.loops import LoopWatch
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
+from agentrail.core.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import Signal, SignalId
+from agentrail.core.signals import Signal, SignalId, ToolWantsChild
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stalls import StallClock
 from agentrail.core.structured import ResponseFormat
@@ -63,6 +64,21 @@ class Phase(enum.Enum):
     """Chunks of a response arrive."""
     EXECUTING_TOOLS = "executing_tools"
     """The response is complete and its calls run."""
+
+
+@final
+class BreakOff(msgspec.Struct, frozen=True, gc=False):
+    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+Next: TypeAlias = Phase | BreakOff
+"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
 
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
@@ -290,20 +306,6 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorInfo | None = None
 
 
-class OpenErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that is being done for a plugin.
-
-    Attributes:
-        effect_id: Of the effect.
-        by: The plugin.
-        tag: The plugin's name for it.
-    """
-
-    effect_id: EffectId
-    by: str
-    tag: str
-
-
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
 
@@ -380,7 +382,9 @@ class _Fields(msgspec.Struct, gc=False):
     cycle: Cycle | None = (
         None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
     )
-    held: Held | None = None  # only in RUNNING and beside a suspended cycle; its errand is one of `errands`
+    held: Held | None = (
+        None  # only in RUNNING and beside a suspended cycle; its errand and its timer are open
+    )
     interventions: tuple[
         Injected, ...
     ] = ()  # what plugins want said before the next request; empty without a cycle
@@ -389,7 +393,6 @@ class _Fields(msgspec.Struct, gc=False):
     updates: tuple[
         OptsUpdate, ...
     ] = ()  # one for each plugin at most; empty in IDLE, unless a cycle is suspended
-    errands: tuple[OpenErrand, ...] = ()  # what is being done for plugins
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = (
         None  # set in STREAMING and in RUNNING, unless a compaction goes on or a hook waits, and only there
@@ -407,9 +410,6 @@ class _Fields(msgspec.Struct, gc=False):
     ] = ()  # one for each call that is asking, and those of running tools; oldest first
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
     rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
-    drains: tuple[
-        EffectId, ...
-    ] = ()  # teardowns that bound how long stopped calls may take, while the rest goes on
     survivors: tuple[
         CallState, ...
     ] = ()  # calls that an abort spared, running or stopping; the history answered each
@@ -427,8 +427,14 @@ class _Fields(msgspec.Struct, gc=False):
     ledger: Ledger | None = (
         None  # None without a budget; a reservation for each request that is out, and for each loan
     )
-    loans: tuple[EffectId, ...] = ()  # children of calls, ended or not, whose spending is not counted yet
+    loans: tuple[
+        EffectId, ...
+    ] = ()  # children of calls and tools, ended or not, whose spending is not counted yet
+    wishes: tuple[
+        ToolWantsChild, ...
+    ] = ()  # children that running tools wait for, oldest first; empty without a ledger
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
+    open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
     call_ids: GrowingSet[CallId] = (
@@ -449,15 +455,6 @@ class Draft(_Fields, gc=False):
 
     One step makes it, and nobody else ever sees it. The values in it are frozen, so they may be kept and handed out.
     """
-
-    @staticmethod
-    def of(data: SessionData) -> "Draft":
-        """Begin with what is known."""
-        return Draft(*astuple(data))
-
-    def frozen(self) -> SessionData:
-        """Give what is known by now."""
-        return SessionData(*astuple(self))
 
 
 Known: TypeAlias = SessionData | Draft

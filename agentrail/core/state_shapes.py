@@ -4,6 +4,8 @@ What many share is written once: the specs of tools, of which each open call has
 in lists of their own, and what refers to them has a number or a name. `Writing` and `Reading` hold these for one document.
 """
 
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin

@@ -25,6 +25,7 @@ from agentrail.core.hooking import ask, somebody_listens
 from agentrail.core.hooks import SessionEnding, SessionStarted
 from agentrail.core.listening import hear_rest
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
@@ -34,10 +35,9 @@ from agentrail.core.signals import (
     Restarted,
     SignalId,
     Stop,
-    TeardownFinished,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
-from agentrail.core.state import Ended, Phase, TeardownState
+from agentrail.core.state import Ended, Next, Phase, TeardownState
 from agentrail.core.work import Work
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
@@ -80,9 +80,8 @@ def abort(work: Work, signal: Abort) -> Phase:
     return Phase.IDLE
 
 
-def abort_by_plugin(work: Work) -> Phase:
+def abort_by_plugin(work: Work, reason: str) -> Phase:
     """Stop the cycle because a plugin said so, in the step in which it did."""
-    reason, work.abort = work.abort, None
     if work.data.cycle is None:
         return Phase.IDLE
     if work.data.history.open and not work.data.batch:
@@ -95,9 +94,8 @@ def abort_by_plugin(work: Work) -> Phase:
     return Phase.IDLE
 
 
-def refuse_session(work: Work) -> Phase:
+def refuse_session(work: Work, reason: str) -> Phase:
     """End a session that a plugin did not let begin."""
-    reason, work.abort = work.abort, None
     work.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
@@ -120,14 +118,14 @@ def stop(work: Work, signal: Stop) -> Phase:
     return Phase.IDLE
 
 
-def settled(work: Work, signal: TeardownFinished) -> None:
+def settled(work: Work, receipt: AbortReceipt) -> None:
     """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
     teardown = work.data.teardown
-    assert teardown is not None  # noqa: S101 - `verdict` dropped the signal otherwise
+    assert teardown is not None  # noqa: S101 - its effect was open
     work.data.teardown = None
-    work.publish(AbortSettled(receipt=signal.receipt))
+    work.publish(AbortSettled(receipt=receipt))
     for caller in teardown.waiting:
-        work.reply(caller, signal.receipt)
+        work.reply(caller, receipt)
     if work.data.stopping is not None:
         _stop_survivors(work)
 
@@ -135,7 +133,7 @@ def settled(work: Work, signal: TeardownFinished) -> None:
 def is_over(work: Work) -> bool:
     """Say whether nothing keeps the session any more."""
     data = work.data
-    return data.stopping is not None and data.teardown is None and not data.drains
+    return data.stopping is not None and data.teardown is None and not any(owned_by(data.open, OfDrain))
 
 
 def say_goodbye(work: Work) -> None:
@@ -146,14 +144,14 @@ def say_goodbye(work: Work) -> None:
     data = work.data
     reason = data.stopping or ""
     spend_what_is_out(work)
-    work.data.errands = ()
+    work.give_up_all()
     work.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
         work.reply(caller, None)
     work.data.stoppers = ()
 
 
-def restarted(work: Work, signal: Restarted) -> Phase:
+def restarted(work: Work, signal: Restarted) -> Next:
     """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
 
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
@@ -162,18 +160,19 @@ def restarted(work: Work, signal: Restarted) -> Phase:
     work.data.incarnation = max(signal.incarnation, work.data.incarnation)
     for state in work.data.batch:
         interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
+    lost = [asked for _, asked in owned_by(work.data.open, OfPluginRequest)]
+    work.give_up_all()
     interactions.rearm(work)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
     holding.forget(work)
-    errands = work.data.errands
     _forget_what_ran(work)
-    hooking.errands_lost(work, errands, error)
+    hooking.errands_lost(work, lost, error)
     if somebody_listens(work, SessionStarted):
-        ask(work, SessionStarted(recovered=True))
-        if work.abort is not None:
-            reason, work.abort = f"refused by a plugin: {work.abort}", None
+        abort = ask(work, SessionStarted(recovered=True)).abort
+        if abort is not None:
+            reason = f"refused by a plugin: {abort}"
             return _end(work, reason, ErrorInfo(code="aborted", message=reason))
     if work.data.interactions:
         _answer_what_ran(work)
@@ -186,6 +185,7 @@ def parked(work: Work, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
     work.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
+    work.give_up_all()
     holding.forget(work)
     _forget_what_ran(work)
     return _end(work, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
@@ -209,13 +209,8 @@ def _forget_what_ran(work: Work) -> None:
         if state.result is None:
             calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
     work.data.survivors = ()
-    work.data.drains = ()
-    work.data.errands = ()
-    teardown = work.data.teardown
-    if teardown is not None:
-        settled(
-            work, TeardownFinished(at_ms=work.at_ms, effect_id=teardown.effect_id, receipt=AbortReceipt())
-        )
+    if work.data.teardown is not None:
+        settled(work, AbortReceipt())
 
 
 def _answer_what_ran(work: Work) -> None:
@@ -289,9 +284,9 @@ def _stop_holding(work: Work, reason: str | None) -> tuple[EffectId, ...]:
 def _stop_stream(work: Work) -> tuple[EffectId, ...]:
     stream = work.stream
     if stream.pausing:
-        work.ask(CancelTimer(effect_id=stream.effect_id))
+        work.cancel(CancelTimer(effect_id=stream.effect_id))
         return ()
-    work.ask(CancelStream(effect_id=stream.effect_id))
+    work.cancel(CancelStream(effect_id=stream.effect_id))
     spend_on_abort(work)
     hear_rest(work)
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
@@ -314,6 +309,8 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
             continue
         if state.stage == "running" and _is_spared(work, state, kill):
             spared.append(state)
+            assert state.effect_id is not None  # noqa: S101 - it runs
+            work.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
             calls.put(work, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
             continue
         call = state.call
@@ -324,14 +321,15 @@ def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
         work.ask(KillTools(effect_ids=tuple(killed)))
     work.data.survivors = (*work.data.survivors, *spared)
     into_history(work)
-    return _told_to_stop(stopping)
+    return _left_to_teardown(work, stopping)
 
 
-def _told_to_stop(states: tuple[CallState, ...]) -> Stopped:
-    return (
-        tuple(state.effect_id for state in states if state.effect_id is not None),
-        _ids_of(tuple(state for state in states if calls.is_doubtful(state))),
-    )
+def _left_to_teardown(work: Work, states: tuple[CallState, ...]) -> Stopped:
+    """Wait for no call by itself any more: the teardown waits for all of them."""
+    ids = tuple(state.effect_id for state in states if state.effect_id is not None)
+    for effect_id in ids:
+        work.give_up(effect_id)
+    return ids, _ids_of(tuple(state for state in states if calls.is_doubtful(state)))
 
 
 def _is_spared(work: Work, state: CallState, kill: KillPolicy) -> bool:
@@ -342,7 +340,7 @@ def _stop_survivors(work: Work) -> None:
     survivors = work.data.survivors
     if not survivors:
         return
-    ids, unknown = _told_to_stop(survivors)
+    ids, unknown = _left_to_teardown(work, survivors)
     for state in survivors:
         if (
             state.result is not None
@@ -361,14 +359,15 @@ def _begin_teardown(
 ) -> None:
     effect_id = work.mint("d")
     work.data.teardown = TeardownState(effect_id=effect_id, waiting=())
-    work.ask(
+    work.start(
         Teardown(
             effect_id=effect_id,
             stopped=stopped,
             survivors=calls.survivors_of(work),
             committed=committed,
             unknown=unknown,
-        )
+        ),
+        OfTeardown(),
     )
 
 

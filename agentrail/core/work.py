@@ -5,9 +5,31 @@ What the rules of a session are stands in its siblings (`cycle`, `batch`, `teard
 what they decide.
 """
 
-from msgspec.structs import replace
+from types import MappingProxyType
+from typing import Final, final
 
-from agentrail.core.effects import Effect, Publish, Refuse, Reply
+from msgspec.structs import astuple, replace
+
+from agentrail.core.effects import (
+    Awaited,
+    Cancel,
+    Effect,
+    Plain,
+    Publish,
+    Refuse,
+    Reply,
+    StartStream,
+    look_of,
+)
+from agentrail.core.owners import (
+    NOTHING_OPEN,
+    OfLoan,
+    OfStallTimer,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    Owner,
+)
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId
 from agentrail.core.state import Cycle, Draft, SessionData, Stream
@@ -20,6 +42,10 @@ def is_ephemeral(event: Event) -> bool:
     return type(event) in EPHEMERAL or (isinstance(event, SubagentEvent) and is_ephemeral(event.event))
 
 
+_HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
+
+
+@final
 class Work:
     """The step in progress.
 
@@ -27,27 +53,80 @@ class Work:
         data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
         effects: What was asked for so far.
-        abort: Set when a plugin wants the cycle to be over: why. Nothing of the cycle may begin then.
     """
 
-    __slots__ = ("abort", "at_ms", "data", "effects")
+    __slots__ = ("_open", "at_ms", "data", "effects")
+    __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
 
     def __init__(self, data: SessionData, at_ms: int) -> None:
         """Begin with the data that the signal met."""
-        self.data = Draft.of(data)
+        self.data = Draft(*astuple(data))
         self.at_ms = at_ms
         self.effects: list[Effect] = []
-        self.abort: str | None = None
+        self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:
         """Give what the session knows at the end of the step. The draft is gone then: whoever uses it after that fails."""
-        data = self.data.frozen()
+        if self._open is not None:
+            self.data.open = MappingProxyType(self._open) if self._open else NOTHING_OPEN
+            del self._open
+        data = SessionData(*astuple(self.data))
         del self.data
         return data
 
-    def ask(self, effect: Effect) -> None:
-        """Add an effect."""
+    def ask(self, effect: Plain) -> None:
+        """Add an effect that owes nothing."""
         self.effects.append(effect)
+
+    def start(self, effect: Awaited, owner: Owner) -> None:
+        """Add an effect that owes an outcome, and note who waits for it."""
+        self.effects.append(effect)
+        opened = self._open if self._open is not None else self._thaw()
+        opened[effect.effect_id] = owner
+
+    def start_stream(
+        self, effect: StartStream, owner: OfStream | OfSummary, timer: OfStallTimer | OfSummaryTimer
+    ) -> None:
+        """Add a request to a model, and note who waits for its end and for the timer that goes with it."""
+        self.effects.append(effect)
+        attempt = effect.request.attempt
+        opened = self._open if self._open is not None else self._thaw()
+        opened[attempt] = owner
+        opened[look_of(attempt)] = timer
+
+    def cancel(self, effect: Cancel) -> None:
+        """Add an effect that stops another one, for which nobody waits any more."""
+        self.effects.append(effect)
+        self.ended(effect.effect_id)
+
+    def hand_over(self, effect_id: EffectId, owner: Owner) -> None:
+        """Let another one wait for an open effect from now on."""
+        opened = self._open if self._open is not None else self._thaw()
+        opened[effect_id] = owner
+
+    def ended(self, effect_id: EffectId) -> Owner | None:
+        """Take note that an effect has ended, and of a stream its timer with it; gives who waited for it."""
+        opened = self._open if self._open is not None else self._thaw()
+        owner = opened.pop(effect_id, None)
+        if type(owner) in _HAVE_TIMERS:
+            opened.pop(look_of(effect_id), None)
+        return owner
+
+    def give_up(self, effect_id: EffectId) -> None:
+        """Let nobody wait for an effect that goes on; what a child of it has used is counted all the same."""
+        if effect_id in self.data.loans:
+            self.hand_over(effect_id, OfLoan())
+        else:
+            self.ended(effect_id)
+
+    def give_up_all(self) -> None:
+        """Let nobody wait for anything any more: whoever worked on it is gone."""
+        self._thaw().clear()
+
+    def _thaw(self) -> dict[EffectId, Owner]:
+        """Copy the owners, which the session shares with its earlier states, so that this step may write to them."""
+        opened = self._open = self.data.open = self.data.open.copy()
+        return opened
 
     def publish(self, event: Event) -> None:
         """Give a new event its number and its place, and add it."""
@@ -74,6 +153,10 @@ class Work:
         minted = self.data.minted + 1
         self.data.minted = minted
         return EffectId(f"{prefix}{minted}")
+
+    def unmint(self) -> None:
+        """Take the last id back, under which nothing was asked for after all."""
+        self.data.minted -= 1
 
     @property
     def cycle(self) -> Cycle:

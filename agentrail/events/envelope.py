@@ -30,7 +30,7 @@ class EventBase(TaggedValue, frozen=True, kw_only=True):
     """What all events share. Where one stands is no part of what it says: equality, hash and repr leave `meta` out.
 
     Attributes:
-        meta: Set on everything that a session published; None on an event that somebody made by hand.
+        meta: Set on everything that a session published; None on an event that was made by hand.
     """
 
     meta: Envelope | None = None
@@ -46,7 +46,7 @@ class EventBase(TaggedValue, frozen=True, kw_only=True):
         return hash((type(self), *(value for _, value in self._said())))
 
     def __repr__(self) -> str:
-        """Write the event as somebody would make it."""
+        """Write the event as one would make it."""
         said = ", ".join(f"{name}={value!r}" for name, value in self._said())
         return f"{type(self).__name__}({said})"
 

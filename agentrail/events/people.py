@@ -153,10 +153,10 @@ class CompactEnd(EventBase, frozen=True, kw_only=True):
 
 
 class CompactSkipped(EventBase, frozen=True, kw_only=True):
-    """The history was not shortened, although it was time, or somebody had asked for it.
+    """The history was not shortened, although it was time, or a caller had asked for it.
 
     Attributes:
-        by: The name of the plugin that said so; `session` where nobody said so.
+        by: The name of the plugin that said so; `session` where no plugin did.
         reason: `plugin`: a plugin said so; `nothing_to_cut`: the last messages always stay, and there are no others;
             `too_soon`: the request did not fit, and the last compaction was because of that too; `budget`: a summary could
             cost more than is left.

@@ -117,7 +117,7 @@ class PluginEvent(EventBase, frozen=True, kw_only=True):
     payload: JsonValue = None
 
     def __post_init__(self) -> None:
-        """Freeze the payload: whoever said it goes on with theirs."""
+        """Freeze the payload: the plugin goes on with its own."""
         force_setattr(self, "payload", frozen_value(self.payload))
 
 

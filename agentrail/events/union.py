@@ -108,7 +108,7 @@ KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_a
 class UnknownEvent(EventBase, frozen=True, kw_only=True, tag_field=None, tag=False):
     """An event of a newer version: of a kind that is not known here, or with something in it that is not.
 
-    No session publishes it, so it is no member of `Event`; it is what the codec makes of such a text, so that whoever
+    No session publishes it, so it is no member of `Event`; it is what the codec makes of such a text, so that a reader that
     passes it on loses nothing.
 
     Attributes:

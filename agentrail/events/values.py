@@ -57,7 +57,7 @@ PermissionOption: TypeAlias = Literal["approve", "always", "edit", "reject", "re
 """How a person may answer: run it; run all that are like it; run it with other arguments; refuse it; answer in its place."""
 
 PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", "edit", "reject", "respond")
-"""All of them, which is what is offered when nobody says otherwise."""
+"""All of them, which is what is offered unless other choices are given."""
 
 
 def _nothing() -> None:
@@ -74,7 +74,7 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
         arguments: The final arguments, shown to the person; these run and no others. Frozen.
         arguments_hash: SHA-256 of their canonical JSON, hexadecimal, taken when the person was asked; compared with what
             is about to run, in the step that begins it and once more right before it runs.
-        hint: Why a person is asked, in the words of who asks; None where nobody said why.
+        hint: Why a person is asked, in the words of who asks; None where no reason was given.
         requested_at_ms: Since when it waits, in milliseconds since 1970.
         expires_at_ms: When it is answered by the clock; None: never.
         path: The chain of sessions from the root to the one whose call it is.

@@ -64,7 +64,7 @@ NO_ARGUMENTS: Final = Arguments()
 
 @frozen
 class StartRecipe:
-    """How a child is started. The kinds of it are made by `agentrail.actors`; in here nobody calls it.
+    """How a child is started. The kinds of it are made by `agentrail.actors`; it is not called in here.
 
     Attributes:
         function: What is called.
@@ -137,12 +137,12 @@ class ChildSpec:
         supervises = kind == "supervisor"
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
-        if not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
+        elif not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
             allowed = "seconds from 0, 'brutal_kill' or 'infinity'"
             _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
         if start_timeout_seconds is _Default.DEFAULT:
             start_timeout_seconds = "infinity" if supervises else 30.0
-        if not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
+        elif not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
             allowed = "seconds above 0 or 'infinity'"
             _refuse("start_timeout_seconds", start_timeout_seconds, allowed, code="invalid_start_timeout")
         values = (id, start, restart, significant, shutdown_seconds, kind, start_timeout_seconds)
@@ -155,7 +155,7 @@ class ChildSpec:
         return self
 
     def accepted(self) -> "ChildSpec":
-        """Return this spec with arguments of its own, which nobody else can change any more."""
+        """Return this spec with arguments of its own, which no other code can change any more."""
         if isinstance(self.start, StartRecipe):
             own = self.start.arguments.copied()
             if own is not self.start.arguments:
@@ -394,7 +394,7 @@ def _refuse(name: str, value: object, allowed: str, *, code: str | None = None) 
 
 
 def _copied(value: object, seen: dict[int, object]) -> object:
-    # Exact types: a subclass is somebody's own object, and those are shared.
+    # Exact types: a subclass is the caller's own object, and those are shared.
     if id(value) in seen:
         return seen[id(value)]
     kind = type(value)

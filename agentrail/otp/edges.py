@@ -1,7 +1,7 @@
 """The edge of code that is not ours: the one place where any exception of a plain function becomes something else.
 
 Inside, errors travel (STYLE: they become an exit reason at the actor's edge). But a listener, a redaction, a plugin or an
-author's `__str__` is called by somebody whom its bug is no concern of. All of them are called through `contain`, so that
+author's `__str__` is called by code that its bug is no concern of. All of them are called through `contain`, so that
 who looks for a broad `except` finds one, and not one per caller.
 
 What may cross an edge all the same is said here once: by `what_leaves` what is meant for the process, and by `travels` that
@@ -38,7 +38,7 @@ def contain(
     """Call a function; if it raises, say what `otherwise` makes of it.
 
     Args:
-        otherwise: Gets the exception, instead of the caller: whoever keeps one in a variable makes a cycle with its own
+        otherwise: Gets the exception, instead of the caller: code that keeps one in a variable makes a cycle with its own
             frame.
         function: What is called.
         *args: Its arguments.
@@ -61,8 +61,8 @@ def contain(
 def travels(error: BaseException) -> bool:
     """Tell whether this may not end at an edge: Trio's cancellation, `KeyboardInterrupt`, `SystemExit`, or a group of one.
 
-    Every other exception is a bug of whoever raised it, and ends nobody else, whatever class it has: `GeneratorExit`,
-    asyncio's `CancelledError`, a `BaseException` of somebody's own.
+    Every other exception is a bug of the code that raised it, and ends no other, whatever class it has: `GeneratorExit`,
+    asyncio's `CancelledError`, a `BaseException` of the user's own.
     """
     return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))
 

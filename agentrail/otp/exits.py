@@ -1,7 +1,7 @@
 """Why an actor ended: seven reasons, closed, made of text and numbers.
 
 Nothing in here holds an exception, a traceback or a frame. They keep the locals of every frame alive, and with them
-prompts and keys; a reason is kept for as long as somebody may ask for it. What is worth knowing is copied as text.
+prompts and keys; a reason is kept for as long as a caller may ask for it. What is worth knowing is copied as text.
 """
 
 from collections.abc import Callable, Hashable
@@ -187,7 +187,7 @@ class InitFailed:
 
 @frozen
 class NoProcess:
-    """There was nobody to begin with. Only in `Down` and in errors: no actor ends like this."""
+    """There was no actor to begin with. Only in `Down` and in errors: no actor ends like this."""
 
 
 @frozen
@@ -202,7 +202,7 @@ class Stuck:
 
 
 ExitReason: TypeAlias = Normal | Shutdown | Killed | Crashed | InitFailed | NoProcess | Stuck
-"""Closed: whoever matches on it ends with `assert_never`."""
+"""Closed: a caller that matches on it ends with `assert_never`."""
 
 _REASONS: Final = frozenset(get_args(ExitReason))
 
@@ -221,12 +221,12 @@ class ActorExit(Exception):
 
 
 def is_reason(value: object) -> bool:
-    """Tell whether this is one of the seven: a class of somebody's own is none, since the union is closed."""
+    """Tell whether this is one of the seven: a class of the user's own is none, since the union is closed."""
     return type(value) in _REASONS
 
 
 def check_reason(value: object) -> None:
-    """Refuse what is no exit reason, where it is given: whoever compares, counts or prints reasons takes them as they are.
+    """Refuse what is no exit reason, where it is given: what compares, counts or prints reasons takes them as they are.
 
     Raises:
         TypeError: Your move.

@@ -19,7 +19,7 @@ MAX_PARTS: Final = 20
 """How many exceptions of a group are described."""
 
 MAX_WORDS: Final = 20_000
-"""How much is read of what one exception says, in characters: whoever shows it takes secrets out first, and cuts it then."""
+"""How much is read of what one exception says, in characters: the code that shows it takes secrets out first, and cuts it then."""
 
 MAX_TRACEBACK: Final = 20_000
 """The longest traceback, in characters; of a longer one the middle is left out."""
@@ -41,7 +41,7 @@ def describe_crash(error: BaseException) -> str:
 
 
 def describe_bug(error: BaseException) -> str:
-    """Say what crashed and where: for whoever has to mend it."""
+    """Say what crashed and where: for the developer who has to mend it."""
     place = place_of(error)
     return f"{describe_crash(error)} ({place})" if place else describe_crash(error)
 
@@ -60,7 +60,7 @@ def words_of(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """Say where it was raised: `folder/file.py:12 in function`; the empty text where that is unknown.
 
-    Inside a library the line of whoever called it says more. Of a group it is the place of its first leaf.
+    Inside a library the line of its caller says more. Of a group it is the place of its first leaf.
     """
     first = leaves(error)[0]
     frames = [*_frames_of(first.__traceback__)] or [*_frames_of(error.__traceback__)]
@@ -100,15 +100,15 @@ def _is_library(file: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Make exactly a `str` of what may be of a class of somebody's own, not too long, and fit to be encoded."""
+    """Make exactly a `str` of what may be of a class of the user's own, not too long, and fit to be encoded."""
     return _SURROGATE.sub("\ufffd", str.__getitem__(text, slice(MAX_WORDS)))
 
 
 def _try(function: Callable[[], _R], otherwise: _R) -> _R:
-    # Stricter than `contain`: a `SystemExit` of somebody's `__str__` ends no program.
+    # Stricter than `contain`: a `SystemExit` of a user's `__str__` ends no program.
     try:
         return function()
-    except BaseException as error:  # noqa: ASYNC103 - of plain code, which nobody can cancel
+    except BaseException as error:  # noqa: ASYNC103 - of plain code, which cannot be cancelled
         if isinstance(error, KeyboardInterrupt):
             raise
         return otherwise  # noqa: ASYNC104 - as above

@@ -109,7 +109,7 @@ class Submitted(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """Nobody wants this job any more. Fine if it is over."""
+    """No caller wants this job any more. Fine if it is over."""
 
     job: JobNumber
 
@@ -271,8 +271,8 @@ class Worker(Struct, frozen=True, gc=False):
     Attributes:
         turn: Since when it waits for a job: its number in `idle`. 0 while it has one.
         job: What it does.
-        is_cancelled: Its job was cancelled: nobody wants it, or the pool has ended.
-        is_withdrawn: Nobody wants its job. Only if it is cancelled.
+        is_cancelled: Its job was cancelled: no caller wants it, or the pool has ended.
+        is_withdrawn: No caller wants its job. Only if it is cancelled.
     """
 
     turn: int = 0
@@ -300,7 +300,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
         done: How many were delivered.
         given_up: How many were given up.
         failed: How many the end of the pool left undone.
-        withdrawn: How many nobody wanted any more, those that still run included.
+        withdrawn: How many no caller wanted any more, those that still run included.
         retried: How often a job went back to the queue.
         refused: How many never had a place, because it was full or had begun to stop.
     """
@@ -337,7 +337,7 @@ class PoolStatistics:
         done: Jobs that ended with a value, or an error that the work may raise.
         given_up: Jobs that brought down a worker once too often.
         failed: Jobs that the end of the pool left undone.
-        withdrawn: Jobs that nobody wanted any more.
+        withdrawn: Jobs that no caller wanted any more.
         retried: How often a job was put back because its worker died.
         refused: Jobs that never had a place.
     """
@@ -382,7 +382,7 @@ def step(state: PoolState, signal: PoolSignal) -> _Step:
 
     Args:
         state: What the call before returned; at first `PoolState(flags=…)`.
-        signal: From a caller, a worker, or whoever owns the pool.
+        signal: From a caller, a worker, or the owner of the pool.
 
     Returns:
         The next state, and the effects to carry out, in order.
@@ -540,7 +540,7 @@ def _on_down(state: PoolState, signal: WorkerDown) -> _Step:
 
 
 def _lose(state: PoolState, worker: Worker, job: Job, *, began: bool) -> _Step:
-    """End a job that was cancelled: nobody wants it, or the pool has ended."""
+    """End a job that was cancelled: no caller wants it, or the pool has ended."""
     if worker.is_withdrawn or state.reason is None:
         return state, ()
     failed = FailJob(job.number, began or job.deaths > 0, state.reason)

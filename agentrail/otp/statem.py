@@ -138,7 +138,7 @@ def start(  # noqa: PLR0913 - a pure function has no other place for what it nee
         limits: What keeps the machine from growing or spinning without end.
         redact: Takes secrets out of the texts of a `Crashed`.
         clock: Reads the same clock again. With it the seconds of a timer count from the end of the handler that set it, as
-            in OTP; without it from `now`, for whoever wants a step to be a function of its arguments.
+            in OTP; without it from `now`, for a caller that wants a step to be a function of its arguments.
 
     Returns:
         The machine as it is before its first message, and the effects to carry out, in order.
@@ -175,7 +175,7 @@ def step(  # noqa: PLR0913 - as of `start`
         the machine raises ends it too, with `Crashed`: nothing but `KeyboardInterrupt` and its like passes through.
 
     Raises:
-        ValueError: Your move: an `Internal`, or anything else that nobody can send.
+        ValueError: Your move: an `Internal`, or anything else that cannot be sent.
 
     Source: OTP, gen_statem, "the exact order" of transition actions.
     """

@@ -40,7 +40,7 @@ R_co = TypeVar("R_co", covariant=True)
 class RequestFor(Generic[R_co]):
     """A base for the classes of your requests: `class Total(RequestFor[int])` lets `await handle.call(Total())` be an `int`.
 
-    Only for type checkers and editors: nobody looks whether what `Reply` brings has that type.
+    Only for type checkers and editors: whether what `Reply` brings has that type is not checked.
     """
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class RequestFor(Generic[R_co]):
 
 
 class Call(Struct, frozen=True):
-    """Somebody asks, and waits.
+    """A caller asks, and waits.
 
     Attributes:
         to: Where the answer goes: a one-shot slot of the shell, which may be kept, passed on and answered later. The
@@ -63,7 +63,7 @@ class Call(Struct, frozen=True):
 
 
 class Cast(Struct, frozen=True):
-    """Somebody says something, and does not wait."""
+    """A sender says something, and does not wait."""
 
     message: object
 
@@ -322,14 +322,14 @@ PerformEffect: TypeAlias = Perform
 
 
 class DeadLetter(Struct, frozen=True):
-    """This event is not going to be handled, and nobody waits for an answer."""
+    """This event is not going to be handled, and no caller waits for an answer."""
 
     event: Event
     why: str
 
 
 class Note(Struct, frozen=True):
-    """Something that whoever watches should hear of, once per episode."""
+    """Something that an observer should hear of, once per episode."""
 
     kind: Literal["postpone_overflow"]
 

@@ -103,7 +103,7 @@ def step(
 
     Args:
         state: What the call before returned. It is not changed.
-        signal: From a process of a child, a caller, or whoever owns the supervisor. One with a token or a request
+        signal: From a process of a child, a caller, or the owner of the supervisor. One with a token or a request
             that is not open any more is dropped, and counted in `dropped`.
 
     Returns:
@@ -168,25 +168,27 @@ def _on_started(step: SupervisorStep, child: Child, signal: ChildStarted) -> Non
     if child.handle is not None:
         step.handles = step.handles.drop(child.handle)
     step.handles = step.handles.put(signal.handle, child.number)
-    child = structs.replace(
+    doomed, spec = child.doomed, child.spec
+    is_last = spec.restart == "temporary" and not doomed  # it is never started again
+    up = structs.replace(
         child,
+        spec=spec.without_arguments() if is_last and not child.from_template else spec,
+        extra=NO_ARGUMENTS if is_last else child.extra,
         handle=signal.handle,
         incarnation=child.incarnation + 1,
         started_seconds=step.now,
         restarting=False,
         phase=Phase.RUNNING,
+        fresh=child.fresh and doomed,
+        starter=child.starter if doomed else None,
     )
-    if child.doomed:  # it was cancelled too late
-        step.save(child)
-        stop_child(step, child)
+    if doomed:  # it was cancelled too late
+        step.save(up)
+        stop_child(step, up)
         return
-    step.report("progress", child)
+    step.report("progress", up)
     _end_start(step, child, Started(signal.handle, signal.info))
-    child = structs.replace(child, fresh=False, starter=None)
-    if child.spec.restart == "temporary":  # it is never started again
-        spec = child.spec if child.from_template else child.spec.without_arguments()
-        child = structs.replace(child, spec=spec, extra=NO_ARGUMENTS)
-    step.save(child)
+    step.save(up)
 
 
 def _on_ignored(step: SupervisorStep, child: Child) -> None:

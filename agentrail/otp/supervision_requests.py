@@ -39,7 +39,7 @@ from agentrail.otp.supervision_types import (
 
 
 def serve(step: SupervisorStep, request: Request) -> None:
-    """Answer a request that somebody waits for, or put it where it will be looked at again."""
+    """Answer a request whose caller waits, or put it where it will be looked at again."""
     call = request.call
     match call:
         case WhichChildrenCall():
@@ -79,7 +79,7 @@ def cancel(step: SupervisorStep, request_id: RequestId) -> None:
 
 
 def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
-    """Let nothing remain of a start whose answer nobody took: what came with the call goes, what was there stays stopped.
+    """Let nothing remain of a start whose answer was not taken: what came with the call goes, what was there stays stopped.
 
     Args:
         step: That is being made.
@@ -134,7 +134,8 @@ def _start_child(step: SupervisorStep, request: Request, call: StartChildCall) -
     number = None if step.is_dynamic else step.numbers.get(spec.id)
     known = None if number is None else step.children.get(number)
     if known is None:
-        _start_new(step, request, Child(number=step.next_number, spec=spec.accepted(), fresh=True))
+        child = Child(number=step.next_number, spec=spec.accepted(), fresh=True, starter=request.request_id)
+        _start_new(step, request, child)
     elif known.phase is Phase.RUNNING:
         message = f"child {show(spec.id)} runs already: go on with its `handle`"
         step.answer(request.request_id, AlreadyStarted(message, handle=known.handle))
@@ -157,7 +158,12 @@ def _start_instance(step: SupervisorStep, request: Request, extra: Arguments) ->
         step.answer(request.request_id, refusal)
         return
     child = Child(
-        number=step.next_number, spec=template, from_template=True, extra=extra.copied(), fresh=True
+        number=step.next_number,
+        spec=template,
+        from_template=True,
+        extra=extra.copied(),
+        fresh=True,
+        starter=request.request_id,
     )
     _start_new(step, request, child)
 
@@ -175,12 +181,12 @@ def _start_new(step: SupervisorStep, request: Request, child: Child) -> None:
 
 
 def _start_for(step: SupervisorStep, request: Request, child: Child) -> None:
-    """Start an idle child, for a caller that waits for it."""
+    """Start an idle child, for a caller that waits for it and is its `starter`."""
     if step.is_grouped:
         step.starter = child.number
     if request.request_id != NOBODY:
         step.requests = step.requests.put(request.request_id, child.number)
-    step.start(structs.replace(child, starter=request.request_id, in_a_row=0))
+    step.start(child)
 
 
 def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None:
@@ -188,7 +194,7 @@ def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None
         return
     child = _find_stopped(step, request, child_id)
     if child is not None:
-        _start_for(step, request, child)
+        _start_for(step, request, structs.replace(child, starter=request.request_id, in_a_row=0))
 
 
 # --- stopping
@@ -209,7 +215,7 @@ def _terminate(step: SupervisorStep, request: Request, key: ChildKey) -> None:
         stop_child(step, child)
         return
     if step.sweep is not None and step.sweep.trigger == child.number:
-        step.sweep = None  # nobody is left whose group this was; the others stay as they are
+        step.sweep = None  # no child is left whose group this was; the others stay as they are
     if child.phase is Phase.IDLE and not child.restarting:
         step.leave(child)
     stop_child(step, child)
@@ -267,7 +273,7 @@ def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
     index, wanted = (step.numbers, key.id) if isinstance(key, ById) else (step.handles, key.handle)
     try:
         number = index.get(wanted)
-    except TypeError:  # not hashable, so nobody's id
+    except TypeError:  # not hashable, so the id of no child
         number = None
     child = None if number is None else step.children.get(number)
     if child is None:

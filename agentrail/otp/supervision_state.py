@@ -180,7 +180,7 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
         requests: The requests that wait for an answer: by id the number of the child that is started for it, else -1.
         ending: While `stopping`, and after it.
         summary: Once it has ended.
-        dropped: Signals that nobody was waiting for. Never falls.
+        dropped: Signals that were not waited for. Never falls.
     """
 
     name: Hashable

@@ -238,7 +238,7 @@ class SupervisorStep:
         *,
         at_seconds: float | None = None,
     ) -> None:
-        """Tell whoever watches."""
+        """Tell the observers."""
         report = Report(
             kind=kind,
             supervisor=self.name,
@@ -273,7 +273,7 @@ class SupervisorStep:
         *,
         started: Child | None = None,
     ) -> None:
-        """Answer a request that waited, unless whoever waited has gone; `started` for it is undone if nobody takes it."""
+        """Answer a request that waited, unless its caller has gone; what was `started` for it is undone if the answer is not taken."""
         if request_id is not None and self.requests.get(request_id) is not None:
             self.requests = self.requests.drop(request_id)
             if started is None:

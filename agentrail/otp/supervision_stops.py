@@ -17,7 +17,7 @@ _CANCELLED: Final = InitFailed("cancelled")
 
 
 def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> bool:
-    """Let a child end, whatever it does now, and start it no more. Asked again it asks nobody twice.
+    """Let a child end, whatever it does now, and start it no more. Asked again it asks no process twice.
 
     Args:
         step: That is being made.
@@ -106,6 +106,8 @@ def tell_who_waits(step: SupervisorStep, child: Child) -> None:
     """Answer who waits for the stop of this child, and who waits in vain for its start."""
     for request_id in child.joined:
         step.answer(request_id, None)
+    if child.starter is None:
+        return
     if step.is_stopping:
         step.answer(child.starter, stopping(step))
     else:

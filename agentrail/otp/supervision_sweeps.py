@@ -66,7 +66,7 @@ def _advance_waiting(step: SupervisorStep, sweep: Sweep) -> bool:
     trigger = step.children.get(sweep.trigger)
     if trigger is None or trigger.retry or step.starter is not None or _is_blocked(step, sweep):
         return False
-    # Down once more, as OTP does: somebody may have started one of the group meanwhile.
+    # Down once more, as OTP does: a caller may have started one of the group meanwhile.
     step.sweep = structs.replace(sweep, course="down", cursor=step.next_number)
     return True
 
@@ -95,7 +95,7 @@ def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
 
 
 def judge_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
-    """Decide what follows from the end of a child that nobody had asked to end.
+    """Decide what follows from the end of a child that had not been asked to end.
 
     Args:
         step: That is being made.
@@ -162,7 +162,7 @@ def restart(  # noqa: PLR0913 - what is known of an end
     flags = step.flags
     sweep = step.sweep
     if sweep is not None and sweep.course == "wait" and child.number >= sweep.low:
-        # Somebody started it while its group waits for a retry, which will start it again with the rest.
+        # A caller started it while its group waits for a retry, which will start it again with the rest.
         step.leave(child)
         return
     is_apart = flags.intensity_per == "child"

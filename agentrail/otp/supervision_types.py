@@ -26,7 +26,7 @@ from agentrail.otp.exits import ExitReason, Shutdown
 RequestId = NewType("RequestId", int)
 
 NOBODY: Final = RequestId(0)
-"""The id of a request that nobody waits for: it gets no answer, and costs no entry in the books."""
+"""The id of a request without a caller that waits: it gets no answer, and costs no entry in the books."""
 
 
 class Token(Struct, frozen=True, gc=False):
@@ -54,7 +54,7 @@ class Started:
     Attributes:
         handle: Of the new instance; `None` if the start said that there is nothing to run.
         info: What the start reported along with it.
-        monitor: Filled in by whoever carries it out, if the caller asked for a monitor.
+        monitor: Filled in by the shell, if the caller asked for a monitor.
     """
 
     handle: object | None
@@ -135,7 +135,7 @@ ReportKind: TypeAlias = Literal[
 
 @frozen(kw_only=True)
 class Report:
-    """What whoever watches a tree is told. As an effect: give it to the observer.
+    """What the observer of a tree is told. As an effect: give it to the observer.
 
     Attributes:
         kind: What happened.
@@ -174,7 +174,7 @@ class ByHandle(Struct, frozen=True):
 
     Attributes:
         handle: Compared, and not looked into.
-        alive: Whether its actor lives. The shell knows; a dead handle of nobody is fine where a live one is not.
+        alive: Whether its actor lives. The shell knows; a dead handle without an actor is fine where a live one is not.
     """
 
     handle: Hashable
@@ -289,7 +289,7 @@ class ChildStartFailed(_Signal, frozen=True, gc=False):
 
 
 class ChildExited(_Signal, frozen=True, gc=False):
-    """An instance that was up has ended, and nobody had asked it to; or one that was stuck has ended at last."""
+    """An instance that was up has ended, and had not been asked to; or one that was stuck has ended at last."""
 
     token: Token
     reason: ExitReason
@@ -322,10 +322,10 @@ class RetryDue(_Signal, frozen=True, gc=False):
 
 
 class Request(_Signal, frozen=True, gc=False):
-    """Somebody called the supervisor, and waits.
+    """A caller asked the supervisor, and waits.
 
     Attributes:
-        request_id: Of this one call; `NOBODY` if there is nobody to answer.
+        request_id: Of this one call; `NOBODY` if there is no caller to answer.
         caller_path: Who calls, from this supervisor downwards: the token of the child that it is or lives below, as
             this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
             Empty for a caller that is not below this supervisor.
@@ -338,13 +338,13 @@ class Request(_Signal, frozen=True, gc=False):
 
 
 class RequestCancelled(_Signal, frozen=True, gc=False):
-    """Whoever waited for this request has gone. There will be no answer."""
+    """The caller that waited for this request has gone. There will be no answer."""
 
     request_id: RequestId
 
 
 class AnswerUntaken(_Signal, frozen=True, gc=False):
-    """A child was started for a request, and nobody was there to take the answer: the start is undone.
+    """A child was started for a request, and no caller was there to take the answer: the start is undone.
 
     Of each such answer, told directly behind the step that gave it: a caller can go at the very instant at which the
     child comes up, and then no `RequestCancelled` was in time.
@@ -451,7 +451,7 @@ class Answer(Struct, frozen=True, gc=False):
     Attributes:
         request_id: Of the request.
         outcome: The value; or an error, which is to be raised at the caller.
-        child: The number of the child that was started for it; `None` if none was. If nobody takes the answer, say so
+        child: The number of the child that was started for it; `None` if none was. If the answer is not taken, say so
             by `AnswerUntaken`.
         is_new: Whether that child came to the books with the request.
     """

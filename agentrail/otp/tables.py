@@ -9,7 +9,7 @@ Not a dict that all versions share, as `Log` shares its list: things are taken a
 """
 
 from collections.abc import Hashable, Iterator
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -30,6 +30,7 @@ _Tree: TypeAlias = "_Leaf | tuple[_Tree, ...]"  # of an index: 32 parts, or what
 _EMPTY_LEAF: Final[_Leaf] = {}
 
 
+@final
 class Table(Generic[V]):
     """A frozen map from whole numbers, 0 and up, to values other than `None`, in the order of the numbers."""
 
@@ -43,10 +44,12 @@ class Table(Generic[V]):
 
     def get(self, number: int) -> V | None:
         """Return what stands at this number, or `None`."""
-        if number < 0 or number >> _BITS * self._height:
+        shift = _BITS * self._height
+        if number < 0 or number >> shift:
             return None
         node: Any = self._root
-        for shift in range(_BITS * (self._height - 1), -1, -_BITS):
+        while shift:
+            shift -= _BITS
             node = node[number >> shift & _BRANCHES - 1]
             if node is None:
                 return None
@@ -90,6 +93,7 @@ class Table(Generic[V]):
         return f"Table({dict(self.items())!r})"
 
 
+@final
 class Index(Generic[K, V]):
     """A frozen map from any keys to values other than `None`. It has no order: nothing that is decided may hang on one."""
 
@@ -158,14 +162,20 @@ def _put(node: _Node, height: int, number: int, value: object) -> _Node:
     branch = number >> shift & _BRANCHES - 1
     if shift:
         value = _put(node[branch] or _EMPTY, height - 1, number, value)
-    return (*node[:branch], value, *node[branch + 1 :])
+    return _with(node, branch, value)
+
+
+def _with(node: tuple[Any, ...], branch: int, value: object) -> tuple[Any, ...]:
+    changed = list(node)  # half of what it costs to put the parts before and behind together
+    changed[branch] = value
+    return tuple(changed)
 
 
 def _drop(node: _Node, height: int, number: int) -> _Node | None:
     shift = _BITS * (height - 1)
     branch = number >> shift & _BRANCHES - 1
     rest = _drop(node[branch], height - 1, number) if shift else None
-    after = (*node[:branch], rest, *node[branch + 1 :])
+    after = _with(node, branch, rest)
     return None if rest is None and after == _EMPTY else after
 
 
@@ -222,8 +232,7 @@ def _index(root: _Tree, count: int) -> Index[Any, Any]:
 def _put_hashed(node: _Tree, key: object, value: object, place: int, depth: int) -> _Tree:
     if isinstance(node, tuple):
         branch = place % _BRANCHES
-        child = _put_hashed(node[branch], key, value, place >> _BITS, depth + _BITS)
-        return (*node[:branch], child, *node[branch + 1 :])
+        return _with(node, branch, _put_hashed(node[branch], key, value, place >> _BITS, depth + _BITS))
     leaf = {**node, key: value}
     if len(leaf) <= _BRANCHES or depth >= _HASH_BITS:
         return leaf
@@ -237,7 +246,7 @@ def _drop_hashed(node: _Tree, key: object, place: int) -> _Tree:
     if isinstance(node, tuple):
         branch = place % _BRANCHES
         child = _drop_hashed(node[branch], key, place >> _BITS)
-        after = (*node[:branch], child, *node[branch + 1 :])
+        after = _with(node, branch, child)
         # Only when a branch has become empty: to look at all its neighbours at every drop would cost too much.
         return after if child else _merged(after)
     leaf = node.copy()

@@ -1,4 +1,4 @@
-"""An exception as text, as Python prints it, and bounded: what it costs does not grow with what somebody hung on it.
+"""An exception as text, as Python prints it, and bounded: what it costs does not grow with what was hung on it.
 
 Python's own way walks all causes and all parts of a group before it prints the first line. A chain of a hundred thousand
 causes, or thirty groups of twice the same one, would hold the process for longer than anybody waits. No local variables

@@ -23,7 +23,7 @@ FOUND: Final = "\ufdd2"
 SPLIT: Final = "\ufdd3"
 """Between two words of a list."""
 BLANKS: Final = " \t\n"
-"""What cuts words where nobody has said otherwise."""
+"""What cuts words unless the line says otherwise."""
 _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
 MARKS: Final = re.compile("[\ufdd0-\ufdd5]")
 

@@ -40,7 +40,7 @@ INTRODUCTION: Final = (
 _MAX_FILES: Final = 3
 _SHOWN: Final = 200
 _BYTES_PER_TOKEN: Final = 4
-# Whoever brings a tool of one of these names means the same by it.
+# A caller that brings a tool of one of these names means the same by it.
 _BUILT_IN: Final = frozenset({
     "read_file", "write_file", "edit_file", "shell", "grep", "glob", "list_dir",
     "task", "write_todos", "ask_user", "compact_conversation",
@@ -77,7 +77,7 @@ class _Plan:
 
 
 class Demo:
-    """The provider `demo`: nobody is talked to."""
+    """The provider `demo`: no server is asked."""
 
     name = NAME
 

@@ -124,7 +124,7 @@ class Draft:
         return _missing(pieces, whole)
 
     def opaque(self, payload: JsonObject) -> None:
-        """Add a block that nobody here understands, as it came; it has no chunk."""
+        """Add a block that is not understood here, as it came; it has no chunk."""
         self._add(payload)
 
     def end_block(self) -> None:

@@ -402,7 +402,7 @@ def no_keys_shown(vendor: Vendor) -> Iterator[None]:
 
 
 def scrub(error: ProviderError, vendor: Vendor) -> None:
-    """Take keys out of an error, all of its members: whoever logs one may log every member."""
+    """Take keys out of an error, all of its members: code that logs one may log every member."""
     error.args = (scrubbed(str(error), vendor.secrets),)
     error.request_id = _shown_id(error.request_id, vendor)
 

@@ -89,7 +89,7 @@ class GeminiStream:
 
         Raises:
             Transport: The vendor's move: the body ended before the response did.
-            ProtocolError: The vendor's move: the model wrote a call that nobody can read, or nothing at all.
+            ProtocolError: The vendor's move: the model wrote a call that cannot be read, or nothing at all.
         """
         if self._is_finished:
             return []

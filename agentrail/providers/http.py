@@ -76,7 +76,7 @@ class HttpStatistics:
         origins: The servers that have a client, sorted.
         requests: How many were sent, answered or not.
         open_responses: How many are being read now; each holds a connection.
-        ignored_events: How many events of streams were of a kind that nobody here knows, or came behind the end.
+        ignored_events: How many events of streams were of an unknown kind, or came behind the end.
     """
 
     origins: tuple[str, ...]
@@ -156,7 +156,7 @@ class HttpClients:
         )
 
     def note_ignored(self, events: int) -> None:
-        """Count events that nobody understood; a vendor that invents some is no failure, and no secret either."""
+        """Count events that were not understood; a vendor that invents some is no failure, and no secret either."""
         self._ignored_events += events
 
     @asynccontextmanager
@@ -197,7 +197,7 @@ class HttpClients:
 
     @asynccontextmanager
     async def _closed_behind(self, response: httpx.Response, pulse: Pulse) -> AsyncIterator[None]:
-        """Close a response, and over HTTP/2 its connection, if it was left early and nobody else uses that.
+        """Close a response, and over HTTP/2 its connection, if it was left early and no other request uses that.
 
         The library forgets a stream that is left and tells the server nothing, which then writes it to its end. Only what
         shares its connection with others has to be left to that.
@@ -209,7 +209,7 @@ class HttpClients:
         finally:
             self._sharing[id(network)] -= 1
             is_alone = not self._sharing[id(network)]
-            await response.aclose()  # noqa: ASYNC102 - closes a socket, or waits for a lock that nobody holds for long
+            await response.aclose()  # noqa: ASYNC102 - closes a socket, or waits for a lock that is never held for long
             if network is not None and is_alone and not pulse.has_ended:
                 with suppress(httpx.HTTPError):
                     await network.aclose()  # noqa: ASYNC102 - as above
@@ -293,7 +293,7 @@ def _keep_headers_out_of_logs() -> None:
     """Raise the level of loggers that write headers, and so the key, when all of a program logs at DEBUG.
 
     One writes those of requests with HTTP/2, the other those of answers, where a server may say again what it was told. A
-    level is process-wide, which nothing else here is; a key in a log file is worse. Whoever sets a level keeps it.
+    level is process-wide, which nothing else here is; a key in a log file is worse. A level that the program sets stays.
     """
     for name in ("hpack", "httpcore"):
         logger = logging.getLogger(name)
@@ -337,7 +337,7 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
                 async for event in events:
                     metered.since_event_bytes = 0
                     if event.data:
-                        yield event.data  # noqa: ASYNC119 - whoever iterates closes this generator with `aclosing`
+                        yield event.data  # noqa: ASYNC119 - the iterating caller closes this generator with `aclosing`
             pulse.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
             document = await _read_document(response)
@@ -390,7 +390,7 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
     collector, which may come at any time and in any task. Read on from a closed connection, they all end at once.
 
     Raises:
-        ProtocolError: The vendor's move: the body is packed, and nobody asked for that.
+        ProtocolError: The vendor's move: the body is packed, and that was not asked for.
     """
     raw = (
         response.aiter_raw()
@@ -426,7 +426,7 @@ def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
 
 
 async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") -> AsyncGenerator[bytes, None]:
-    """Unpack as much at a time as may be held; whoever reads counts it and stops."""
+    """Unpack as much at a time as may be held; the reader counts it and stops."""
     try:
         async for piece in pieces:
             left = piece
@@ -503,7 +503,7 @@ def _translated(vendor: Vendor) -> Iterator[None]:
     try:
         yield
     except httpx.HTTPError as error:
-        # Not chained: the original carries the request, and with it the key, to whoever logs what is chained.
+        # Not chained: the original carries the request, and with it the key, to the code that logs what is chained.
         raise _translate(error, vendor) from None
 
 

@@ -90,7 +90,7 @@ class ChatStream:
         if isinstance(usage, dict):
             self._take_usage(usage, chunks)
         elif choice is None:
-            self.ignored_events += 1  # an empty list of choices is somebody's heartbeat
+            self.ignored_events += 1  # an empty list of choices is some server's heartbeat
         return chunks
 
     def close(self) -> list[Chunk]:
@@ -214,7 +214,7 @@ class ChatStream:
     def _stop_reason(self) -> StopReason:
         if self._was_refused:
             return "refused"
-        # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and nobody knows why.
+        # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and why is unknown.
         reason = _STOP_REASONS.get(self._finish_reason or "", "other")
         if reason in {"end", "other"} and self.draft.has_calls:
             return "tool_use"

@@ -1,6 +1,6 @@
 """The options of a provider: `ProviderOptions`, parsed from the mapping that people write. No default of a vendor here.
 
-An option stands in this file when somebody honours it, and not before: an option that is accepted and ignored is a
+An option stands in this file when a provider honours it, and not before: an option that is accepted and ignored is a
 lie. What the session decides by (retries, stalls, prices) is read here and handed on as `ModelPolicy`.
 """
 
@@ -56,8 +56,8 @@ class ProviderOptions:
         stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
         stall_seconds: How long a stream may be silent before `stall_policy` acts.
         max_retries: How often a request is tried again at this model; None for what the session says.
-        context_window: Of the model, in tokens, where nobody knows it or what is known is wrong.
-        price: Of the model, where nobody knows it or what is known is wrong.
+        context_window: Of the model, in tokens, where it is unknown or what is known is wrong.
+        price: Of the model, where it is unknown or what is known is wrong.
     """
 
     api_key: KeySource | None = field(default=None, repr=False)

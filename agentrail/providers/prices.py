@@ -17,13 +17,13 @@ from agentrail.messages import TokenUsage
 from agentrail.providers.options import ProviderOptions
 
 Meter: TypeAlias = Callable[[TokenUsage], float | None]
-"""Gives the price of a usage in US dollars; None when nobody knows it."""
+"""Gives the price of a usage in US dollars; None when it is unknown."""
 
 _DATA: Final = "genai_prices"
 
 
 def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
-    """Price a usage, in US dollars; None when nobody knows the price.
+    """Price a usage, in US dollars; None when the price is unknown.
 
     Args:
         usage: Of a response, a cycle or a session.
@@ -74,7 +74,7 @@ class PriceList:
         return cls(url, price=options.price, context_window=options.context_window, images=options.images)
 
     def capabilities(self, model: str, *, max_output_tokens: int | None) -> Capabilities:
-        """Say what is known of a model. What is taken for a window that nobody knows is the session's to say.
+        """Say what is known of a model. What is taken for an unknown window is the session's to say.
 
         Args:
             model: As the vendor names it.
@@ -133,7 +133,7 @@ def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.dateti
         )
         return data.calc_price(counted, model, provider_api_url=url, genai_request_timestamp=at)
     except (LookupError, ValueError):
-        # Unknown; or counts that contradict each other, of which nobody knows what they cost.
+        # Unknown; or counts that contradict each other, so that what they cost is unknown.
         return None
 
 

@@ -47,7 +47,7 @@ def make_post(
 class ChunkStream:
     """The chunks of a response, and a sign of life between them.
 
-    Whoever iterates gets the generator itself: what each of a thousand chunks goes through should be thin.
+    The caller gets the generator itself: what each of a thousand chunks goes through should be thin.
     """
 
     def __init__(self, chunks: AsyncGenerator[Chunk, None], pulse: Pulse) -> None:

@@ -17,12 +17,12 @@ class ThinkTags:
     def __init__(self) -> None:
         """Begin at the beginning of a text."""
         self._held = ""
-        self._blanks: list[str] = []  # in front of what is held: nobody looks at them twice
+        self._blanks: list[str] = []  # in front of what is held: they are looked at once
         self._is_inside = False
         self._has_thought = False
         self._is_behind = False  # of the closing tag, where the blank lines are a part of the tag
         self.is_over = False
-        """Whether all that follows is text, and nobody needs to ask here any more."""
+        """Whether all that follows is text, and there is nothing to ask here any more."""
 
     def feed(self, piece: str) -> list[tuple[str, bool]]:
         """Take a piece, and return what is certain by now."""

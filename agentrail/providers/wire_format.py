@@ -1,6 +1,6 @@
 """What a wire format is: `WireFormat`, a request to bytes and events to chunks. Pure; no HTTP library and no Trio enters this file.
 
-A format says what goes out and understands what comes back. It opens nothing, waits for nothing and asks nobody for a key:
+A format says what goes out and understands what comes back. It opens nothing, waits for nothing and needs no key:
 `HttpProvider` does, for all of them. What a refusal means is said by one table for all formats (`failures.py`), which the
 `Vendor` of the endpoint gives its words to.
 """
@@ -64,7 +64,7 @@ class Endpoint:
         key_prefix: What stands in front of it there.
         key_missing: What to say when there is no key; None where none is needed.
         headers: Besides.
-        max_output_tokens: The bound of an answer for which nobody sets one; None where the format does without.
+        max_output_tokens: The bound of an answer for which none is set; None where the format does without.
     """
 
     base_url: str

@@ -4,8 +4,6 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
@@ -21,11 +19,15 @@ from agentrail.messages import SessionId
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import AskChild, Ports, RunChild
+from agentrail.runtime.ports import Ports, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
-from agentrail.runtime.workspace import MakeSandbox, OwnSandbox, Workspace, is_unconfined
+from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
+
+_NO_TOOLS: Final[frozenset[str]] = (
+    frozenset()
+)  # one for all: Python makes an empty one of 200 bytes each time
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 
@@ -39,8 +41,7 @@ class Means:
         make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
         specs: What tools say of themselves.
         threads: Where tools that are plain functions run.
-        run_child: Lets a session of its own work for a call.
-        ask_child: Lets a session of its own work for a tool that runs.
+        run_child: Lets a session of its own work for a call, or for a tool that runs.
     """
 
     resolve_provider: ResolveProvider
@@ -48,7 +49,6 @@ class Means:
     specs: ToolSpecs
     threads: ToolThreads
     run_child: RunChild
-    ask_child: AskChild
 
 
 def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tuple[SessionCell, Workspace]:
@@ -86,7 +86,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
             providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
-    workspace = Workspace(partial(_make_sandbox, means.make_sandbox, named, working_dir))
+    workspace = Workspace(means.make_sandbox, named, working_dir, given=given)
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -94,9 +94,8 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         find_provider=means.resolve_provider,
         spec_of=means.specs.of,
         run_child=means.run_child,
-        ask_child=means.ask_child,
-        open_sandbox=workspace.open if given is None else lambda: given,
-        is_unconfined=lambda: workspace.is_unconfined if given is None else is_unconfined(given),
+        open_sandbox=workspace.open,
+        is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,
         user_data=options.user_data,
         provider_opts=provider_opts,
@@ -110,12 +109,6 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
-
-
-def _make_sandbox(make: MakeSandbox, named: str, working_dir: str) -> OwnSandbox:
-    return make(
-        named, Path(working_dir)
-    )  # a path of its own for each of ten thousand idle sessions would weigh
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:
@@ -152,7 +145,7 @@ def _config_of(
         max_prompt_queue=options.max_prompt_queue,
         max_steering_queue=options.max_steering_queue,
         max_parallel_tools=options.max_parallel_tools,
-        immune_tools=frozenset(options.immune_tools),
+        immune_tools=frozenset(options.immune_tools) or _NO_TOOLS,
         tool_max_retries=options.tool_max_retries,
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
         question_timeout_ms=round(options.tool_timeout_seconds * 1000),

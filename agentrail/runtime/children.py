@@ -12,61 +12,50 @@ import attrs
 import msgspec
 import trio
 
-from agentrail.abc import ChildRequest, Error, Ok, Tool, ToolOutcome
+from agentrail.abc import Error, Ok, Tool, ToolOutcome
 from agentrail.core.children import KINDS_OF_CHILD
-from agentrail.core.effects import SpawnChild
 from agentrail.core.machine import new_session
 from agentrail.core.plugin_changes import Change
 from agentrail.core.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.stack import load_stack
 from agentrail.core.toolbox import Toolbox
-from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, CycleFailed, OptionError, SessionDown
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
-from agentrail.runtime.ports import ChildWish
+from agentrail.runtime.ports import ChildWork
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
-MAX_DEPTH: Final = 8
-"""How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
-
-OpenChild: TypeAlias = Callable[[ChildWish], AbstractAsyncContextManager[Session]]
+OpenChild: TypeAlias = Callable[[ChildWork], AbstractAsyncContextManager[Session]]
 """Starts a child; leaving the block stops it and waits until it is gone, shielded and bounded."""
 
 Deliver: TypeAlias = Callable[[Signal], None]
 
 
-async def run_child(
-    effect: SpawnChild, open_child: OpenChild, deliver: Deliver, timeout_seconds: float
+async def run_for_call(
+    task: ChildWork, open_child: OpenChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
     """Let a child work for a call, and answer with its last text.
 
     Args:
-        effect: The call.
+        task: What it is to do.
         open_child: Starts the child.
         deliver: Puts what the child publishes into the parent's mailbox.
         timeout_seconds: How long it may take.
 
     Cancellation: The child is aborted with all that it runs, and stopped, before the cancellation travels on.
     """
-    kind = str(effect.arguments.get("subagent_type", KINDS_OF_CHILD[0]))
+    kind = str(task.effect.arguments.get("subagent_type", KINDS_OF_CHILD[0]))
     if kind not in KINDS_OF_CHILD:
         return Error(text=f"There is no sub-agent of type {kind!r}. Types: {', '.join(KINDS_OF_CHILD)}.")
-    description = str(effect.arguments.get("description", ""))
-    wish = ChildWish(
-        effect_id=effect.effect_id,
-        call_id=effect.call_id,
-        request=ChildRequest(prompt=description),
-        budget=effect.budget,
-    )
-    listener = _Listener(wish, deliver)
+    listener = _Listener(task, deliver)
     with trio.move_on_after(timeout_seconds):
         try:
-            async with open_child(wish) as child:
+            async with open_child(task) as child:
                 return decide_answer(await listener.listen(child), listener.last_text)
         except AgentrailError as error:
             return Error(text=clean_text(f"The sub-agent could not work: {error}"))
@@ -75,25 +64,25 @@ async def run_child(
     return Error(text=f"The sub-agent did not finish within {seconds} and was stopped.{last}")
 
 
-async def ask_child(wish: ChildWish, open_child: OpenChild, deliver: Deliver) -> str:
+async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
     """Let a child work for a tool, and give its last text.
 
     Args:
-        wish: What it is to do, and for whom.
+        task: What it is to do.
         open_child: Starts the child.
         deliver: Puts what the child publishes into the parent's mailbox.
 
     Raises:
-        ChildRefused, OptionError, PromptError: Your move; as of `ToolContext.run_session`.
+        PromptError, SessionDown: As of `ToolContext.run_session`.
         CycleFailed, CycleAborted: How it ended, without an answer.
 
-    Cancellation: As of `run_child`.
+    Cancellation: As of `run_for_call`.
     """
-    listener = _Listener(wish, deliver)
-    async with open_child(wish) as child:
+    listener = _Listener(task, deliver)
+    async with open_child(task) as child:
         match await listener.listen(child):
             case AgentEnd(messages=messages):
-                return last_text_of(messages)
+                return Ok(text=last_text_of(messages))
             case AgentError(error=error):
                 raise CycleFailed(error)
             case AgentAbort(reason=reason):
@@ -105,28 +94,28 @@ async def ask_child(wish: ChildWish, open_child: OpenChild, deliver: Deliver) ->
 class _Listener:
     """Passes a child's events on, and remembers what it said last."""
 
-    def __init__(self, wish: ChildWish, deliver: Deliver) -> None:
-        self._wish = wish
+    def __init__(self, task: ChildWork, deliver: Deliver) -> None:
+        self._effect_id = task.effect.effect_id
+        self._prompt = task.request.prompt
         self._deliver = deliver
         self.last_text = ""
 
     async def listen(self, child: Session) -> Event | None:
         """Give the child its prompt, and wait for the end of that cycle; None when the session ended first."""
-        wish = self._wish
         self._deliver(
             ChildStarted(
                 at_ms=now_ms(),
-                effect_id=wish.effect_id,
+                effect_id=self._effect_id,
                 child_id=child.session_id,
-                description=wish.request.prompt,
+                description=self._prompt,
             )
         )
         async with child.subscribe(after=0) as events:
-            await child.prompt(wish.request.prompt)
+            await child.prompt(self._prompt)
             async for event in events:
                 self._deliver(
                     ChildPublished(
-                        at_ms=now_ms(), effect_id=wish.effect_id, event=event, child_id=child.session_id
+                        at_ms=now_ms(), effect_id=self._effect_id, event=event, child_id=child.session_id
                     )
                 )
                 if isinstance(event, ResponseComplete):
@@ -159,21 +148,17 @@ def decide_answer(end: Event | None, last_text: str) -> ToolOutcome:
             raise AssertionError(message)
 
 
-def assemble_child(parent: SessionCell, wish: ChildWish, fresh_id: str) -> SessionCell:
-    """Make the session that works for a call; it has not begun.
+def assemble_child(parent: SessionCell, task: ChildWork, fresh_id: str) -> SessionCell:
+    """Make the session that works for a call, or for its tool; it has not begun.
 
     Args:
         parent: The session whose call it is.
-        wish: What it is to do, and what it has for that.
+        task: What it is to do, and what it has for that.
         fresh_id: For a child whose own name would be too long.
-
-    Raises:
-        ChildRefused, OptionError: Your move; as of `ToolContext.run_session`.
     """
-    data, ports, request = parent.state.data, parent.ports, wish.request
-    if wish.number is not None:
-        check_request(parent, request)
-    own_id = f"{ports.session_id}.{wish.call_id}" + (f".{wish.number}" if wish.number is not None else "")
+    data, ports, request = parent.state.data, parent.ports, task.request
+    number = "" if task.number is None else f".{task.number}"
+    own_id = f"{ports.session_id}.{task.effect.call_id}{number}"
     session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
     path = (*data.config.path, session_id)
     wanted = data.tools.names if request.tools is None else request.tools
@@ -190,7 +175,7 @@ def assemble_child(parent: SessionCell, wish: ChildWish, fresh_id: str) -> Sessi
         model=data.model,
         system_prompt=request.system_prompt or data.config.system_prompt,
         max_turns=request.max_turns or data.config.max_turns,
-        budget=wish.budget,
+        budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
     )
     change = _stack_of(parent)
@@ -204,33 +189,6 @@ def assemble_child(parent: SessionCell, wish: ChildWish, fresh_id: str) -> Sessi
         provider_opts=dict(ports.provider_opts),
     )
     return SessionCell(state, own_ports)
-
-
-def check_request(parent: SessionCell, request: ChildRequest) -> None:
-    """Refuse a session that a tool cannot have.
-
-    Raises:
-        ChildRefused: Your move: the parent has a budget, or there are too many sessions above one another.
-        OptionError: Your move: a tool that the parent has not, or a number of turns that is none.
-    """
-    data = parent.state.data
-    if data.ledger is not None:
-        message = (
-            f"session {data.config.session_id!r} has a budget, of which nothing can be reserved for a session that a tool "
-            "asks for: ask in a session without one"
-        )
-        raise ChildRefused(message)
-    if len(data.config.path) >= MAX_DEPTH:
-        message = f"{MAX_DEPTH} sessions stand above one another already: give the innermost ones no tool that asks for more"
-        raise ChildRefused(message)
-    unknown = [name for name in request.tools or () if name not in data.tools.names]
-    faults = (
-        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
-    )
-    if request.max_turns is not None and request.max_turns < 1:
-        faults.append(f"max_turns is {request.max_turns}: expected 1 or more")
-    if faults:
-        raise OptionError(faults)
 
 
 def _may_have(tool: Tool, depth: int) -> bool:

@@ -52,6 +52,8 @@ def jitter() -> float:
 class Timers:
     """The timers of one session: deadlines that its loop looks at, and no tasks."""
 
+    __slots__ = ("_deadlines", "_streams")
+
     def __init__(self) -> None:
         """Begin with none."""
         self._deadlines: dict[EffectId, float] = {}
@@ -97,45 +99,52 @@ class Timers:
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
             whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
         """
-        goes_on = True
-        while goes_on:
-            if self._deadlines:
-                # One scope for as long as anything is at work, and not one for each wait: of a stream of a thousand
-                # deltas that would be a thousand. It is left when a timer is due, or with nothing more to wait for.
-                with trio.CancelScope() as scope:
-                    goes_on = await self._serve(mailbox, handle, is_idle, scope)
-            else:
-                goes_on = await self._serve(mailbox, handle, is_idle, None)
-
-    async def _serve(
-        self,
-        mailbox: Mailbox[L],
-        handle: Callable[[L | TimerFired], bool],
-        is_idle: Callable[[], bool],
-        scope: trio.CancelScope | None,
-    ) -> bool:
-        """Serve until `handle` wants no more: False; or until a scope is needed, or no longer: True."""
         in_a_row = 0
         while True:
-            letter = self._take_due() if self._deadlines else EMPTY
+            if self._deadlines:
+                in_a_row = 0
+                if not await self._serve_at_work(mailbox, handle, is_idle):
+                    return
+            letter = mailbox.take_nowait()
             if letter is EMPTY:
-                letter = mailbox.take_nowait()
-            if letter is not EMPTY:
-                if not handle(cast("L | TimerFired", letter)):
-                    return False
-                in_a_row += 1
-                if in_a_row == MAX_IN_A_ROW:
-                    in_a_row = 0
-                    await trio.lowlevel.checkpoint()
+                await mailbox.wait()
+                in_a_row = 0
                 continue
-            if scope is not None:
-                if not self._deadlines and is_idle():
-                    return True
-                scope.deadline = min(self._deadlines.values(), default=math.inf)
-            elif self._deadlines:
-                return True
-            await mailbox.wait()
-            in_a_row = 0
+            if not handle(cast("L", letter)):
+                return
+            in_a_row += 1
+            if in_a_row == MAX_IN_A_ROW:
+                in_a_row = 0
+                await trio.lowlevel.checkpoint()
+
+    async def _serve_at_work(
+        self, mailbox: Mailbox[L], handle: Callable[[L | TimerFired], bool], is_idle: Callable[[], bool]
+    ) -> bool:
+        """Serve until `handle` wants no more: False; or until nothing is at work: True.
+
+        One scope for all that time, and not one for each wait: of a stream of a thousand deltas that would be a thousand. It
+        is left when a timer is due, or with nothing more to wait for. And a frame of its own, which an idle session has not.
+        """
+        in_a_row = 0
+        while True:
+            with trio.CancelScope() as scope:
+                while True:
+                    letter = self._take_due() if self._deadlines else EMPTY
+                    if letter is EMPTY:
+                        letter = mailbox.take_nowait()
+                    if letter is EMPTY:
+                        if not self._deadlines and is_idle():
+                            return True
+                        scope.deadline = min(self._deadlines.values(), default=math.inf)
+                        await mailbox.wait()
+                        in_a_row = 0
+                        continue
+                    if not handle(cast("L | TimerFired", letter)):
+                        return False
+                    in_a_row += 1
+                    if in_a_row == MAX_IN_A_ROW:
+                        in_a_row = 0
+                        await trio.lowlevel.checkpoint()
 
     def _take_due(self) -> object:
         effect_id = min(self._deadlines, key=self._deadlines.__getitem__)

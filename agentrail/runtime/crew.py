@@ -28,9 +28,13 @@ class Fallen:
 
 
 class Crew:
-    """The tasks of one incarnation."""
+    """The tasks of one incarnation.
 
-    __slots__ = ("_gone", "_mailbox", "_nursery", "_scrub", "_working")
+    Attributes:
+        scrub: Takes the secrets of the session out of what goes to the log.
+    """
+
+    __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
     def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
         """Begin with nobody.
@@ -40,7 +44,7 @@ class Crew:
             mailbox: Of the actor that they work for.
             scrub: Takes the secrets of the session out of what goes to the log.
         """
-        self._scrub = scrub
+        self.scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
         self._working: dict[trio.CancelScope, str] = {}
@@ -50,6 +54,11 @@ class Crew:
         """Tell the actor what came of its work; what a dismissed crew says is not heard by the next incarnation."""
         if self._gone is None:
             self._mailbox.put_notice(letter)
+
+    def deliver_first(self, letter: object) -> None:
+        """Tell the actor before all that waits in its mailbox: what it decided last came to nothing."""
+        if self._gone is None:
+            self._mailbox.put_control(letter)
 
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
@@ -103,11 +112,13 @@ class Crew:
                 self._mailbox.put_control(Fallen(error if leaving is None else leaving))
             elif leaving is None:
                 log_crash(
-                    f"{self._working[scope]!r} was left behind of a session and crashed", error, self._scrub
+                    f"{self._working[scope]!r} was left behind of a session and crashed", error, self.scrub
                 )
             else:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
         finally:
             del self._working[scope]
-            if self._gone is not None and not self._working:
-                self._gone.set()
+            if not self._working:
+                self._working.clear()  # what an emptied dict keeps would weigh in ten thousand idle sessions
+                if self._gone is not None:
+                    self._gone.set()

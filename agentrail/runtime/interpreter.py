@@ -4,7 +4,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -43,7 +43,7 @@ from agentrail.core.signals import (
     StreamFailed,
     StreamStarted,
     TeardownFinished,
-    ToolFinished,
+    ToolWantsChild,
 )
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
@@ -55,9 +55,8 @@ from agentrail.runtime.crew import Crew
 from agentrail.runtime.errands import run_errand
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import Ports, Tab
+from agentrail.runtime.ports import ChildWork, Ports, Tab
 from agentrail.runtime.processes import Processes
-from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_calls import ToolCalls
 from agentrail.runtime.tool_runner import clean_text
@@ -205,27 +204,23 @@ class _Open:
 
 
 class Interpreter:
-    """Carries out the effects of one incarnation of a session, in tasks of its crew."""
+    """Carries out the effects of one incarnation of a session, in tasks of its crew.
 
-    def __init__(
-        self,
-        crew: Crew,
-        ports: Ports,
-        bus: EventBus,
-        slots: Slots,
-        deliver: Callable[[Letter], None],
-    ) -> None:
-        """Take what effects need; `deliver` puts a signal into the session's mailbox."""
+    Attributes:
+        timers: What the actor's loop looks at while it waits.
+    """
+
+    __slots__ = ("_bus", "_calls", "_crew", "_open", "_ports", "_slots", "timers")
+
+    def __init__(self, crew: Crew, ports: Ports, bus: EventBus, slots: Slots) -> None:
+        """Take what effects need; inside of a Trio run."""
         self._crew = crew
         self._ports = ports
         self._bus = bus
         self._slots = slots
-        self._deliver = deliver
-        self._scrub = scrub_of(ports)
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCalls(ports, slots, crew, deliver)
+        self._calls = ToolCalls(ports, slots, crew)
         self.timers = Timers()
-        """What the actor's loop looks at while it waits."""
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out one effect, or start to. Frequent ones stand first."""
@@ -247,6 +242,10 @@ class Interpreter:
                 self._slots.refuse(to, error)
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
+            case SpawnChild(wish=ToolWantsChild()):
+                self._calls.grant(
+                    effect
+                )  # the tool's own task does it, so that whatever ends that ends the child
             case SpawnChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._crew.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
@@ -259,7 +258,7 @@ class Interpreter:
                 self.timers.cancel(effect_id)
             case RunErrand(effect_id=effect_id, refused=ErrorInfo() as refused):
                 result = RequestFailed(error=refused)
-                self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
+                self._crew.deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
             case RunErrand(effect_id=effect_id, wanted=wanted):
                 opened = self._opened(effect_id, type(wanted).__name__)
                 self._crew.start_soon(
@@ -282,7 +281,7 @@ class Interpreter:
         outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
         self.timers.cancel(look_of(request.attempt))
         self._closed(request.attempt, opened)
-        self._deliver(outcome)
+        self._crew.deliver(outcome)
 
     async def _stream(
         self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
@@ -291,7 +290,7 @@ class Interpreter:
         buffer = ChunkBuffer(attempt)
         decide = partial(decide_provider_crash, request.model)
         try:
-            with crash_edge(decide, ProviderError, scrub=self._scrub), scope:
+            with crash_edge(decide, ProviderError, scrub=self._crew.scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
                     self.timers.watch(look_of(attempt), SignsOfLife(chunks, buffer))
@@ -317,48 +316,39 @@ class Interpreter:
                 await _let_read(buffer)
             if not started:
                 started = True
-                self._deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
+                self._crew.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
             elif completed is None and _taken_in(buffer, chunk) and not is_quiet:
-                self._deliver(buffer)
+                self._crew.deliver(buffer)
         return completed
 
     # --- tools
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
-        processes = opened.processes = Processes(self._crew, self._scrub)
+        processes = opened.processes = Processes(self._crew, self._crew.scrub)
         keep_account(processes.account)  # for this task and all that it starts
         finished = await self._calls.run(effect, opened.scope, processes, opened.tabs)
         opened.gave_value = effect.call_id if finished.late else None
         self._closed(effect.effect_id, opened)
-        self._deliver(finished)
+        self._crew.deliver(finished)
 
     # --- children
 
     async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
         started_at_ms = now_ms()
+        task = ChildWork(effect=effect)
         outcome: ToolOutcome = Error(text="[Stopped]")
         tab = Tab()
         opened.tabs.append(tab)
         decide = partial(decide_child_crash, effect.name)
         try:
-            with crash_edge(decide, scrub=self._scrub), opened.scope, self._slots.inside():
-                outcome = await self._ports.run_child(effect, self._ports, self._deliver, tab)
+            with crash_edge(decide, scrub=self._crew.scrub), opened.scope, self._slots.inside():
+                outcome = await self._ports.run_child(task, self._ports, self._crew.deliver, tab)
         except Crashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
-        self._deliver(
-            ToolFinished(
-                at_ms=now_ms(),
-                effect_id=effect.effect_id,
-                text=outcome.text,
-                is_error=isinstance(outcome, Error),
-                details=outcome.details,
-                started_at_ms=started_at_ms,
-                spent=tab.spent,
-            )
-        )
+        self._crew.deliver(task.finished(outcome, tab, started_at_ms))
 
     # --- errands
 
@@ -366,11 +356,11 @@ class Interpreter:
         result: RequestResult | None = None
         with opened.scope:
             result = await run_errand(
-                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._scrub
+                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._crew.scrub
             )
         self._closed(effect_id, opened)
         if result is not None:  # who cancels an errand waits for no answer
-            self._deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
+            self._crew.deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
         providers = self._ports.providers
@@ -431,7 +421,7 @@ class Interpreter:
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),
         )
-        self._deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
+        self._crew.deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
 
     def left_behind(self) -> tuple[LeftBehind, ...]:
         """Name all that is still at work, and what of it has not ended in the sessions below."""

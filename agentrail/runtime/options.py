@@ -121,6 +121,7 @@ class SessionOptions:
 
 
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
+_KNOWN: Final = frozenset(_NAMES)
 _Check: TypeAlias = Callable[[str, Any], list[str]]
 """Says what is wrong with the value of the option that it is told the name of."""
 _RESTARTS: Final = get_args(Restart)
@@ -165,10 +166,11 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
         OptionError: Your move: an unknown option (with the nearest known one), a missing model, a wrong value, or a
             blueprint without options.
     """
-    if given.get("blueprint") is not None:
-        given = {**_options_of(given["blueprint"]), **given}
-    given = {name: value for name, value in given.items() if name != "blueprint"}
-    faults = [_unknown(name) for name in given if name not in _NAMES]
+    if "blueprint" in given:
+        blueprint = given["blueprint"]
+        behind = {} if blueprint is None else _options_of(blueprint)
+        given = {name: value for name, value in {**behind, **given}.items() if name != "blueprint"}
+    faults = [_unknown(name) for name in given if name not in _KNOWN]
     if "model" not in given:
         faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
     if faults:  # then they are never made, so what else is wrong must be said here

@@ -25,6 +25,9 @@ QUIET_SECONDS: Final = 60.0
 """How long a plugin that was reported is not reported again."""
 
 
+_NONE: Final[frozenset[tuple[str, str]]] = frozenset()
+
+
 class PluginCrashed(Exception):
     """What a plugin raised, said again, where it would not have ended in the core: a cancellation that nobody asked for."""
 
@@ -51,7 +54,7 @@ class PluginWatch:
         self._session_id = session_id
         self._user_data = user_data
         self._is_rehearsing = False
-        self._rehearsed: frozenset[tuple[str, str]] = frozenset()
+        self._rehearsed = _NONE
         self._report: Callable[[PluginLagged], None] | None = None
         self._reported_at: dict[str, float] | None = (
             None  # made when it is needed: most sessions have no slow plugin

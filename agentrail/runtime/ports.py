@@ -5,15 +5,24 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
-from agentrail.abc import ChildRequest, Provider, ResolveProvider, Sandbox, Tool, ToolListing, ToolOutcome
-from agentrail.core.budget import NOTHING_SPENT, Budget, Spent
+from agentrail.abc import (
+    ChildRequest,
+    Error,
+    Provider,
+    ResolveProvider,
+    Sandbox,
+    Tool,
+    ToolListing,
+    ToolOutcome,
+)
+from agentrail.core.budget import NOTHING_SPENT, Spent
 from agentrail.core.effects import SpawnChild
-from agentrail.core.request import EffectId
-from agentrail.core.signals import Signal
+from agentrail.core.signals import Signal, ToolFinished
 from agentrail.core.toolbox import ToolSpec
 from agentrail.events import AbortReceipt
 from agentrail.frozen import EMPTY
-from agentrail.messages import CallId, JsonObject, SessionId
+from agentrail.messages import JsonObject, SessionId
+from agentrail.runtime.clock import now_ms
 from agentrail.runtime.tool_threads import ToolThreads
 
 NOTHING_STOPPED: Final = AbortReceipt()
@@ -30,8 +39,7 @@ class Ports:
         tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
         find_provider: Turns a model string and provider options into a provider.
         spec_of: Says what a tool tells of itself to whom, checked.
-        run_child: Lets a session of its own work for a call.
-        ask_child: Lets a session of its own work for a tool that runs.
+        run_child: Lets a session of its own work for a call, or for a tool that runs.
         open_sandbox: Gives the place where files are read and commands run.
         is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
@@ -49,7 +57,6 @@ class Ports:
     find_provider: ResolveProvider
     spec_of: Callable[[Tool, ToolListing], ToolSpec]
     run_child: "RunChild"
-    ask_child: "AskChild"
     open_sandbox: Callable[[], Sandbox]
     is_unconfined: Callable[[], bool]
     working_dir: str
@@ -62,22 +69,38 @@ class Ports:
 
 
 @frozen(kw_only=True)
-class ChildWish:
-    """A session that is to work for a call.
+class ChildWork:
+    """What a session is to do that works for a call, or for its tool.
 
     Attributes:
-        effect_id: The attempt at the call.
-        call_id: The call.
-        request: What it is to do, and what it has for that.
-        number: Which one of its incarnation, where tools ask for sessions; None where the call itself is one.
-        budget: What it may spend; None without a budget.
+        effect: What the parent asked for.
+        number: Which one of its incarnation, where a tool asked for it; None where it answers the call.
     """
 
-    effect_id: EffectId
-    call_id: CallId
-    request: ChildRequest
+    effect: SpawnChild
     number: int | None = None
-    budget: Budget | None = None
+
+    @property
+    def request(self) -> ChildRequest:
+        """What it is to do, and what it has for that."""
+        wish = self.effect.wish
+        if wish is None:
+            return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
+        return ChildRequest(
+            prompt=wish.prompt, system_prompt=wish.system_prompt, tools=wish.tools, max_turns=wish.max_turns
+        )
+
+    def finished(self, outcome: ToolOutcome, tab: "Tab", started_at_ms: int) -> ToolFinished:
+        """Make the one outcome that the effect owes, whatever became of the session."""
+        return ToolFinished(
+            at_ms=now_ms(),
+            effect_id=self.effect.effect_id,
+            text=outcome.text,
+            is_error=isinstance(outcome, Error),
+            details=outcome.details,
+            started_at_ms=started_at_ms,
+            spent=tab.spent,
+        )
 
 
 @define
@@ -103,10 +126,6 @@ class Tab:
         )
 
 
-RunChild: TypeAlias = Callable[[SpawnChild, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
-"""Carries a `SpawnChild` out to its end, delivers what the child publishes, notes what it used, and gives the result of the
-call."""
-
-AskChild: TypeAlias = Callable[[ChildWish, Ports, Callable[[Signal], None], Tab], Awaitable[str]]
-"""Lets a child work for a tool, delivers what it publishes, notes what it used, and gives its last text; raises what ended it
-otherwise."""
+RunChild: TypeAlias = Callable[[ChildWork, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
+"""Carries a `SpawnChild` out to the end of the child, delivers what it publishes, notes what it used, and gives the result of
+the call. For a tool it gives the last text, and raises what ended the child otherwise."""

@@ -1,6 +1,5 @@
 """The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 import trio
@@ -46,7 +45,8 @@ class SessionCell:
         mailbox: What it has not read yet; a message accepted is never lost.
         bus: Its subscribers.
         slots: Its callers.
-        undone: Effects of the last step that were not carried out when the actor crashed.
+        undone: Effects of the last step that were not carried out when the actor crashed, the last one first.
+        scrub: Takes the secrets of the session out of a text.
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
         ending: Why the session has ended, as callers and subscribers were told; `None` before.
         is_gone: Nothing of it acts any more.
@@ -65,6 +65,7 @@ class SessionCell:
         "is_gone",
         "mailbox",
         "ports",
+        "scrub",
         "slots",
         "state",
         "undone",
@@ -74,6 +75,7 @@ class SessionCell:
         """Make a session that has not begun."""
         self.state = state
         self.ports = ports
+        self.scrub = scrub_of(ports)
         self.mailbox: Mailbox[Letter] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
         self.bus = EventBus(
@@ -81,7 +83,7 @@ class SessionCell:
             keep=ports.event_buffer_size,
         )
         self.slots = Slots(ports.session_id)
-        self.undone: deque[Effect] = deque()
+        self.undone: list[Effect] = []
         self._tool_changes = 0
         self.crash: str | None = None
         self.ending: str | None = None
@@ -153,17 +155,11 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        interpreter = self.interpreter = Interpreter(crew, self.ports, self.bus, self.slots, crew.deliver)
+        interpreter = self.interpreter = Interpreter(crew, self.ports, self.bus, self.slots)
         self._advance(self._first_signal(), interpreter)
 
-        def handle(letter: Letter) -> bool:
-            if isinstance(letter, Fallen):  # a control message, of which the type of a mailbox says nothing
-                raise letter.error
-            self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, interpreter)
-            return not self.state.ended
-
         if not self.state.ended:
-            await interpreter.timers.serve(self.mailbox, handle, is_idle=self._is_idle)
+            await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         # Before the crew is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(self.state.data.stopping or "ended")
 
@@ -199,8 +195,15 @@ class SessionCell:
         """Let the session end itself without an actor: only what it publishes and answers is carried out."""
         self._finish_last_step()
         self.state, effects = step(self.state, last)
-        self.undone.extend(effects)
+        self.undone[:0] = reversed(effects)
         self._finish_last_step()
+
+    def _handle(self, letter: Letter) -> bool:
+        if isinstance(letter, Fallen):  # a control message, of which the type of a mailbox says nothing
+            raise letter.error
+        assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
+        self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, self.interpreter)
+        return not self.state.ended
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
@@ -213,15 +216,15 @@ class SessionCell:
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
         def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-            scrub = scrub_of(self.ports)
+            scrub = self.scrub
             quarantine = decide_quarantine(signal, error, scrub)
             log_crash(f"session {self.ports.session_id}: {quarantine.error.message}", error, scrub)
             return step(self.state, quarantine)
 
         self.state, effects = contain(put_aside, step, self.state, signal)
-        self.undone.extend(effects)
+        self.undone[:0] = reversed(effects)
         while self.undone:
-            interpreter.carry_out(self.undone.popleft())
+            interpreter.carry_out(self.undone.pop())
 
     @property
     def group_id(self) -> str | None:
@@ -279,7 +282,7 @@ class SessionCell:
         closes all that was open.
         """
         while self.undone:
-            match self.undone.popleft():
+            match self.undone.pop():
                 case Publish(event):
                     self.bus.publish(event)
                 case Reply(to, value):

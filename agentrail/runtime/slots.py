@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from typing import Final
+from typing import Any, Final
 
 import trio
 from attrs import define, field
@@ -52,16 +52,28 @@ class Slots:
         self._session_id = session_id
         self._waiting: dict[SignalId, _Slot] = {}
         self._down: str | None = None
-        self._prefix = secrets.token_hex(4)
+        self._prefix = ""
         self._count = 0
 
     def mint(self) -> SignalId:
         """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
+        self._prefix = self._prefix or secrets.token_hex(4)  # not for the many that nobody ever asks
         self._count += 1
         return SignalId(f"{self._prefix}-{self._count}")
 
-    async def ask(self, signal: Asked, send: Callable[[Asked], None]) -> object:
+    async def ask(
+        self,
+        signal: Asked,
+        send: Callable[[Asked], None],
+        *,
+        unread: Callable[[Any], None] | None = None,
+    ) -> object:
         """Send a signal and wait for its reply.
+
+        Args:
+            signal: What is asked.
+            send: Puts it into the mailbox.
+            unread: Is given a reply that came when the caller was cancelled already, where one must not get lost.
 
         Raises:
             AgentrailError: What the session refused it with.
@@ -75,18 +87,24 @@ class Slots:
         try:
             send(signal)
             await slot.answered.wait()
+        except trio.Cancelled:
+            if unread is not None and slot.answered.is_set() and slot.error is None:
+                unread(slot.value)
+            raise
         finally:
             del self._waiting[signal.signal_id]
         if slot.error is not None:
             raise slot.error
         return slot.value
 
-    def answer(self, to: SignalId, value: object) -> None:
-        """Give a caller its value; one who has gone away, or has an answer, gets nothing."""
+    def answer(self, to: SignalId, value: object) -> bool:
+        """Give a caller its value, and say whether that is so; one who has gone away, or has an answer, gets nothing."""
         slot = self._waiting.get(to)
-        if slot is not None and not slot.answered.is_set():
-            slot.value = value
-            slot.answered.set()
+        if slot is None or slot.answered.is_set():
+            return False
+        slot.value = value
+        slot.answered.set()
+        return True
 
     def refuse(self, to: SignalId, error: AgentrailError) -> None:
         """Raise an error where a caller waits."""

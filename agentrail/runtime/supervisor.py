@@ -9,7 +9,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -24,7 +23,6 @@ from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.budget import spent_of
-from agentrail.core.effects import SpawnChild
 from agentrail.core.signals import Parked, Signal, Stop
 from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import AbortReceipt, AbortSettled, Event
@@ -44,7 +42,7 @@ from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Means, assemble, decide_refusal
 from agentrail.runtime.branch import Branch, Label
-from agentrail.runtime.children import ask_child, assemble_child, run_child
+from agentrail.runtime.children import assemble_child, run_for_call, run_for_tool
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_MESSAGE,
@@ -59,8 +57,7 @@ from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
-from agentrail.runtime.ports import ChildWish, Ports, Tab
-from agentrail.runtime.scrubbing import scrub_of
+from agentrail.runtime.ports import ChildWork, Ports, Tab
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_specs import ToolSpecs
@@ -157,12 +154,12 @@ class SessionSupervisor:
             specs=ToolSpecs(),
             threads=ToolThreads(),
             run_child=self._run_child,
-            ask_child=self._ask_child,
         )
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
         self._down: str | None = None
-        self._find = self._find_cell  # one object, and not one for each session
+        # One object of each, and not one for each session.
+        self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
 
     async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
@@ -367,7 +364,7 @@ class SessionSupervisor:
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         session_id = cell.ports.session_id
         entry = self._entries[session_id] = _Entry(
-            cell, workspace, Branch(session_id, BRANCH, redact=scrub_of(cell.ports))
+            cell, workspace, Branch(session_id, BRANCH, redact=cell.scrub)
         )
         cell.find = self._find
         self._fan_in.join(cell)
@@ -378,26 +375,23 @@ class SessionSupervisor:
     # --- children of sessions
 
     async def _run_child(
-        self, effect: SpawnChild, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
+        self, task: ChildWork, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
-        seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
-        return await run_child(effect, partial(self._open_child, parent, tab), deliver, seconds)
-
-    async def _ask_child(
-        self, wish: ChildWish, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
-    ) -> str:
-        parent = self._entries[ports.session_id].cell
-        return await ask_child(wish, partial(self._open_child, parent, tab), deliver)
+        open_child = partial(self._open_child, parent, tab)
+        if task.effect.wish is not None:
+            return await run_for_tool(task, open_child, deliver)
+        seconds = timeout_seconds_of(parent.tool_of(task.effect.call_id)) or ports.tool_timeout_seconds
+        return await run_for_call(task, open_child, deliver, seconds)
 
     @asynccontextmanager
-    async def _open_child(self, parent: SessionCell, tab: Tab, wish: ChildWish) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, wish, fresh_id=f"s-{secrets.token_hex(6)}")
+    async def _open_child(self, parent: SessionCell, tab: Tab, task: ChildWork) -> AsyncIterator[Session]:
+        cell = assemble_child(parent, task, fresh_id=f"s-{secrets.token_hex(6)}")
         await trio.lowlevel.checkpoint()
         if self._down is not None or self._live(cell.ports.session_id) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
         # The sandbox is its parent's, who closes it: this workspace is never opened.
-        workspace = Workspace(partial(self._means.make_sandbox, "local", Path(cell.ports.working_dir)))
+        workspace = Workspace(self._means.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         try:
             yield child
@@ -409,7 +403,7 @@ class SessionSupervisor:
             tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
-        start = Start(self._live_on, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
+        start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.session_id, start, restart)
@@ -425,7 +419,7 @@ class SessionSupervisor:
             self._started += 1
         else:
             self._restarts += 1
-        scrub = scrub_of(cell.ports)
+        scrub = cell.scrub
         crew = Crew(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(crew)
         try:
@@ -502,7 +496,7 @@ class SessionSupervisor:
         self._close(entry, reason)
         self._ended += 1
         try:
-            scrub = scrub_of(entry.cell.ports)
+            scrub = entry.cell.scrub
             # What it raises is told to the log: the session has ended, and nobody else is concerned.
             with (
                 cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,

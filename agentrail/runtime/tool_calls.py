@@ -1,7 +1,6 @@
 """The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
 
 import contextlib
-import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -10,26 +9,43 @@ from typing import Any, Final, TypeVar, cast
 
 import trio
 
-from agentrail.abc import ChildRequest, ProcessOptions, Tool, ToolContext, ToolProcess
-from agentrail.core.budget import NOTHING_SPENT
-from agentrail.core.effects import RunTool
-from agentrail.core.signals import Signal, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
-from agentrail.errors import ErrorInfo, ToolContractError
+from agentrail.abc import (
+    ChildRequest,
+    Error,
+    ProcessOptions,
+    Tool,
+    ToolContext,
+    ToolOutcome,
+    ToolProcess,
+)
+from agentrail.core.effects import RunTool, SpawnChild
+from agentrail.core.signals import (
+    ToolAsked,
+    ToolEmitted,
+    ToolFinished,
+    ToolProgressed,
+    ToolWantsChild,
+)
+from agentrail.errors import AgentrailError, CycleAborted, ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import jitter, now_ms
+from agentrail.runtime.content import decide_text
 from agentrail.runtime.crashes import Crashed, crash_edge
 from agentrail.runtime.crew import Crew
-from agentrail.runtime.ports import ChildWish, Ports, Tab
+from agentrail.runtime.ports import ChildWork, Ports, Tab
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
-from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.slots import Slots
 from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
 T = TypeVar("T")
+
+_CALL_IS_OVER: Final = "the call that asks is over"
+_END_SESSIONS_WITHIN_SECONDS: Final = 4.5
+"""A little more than a session takes at most to end."""
 
 
 class RunningCall:
@@ -46,9 +62,11 @@ class RunningCall:
     __slots__ = (
         "_calls",
         "_flushing",
+        "_is_over",
         "_processes",
         "_progress",
         "_scope",
+        "_sessions",
         "_tabs",
         "_token",
         "deadline",
@@ -75,6 +93,8 @@ class RunningCall:
         self._token = calls.token
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
+        self._is_over = False
+        self._sessions: dict[trio.CancelScope, trio.Event] = {}
         self.effect = effect
         self.ports = calls.ports
         self.deadline = scope.deadline
@@ -118,7 +138,7 @@ class RunningCall:
         self, question: str, options: tuple[str, ...], timeout_seconds: float | None
     ) -> str | None:
         """Do what `ctx.ask_user` asks for."""
-        slots, deliver = self._calls.slots, self._calls.deliver
+        slots, deliver = self._calls.slots, self._calls.crew.deliver
         asked = ToolAsked(
             at_ms=now_ms(),
             signal_id=slots.mint(),
@@ -131,24 +151,69 @@ class RunningCall:
 
     async def run_session(self, request: ChildRequest) -> str:
         """Do what `ctx.run_session` asks for."""
-        wish = ChildWish(
+        decide_text(request.prompt)
+        if self._is_over:
+            raise CycleAborted(_CALL_IS_OVER)
+        with trio.CancelScope() as scope:  # entered first: it ends also what waits for its share still
+            gone = self._sessions[scope] = trio.Event()
+            try:
+                return await self._run_session(request)
+            finally:
+                del self._sessions[scope]
+                gone.set()
+        raise CycleAborted(_CALL_IS_OVER)
+
+    async def _run_session(self, request: ChildRequest) -> str:
+        calls = self._calls
+        wish = ToolWantsChild(
+            at_ms=now_ms(),
+            signal_id=calls.slots.mint(),
             effect_id=self.effect.effect_id,
-            call_id=self.effect.call_id,
-            request=request,
-            number=next(self._calls.children),
+            prompt=request.prompt,
+            system_prompt=request.system_prompt,
+            tools=request.tools,
+            max_turns=request.max_turns,
         )
+        effect = await calls.slots.ask(wish, lambda _: calls.crew.deliver(wish), unread=calls.give_back)
+        work = ChildWork(effect=cast("SpawnChild", effect), number=calls.number_child())
         tab = Tab()
         self._tabs.append(tab)
-        return await self.ports.ask_child(wish, self.ports, self._calls.deliver, tab)
+        started_at_ms = now_ms()
+        outcome: ToolOutcome = Error(text="[Stopped]")
+        try:
+            outcome = await self.ports.run_child(work, self.ports, calls.crew.deliver, tab)
+        except AgentrailError as error:
+            outcome = Error(text=clean_text(str(error)))
+            raise
+        finally:
+            calls.crew.deliver(work.finished(outcome, tab, started_at_ms))
+        return outcome.text
 
     # --- its end
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether sessions work for it, or wait for their share."""
+        return bool(self._sessions)
+
     def close(self) -> None:
         """Say what still waits: the call has ended."""
+        self._is_over = True
         if self._flushing is not None:
             self._flushing.cancel(reason="the call has ended")
         if self._progress is not None:
             self._progress.flush()
+
+    async def end_sessions(self) -> None:
+        """End the sessions that tasks which are not the tool's own still let work, and wait until they are gone.
+
+        Cancellation: Shielded and bounded, as the end of each of them is.
+        """
+        for scope in self._sessions:
+            scope.cancel(reason="the call has ended")
+        with trio.move_on_after(_END_SESSIONS_WITHIN_SECONDS, shield=True):
+            for gone in tuple(self._sessions.values()):
+                await gone.wait()
 
     def _in_trio(self, function: Callable[..., None], *args: Any) -> None:
         if trio.lowlevel.in_trio_run():
@@ -174,11 +239,11 @@ class RunningCall:
 
     def _send(self, text: str) -> None:
         effect_id = self.effect.effect_id
-        self._calls.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
+        self._calls.crew.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
 
     def _emit(self, name: str, payload: JsonValue) -> None:
         effect_id = self.effect.effect_id
-        self._calls.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
+        self._calls.crew.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
 
 
 class ContextOfCall(ToolContext):
@@ -250,23 +315,24 @@ class ToolCalls:
     Attributes:
         ports: What the session was given to work with.
         slots: Where callers wait; a tool that calls its own session would wait for itself.
-        crew: For what outlasts a step of a call.
-        deliver: Takes what calls say on their way.
+        crew: For what outlasts a step of a call; delivers what calls say on their way.
         token: Of the Trio run, for what comes from threads.
-        children: Numbers the sessions that tools ask for.
     """
 
-    __slots__ = ("_scrub", "children", "crew", "deliver", "ports", "slots", "token")
+    __slots__ = ("_children", "crew", "ports", "slots", "token")
 
-    def __init__(self, ports: Ports, slots: Slots, crew: Crew, deliver: Callable[[Signal], None]) -> None:
+    def __init__(self, ports: Ports, slots: Slots, crew: Crew) -> None:
         """Take what calls need; inside of a Trio run."""
         self.ports = ports
         self.slots = slots
         self.crew = crew
-        self.deliver = deliver
         self.token = trio.lowlevel.current_trio_token()
-        self.children = itertools.count(1)
-        self._scrub = scrub_of(ports)
+        self._children = 0
+
+    def number_child(self) -> int:
+        """Give the next of the sessions that tools ask for its number, from 1."""
+        self._children += 1
+        return self._children
 
     async def run(
         self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
@@ -290,6 +356,8 @@ class ToolCalls:
                     ended = await run_tool(effect, attempt, scope)
             finally:
                 call.close()
+                if call.has_sessions:
+                    await call.end_sessions()  # noqa: ASYNC102 - shielded and bounded inside
                 await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
         return ToolFinished(
             at_ms=now_ms(),
@@ -302,8 +370,22 @@ class ToolCalls:
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
             late=ended.late,
-            spent=sum((tab.spent for tab in tabs), NOTHING_SPENT) if tabs else None,
         )
+
+    def grant(self, effect: SpawnChild) -> None:
+        """Hand a session to the tool that wants it, whose task is the one that carries it out."""
+        assert effect.wish is not None  # noqa: S101 - else it answers a call
+        if not self.slots.answer(effect.wish.signal_id, effect):
+            self.give_back(effect)
+
+    def give_back(self, effect: SpawnChild) -> None:
+        """End a session that never began, because its tool did not wait any longer.
+
+        Before all that waits in the mailbox: the outcome of that tool may be there, behind which the next request is to find
+        what was lent.
+        """
+        outcome = Error(text="[Not started: nobody waited for it any more]")
+        self.crew.deliver_first(ChildWork(effect=effect).finished(outcome, Tab(), now_ms()))
 
     def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | Ended:
         """Give the tool and how long it may take, of which its scope is told; or say why it does not run."""
@@ -311,7 +393,7 @@ class ToolCalls:
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=self._scrub):
+            with crash_edge(partial(_unreadable, effect.name), scrub=self.crew.scrub):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
         except Crashed as crashed:

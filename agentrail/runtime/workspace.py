@@ -25,31 +25,45 @@ def is_unconfined(sandbox: Sandbox) -> bool:
 
 
 class Workspace:
-    """The sandbox of one session, opened by the first tool that wants it.
+    """The sandbox of one session: the one that it brought, or one of its own, opened by the first tool that wants it.
 
     Ten thousand sessions that touch no file would otherwise hold ten thousand directories open, and most systems allow
     a tenth of that.
     """
 
-    __slots__ = ("_make", "_opened")
+    __slots__ = ("_given", "_make", "_name", "_opened", "_working_dir")
 
-    def __init__(self, make: Callable[[], OwnSandbox]) -> None:
-        """Open nothing yet."""
+    def __init__(
+        self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            make: Makes a sandbox.
+            name: Of what it makes.
+            working_dir: The root of that; text, since a path for each of ten thousand idle sessions would weigh.
+            given: What the session brought, which stays its owner's to close; None for one that is made.
+        """
         self._make = make
+        self._name = name
+        self._working_dir = working_dir
+        self._given = given
         self._opened: OwnSandbox | None = None
 
     def open(self) -> Sandbox:
         """Give the sandbox, the same one each time."""
+        if self._given is not None:
+            return self._given
         if self._opened is None:
-            self._opened = self._make()
+            self._opened = self._make(self._name, Path(self._working_dir))
         return self._opened
 
-    @property
     def is_unconfined(self) -> bool:
-        """Whether it is known that commands run with the user's rights; nothing is opened to find out."""
-        return self._opened is not None and is_unconfined(self._opened)
+        """Say whether it is known that commands run with the user's rights; nothing is opened to find out."""
+        known = self._opened if self._given is None else self._given
+        return known is not None and is_unconfined(known)
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Close what was made."""
         if self._opened is not None:
             await self._opened.aclose()

@@ -64,13 +64,13 @@ def check_dialect(dialect: Dialect, body: bytes) -> None:
 
 @functools.cache
 def _providers() -> Mapping[Dialect, Provider]:
-    options, nobody = ProviderOptions.parse({}), HttpClients()
+    options, unused = ProviderOptions.parse({}), HttpClients()
     return MappingProxyType(
         {
-            "anthropic": AnthropicMessages(options, nobody),
-            "openai-chat": OpenAIChat(options, nobody),
-            "openai": OpenAIResponses(options, nobody),
-            "google": Gemini(options, nobody),
+            "anthropic": AnthropicMessages(options, unused),
+            "openai-chat": OpenAIChat(options, unused),
+            "openai": OpenAIResponses(options, unused),
+            "google": Gemini(options, unused),
         }
     )
 

@@ -129,7 +129,7 @@ def _bury_adopted(before: Census) -> None:
     What a `Popen` of this process stands for is its owner's to wait for, and it is told if that does not happen.
     """
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
-    for pid, name in _children(os.getpid()):
+    for pid, name in _children(os.getpid()).items():
         if pid not in before.processes and pid not in waited_for and _ENDED in name:
             with suppress(ChildProcessError):  # a child of a child, or waited for meanwhile
                 os.waitpid(pid, os.WNOHANG)
@@ -147,7 +147,7 @@ def take_census() -> Census:
             for thread in threading.enumerate()
             if not _IDLE_THREAD.fullmatch(thread.name)
         },
-        processes=dict(_children(os.getpid())),
+        processes=_children(os.getpid()),
         files={(number, target): f"file descriptor {number} to {target}" for number, target in _open_files()},
     )
 
@@ -169,24 +169,67 @@ def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _descendants(child)
 
 
-def _children(root: int) -> Iterator[tuple[int, str]]:
+def _children(root: int) -> Mapping[int, str]:
+    return _below_by_lists(root) if _has_lists() else _below_by_scan(root)
+
+
+def _has_lists() -> bool:
+    return Path(f"{_PROC}/self/task/{threading.get_native_id()}/children").exists()
+
+
+def _below_by_lists(root: int) -> Mapping[int, str]:
+    """Find those below it by the lists that Linux keeps of the children of each thread."""
+    found: dict[int, str] = {}
+    wanted = [root]
+    while wanted:
+        for child in _children_of(wanted.pop()):
+            with suppress(OSError):  # it has gone, and then its own children have another parent
+                found[child] = _read_process(str(child))[2]
+                wanted.append(child)
+    return found
+
+
+def _children_of(parent: int) -> list[int]:
+    threads = f"{_PROC}/{parent}/task"
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(threads):  # noqa: PTH208 - see below
+            with suppress(OSError), open(f"{threads}/{thread}/children") as file:  # noqa: PTH123 - it may have gone
+                found += map(int, file.read().split())
+    return found
+
+
+def _below_by_scan(root: int) -> Mapping[int, str]:
+    """Find those below it by what all processes say of their parents; for a kernel that keeps no lists."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     # By name and not as paths: a scenario that is played at each of its steps counts some thousand times.
     for entry in filter(str.isdecimal, os.listdir(_PROC) if _PROC.is_dir() else ()):  # noqa: PTH208 - see above
-        with suppress(OSError), open(f"{_PROC}/{entry}/stat", errors="replace") as file:  # noqa: PTH123 - it may have gone
-            # The name stands in brackets and may hold anything, brackets too; the parent is the second word behind it.
-            number_and_name, _, rest = file.read().rpartition(")")
-            number, _, name = number_and_name.partition(" (")
-            state, parent = rest.split()[:2]
-            parents[int(number)] = int(parent)
-            names[int(number)] = f"process {number} ({name}, {_ENDED if state == 'Z' else 'alive'})"
+        with suppress(OSError):
+            number, parent, name = _read_process(entry)
+            parents[number], names[number] = parent, name
+    found: dict[int, str] = {}
     wanted = [root]
     while wanted:
-        parent_number = wanted.pop()
-        for child in [number for number, parent in parents.items() if parent == parent_number]:
-            wanted.append(child)
-            yield child, names[child]
+        above = wanted.pop()
+        below = {number: names[number] for number, parent in parents.items() if parent == above}
+        found |= below
+        wanted += below
+    return found
+
+
+def _read_process(entry: str) -> tuple[int, int, str]:
+    """Read the number of a process, its parent's, and how people recognise it.
+
+    Raises:
+        OSError: It has gone.
+    """
+    with open(f"{_PROC}/{entry}/stat", errors="replace") as file:  # noqa: PTH123 - see above
+        # The name stands in brackets and may hold anything, brackets too; the parent is the second word behind it.
+        number_and_name, _, rest = file.read().rpartition(")")
+    number, _, name = number_and_name.partition(" (")
+    state, parent = rest.split()[:2]
+    return int(number), int(parent), f"process {number} ({name}, {_ENDED if state == 'Z' else 'alive'})"
 
 
 def _open_files() -> Iterator[tuple[int, str]]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agentrail.core import machine
-from agentrail.core.effects import Publish, Refuse, Reply
+from agentrail.core.effects import Publish, Refuse, Reply, SpawnChild
 from agentrail.core.hooks import RequestFailed
+from agentrail.core.owners import OfChild, owned_by
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Asked,
@@ -37,6 +38,7 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, UserMessage
 from agentrail.testing.promises import Seen
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 from agentrail.testing.strategies import timers_of
 
 LATER_MS: Final = 1_000_000
@@ -56,8 +58,11 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
     running = [
         call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
     ]
-    if data.errands:
-        return ErrandFinished(at_ms=LATER_MS, effect_id=data.errands[0].effect_id, result=_NOTHING_THERE)
+    if errands_of(state):
+        return ErrandFinished(at_ms=LATER_MS, effect_id=errands_of(state)[0], result=_NOTHING_THERE)
+    below = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
+    if below:  # the session of a tool ends before the tool
+        return ToolFinished(at_ms=LATER_MS, effect_id=below[0], text="done", started_at_ms=0)
     if data.compaction is not None and data.compaction.summary is not None:
         return ErrandFinished(at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE)
     if data.compaction is not None:
@@ -89,12 +94,6 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
     raise AssertionError(message)
 
 
-def teardowns_of(state: SessionState) -> list[EffectId]:
-    """Give the teardowns that are open."""
-    teardown = state.data.teardown
-    return [*state.data.drains, *([teardown.effect_id] if teardown is not None else [])]
-
-
 def run_is_complete(run: Sequence[Seen]) -> None:
     """Hold what is promised of a run that has come to rest: counted from outside, without a look into the state."""
     if not run:
@@ -105,6 +104,8 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
     asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
     answered = [effect.to for seen in run for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+    wishes = [effect.wish for seen in run for effect in seen.of(SpawnChild)]
+    answered += [wish.signal_id for wish in wishes if wish is not None]
     assert Counter(answered) == Counter(asked)
     events = [effect.event for seen in run for effect in seen.effects if isinstance(effect, Publish)]
     accepted = [event.ref for event in events if isinstance(event, PromptReceived | PromptQueued)]

@@ -273,7 +273,7 @@ class Run:
         """Hold a step against another one; for runs that have something to compare with."""
 
     def _fitting(self, signal: Signal) -> Signal:
-        """Answer an errand with what was asked for: which kind that is the strategy could not know."""
+        """Answer a plugin's request with what was asked for: which kind that is the strategy could not know."""
         if isinstance(signal, ErrandFinished) and signal.effect_id in self._wanted:
             result = _result_for(self._wanted[signal.effect_id], signal.result)
             return msgspec.structs.replace(signal, result=result)

@@ -121,7 +121,8 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"RunTool {effect_id} {block_word(call)}"
         case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
-            return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}"
+            wanted = "" if effect.wish is None else f" for={effect.wish.signal_id}"
+            return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}{wanted}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
         case asked.RunErrand(effect_id=effect_id, wanted=wanted, refused=refused):

@@ -51,6 +51,7 @@ _GRAMMAR: Final = """
     Reject             signal_id approval_id "reason" resume=auto_resume
     Respond            signal_id ref @response
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms
+    ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns=
     SwitchModel        signal_id model opts_changed=
     ChangeTools        signal_id attach= detach= replace= generation=
     UpdatePluginOpts   signal_id plugin options=
@@ -341,6 +342,7 @@ _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
     "content": _TEXTS,
     "response": free('"text"|option=…', _read_answer, _write_answer),
     "options": option("options", LIST, ()),
+    "tools": option("tools", LIST, None),
     "crash": within("error", Line(ErrorInfo, '"message"', fixed={"code": "internal"})),
     "chunks": free('"text"… thinking="text"… usage=…', _read_chunks, _write_chunks),
     "message": free('"text"… thinking="text"… CALL:TOOL={…}… stop=…', _read_response, _write_response),

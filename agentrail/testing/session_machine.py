@@ -15,6 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.core.signals import Signal, Started
 from agentrail.core.state import Phase
 from agentrail.testing import strategies
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 from agentrail.testing.runs import CounterExample, Invariant, Run, Setup
 
 Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
@@ -143,7 +144,7 @@ class SessionMachine(RuleBasedStateMachine):
         """A tool says something."""
         self.say(signal)
 
-    @precondition(lambda self: bool(self.session_run.state.data.errands))
+    @precondition(lambda self: bool(errands_of(self.session_run.state)))
     @rule(signal=_said("errand"))
     def errand(self, signal: Signal) -> None:
         """What a plugin asked for is there, or cannot be had."""
@@ -155,11 +156,7 @@ class SessionMachine(RuleBasedStateMachine):
         """A caller breaks it off."""
         self.say(signal)
 
-    @precondition(
-        lambda self: (
-            self.session_run.state.data.teardown is not None or bool(self.session_run.state.data.drains)
-        )
-    )
+    @precondition(lambda self: bool(teardowns_of(self.session_run.state)))
     @rule(signal=_said("settle"))
     def settle(self, signal: Signal) -> None:
         """What was stopped is gone."""

@@ -18,6 +18,7 @@ from agentrail.core.budget import spent_of
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.open_calls import CallState
+from agentrail.core.owners import OfChild, owned_by
 from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -55,6 +56,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.state import SessionState
@@ -81,6 +83,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 
 S = TypeVar("S", bound=Signal)
 
@@ -246,8 +249,8 @@ def changes() -> SearchStrategy[Signal]:
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
         ),
-        _asked(UpdatePluginOpts, plugin=st.just("nobody"), options=st.just({"strict": True})),
-        _asked(ChangePlugins, change=st.just("detach"), name=st.just("nobody")),
+        _asked(UpdatePluginOpts, plugin=st.just("unknown"), options=st.just({"strict": True})),
+        _asked(ChangePlugins, change=st.just("detach"), name=st.just("unknown")),
     )
 
 
@@ -352,6 +355,12 @@ def tool_outcomes() -> SearchStrategy[Signal]:
             options=_tuples(_words, max_size=2),
             timeout_ms=st.none() | st.just(1_000),
         ),
+        _asked(
+            ToolWantsChild,
+            effect_id=st.sampled_from(_PLACES).map(EffectId),
+            prompt=_words,
+            max_turns=st.none() | st.integers(0, 2),
+        ),
     )
     return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing)
 
@@ -391,12 +400,12 @@ def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
         at_ms=st.just(0),
         signal_kind=st.just("Prompt"),
         error=st.just(ErrorInfo(code="internal", message="a bug")),
-        asked_by=st.sampled_from((None, SignalId("somebody"))),
+        asked_by=st.sampled_from((None, SignalId("caller"))),
     )
     lagged = st.builds(
         PluginLagged,
         at_ms=st.just(0),
-        plugin=st.just("nobody"),
+        plugin=st.just("unknown"),
         hook=st.just("BeforeTool"),
         milliseconds=st.just(80),
     )
@@ -450,7 +459,7 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["ref"] = SteerRef(f"s{number}")
         case Approve(approval_id=place) | Reject(approval_id=place):
             changes["approval_id"] = ApprovalId(_interaction_at(place, state))
-        case ToolAsked():
+        case ToolAsked() | ToolWantsChild():
             changes["effect_id"] = _id_at(signal, state)
         case Respond(ref=place):
             changes["ref"] = QuestionRef(_interaction_at(place, state))
@@ -484,11 +493,11 @@ def scripts(
     return tuple(script)
 
 
-def _id_at(outcome: Outcome | ToolAsked, state: SessionState) -> EffectId:
+def _id_at(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -> EffectId:
     ids = _open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
-            case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked():
+            case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked() | ToolWantsChild():
                 prefix = "t"
             case TeardownFinished():
                 prefix = "d"
@@ -502,19 +511,20 @@ def _id_at(outcome: Outcome | ToolAsked, state: SessionState) -> EffectId:
     return ids[int(outcome.effect_id) % len(ids)]
 
 
-def _open_ids(outcome: Outcome | ToolAsked, state: SessionState) -> list[EffectId]:
+def _open_ids(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -> list[EffectId]:
     data = state.data
     match outcome:
-        case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked():
+        case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked() | ToolWantsChild():
             ends_some_time = {"running", "stopping"}
-            running = (call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
-            return _ids_of(running)
+            running = _ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
+            of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
+            return [*running, *of_tools] if isinstance(outcome, ToolFinished) else running
         case TeardownFinished():
-            return [*data.drains, *([data.teardown.effect_id] if data.teardown else [])]
+            return teardowns_of(state)
         case TimerFired():
             return timers_of(state)
         case ErrandFinished():
-            return [errand.effect_id for errand in data.errands]
+            return errands_of(state)
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
 
@@ -537,7 +547,7 @@ def _interaction_at(place: str, state: SessionState) -> str:
     """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
     ids = [str(interaction.id) for interaction in state.data.interactions]
     if place == "late" or not ids:
-        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["nobody/a0"]
+        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["unknown/a0"]
         return ids[0]
     return ids[int(place) % len(ids)]
 

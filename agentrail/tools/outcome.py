@@ -45,8 +45,8 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     """
     if type(value) is str:
         return Ok(text=value or NO_OUTPUT)
-    if type(value) in {int, bool}:  # before the match, whose check for mappings costs ten times as much
-        return Ok(text=json.dumps(value))
+    if type(value) is int:  # before the match, whose check for mappings costs ten times as much
+        return Ok(text=str(value))
     match value:
         case Effect(changes=changes, text=text, details=details):
             _check_text(name, text)

@@ -9,8 +9,8 @@ import inspect
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import msgspec
 from attrs import frozen
@@ -19,6 +19,9 @@ from agentrail.abc import ToolContext
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue
+
+_Field: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
+"""A parameter: its name, its annotation, and its default if it has one."""
 
 
 @frozen(kw_only=True)
@@ -52,7 +55,7 @@ def read_signature(function: Callable[..., object]) -> Signature:
     Raises:
         ToolDefinitionError: The tool author's move; names the function, the parameter and the way out.
     """
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    fields: list[_Field] = []
     context_names: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         annotation = _annotation_of(function, parameter)
@@ -65,10 +68,11 @@ def read_signature(function: Callable[..., object]) -> Signature:
         else:
             fields.append((parameter.name, annotation, parameter.default))
         _check_parameter(function, parameter, annotation)
-    struct = _define(function, fields)
-    return Signature(
-        schema=frozen_json(_schema(function, struct)), struct=struct, context_names=tuple(context_names)
-    )
+    if all(map(_is_shareable, fields)):
+        struct, schema = _describe_once(function.__name__, tuple(fields))
+    else:
+        struct, schema = _describe(function, fields)
+    return Signature(schema=schema, struct=struct, context_names=tuple(context_names))
 
 
 # --- one parameter
@@ -90,6 +94,8 @@ def _annotation_of(function: Callable[..., object], parameter: inspect.Parameter
 
 
 def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
+    if _is_plain(parameter.annotation):
+        return parameter.annotation
     # One at a time, so that the message can name the parameter, and a return annotation need not resolve at all.
     # The line is typing's own way to evaluate strings, also nested ones as in list["Point"].
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -108,6 +114,10 @@ def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> A
 
 
 def _check_parameter(function: Callable[..., object], parameter: inspect.Parameter, annotation: Any) -> None:
+    if _is_plain(annotation):
+        if parameter.default is not inspect.Parameter.empty:
+            _check_default(function, parameter, annotation)
+        return
     alone = f"the parameter {parameter.name!r}"
     try:
         msgspec.json.schema(msgspec.defstruct(alone, [("value", annotation)]))
@@ -135,6 +145,11 @@ def _check_default(function: Callable[..., object], parameter: inspect.Parameter
         _refuse(function, parameter.name, fault)
 
 
+def _is_plain(annotation: Any) -> bool:
+    """Whether this is one of the types that most parameters have, of which nothing has to be looked for."""
+    return any(annotation is kind for kind in (str, int, float, bool))
+
+
 def _bare(annotation: Any) -> Any:
     return typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
 
@@ -160,31 +175,59 @@ def _with_descriptions(annotation: Any) -> Any:
 # --- the whole
 
 
-def _define(
-    function: Callable[..., object], fields: list[tuple[str, Any] | tuple[str, Any, Any]]
-) -> type[msgspec.Struct]:
-    # A name with spaces, because msgspec fails on two types of one name and no type of the user can have this one.
-    name = f"the arguments of {function.__name__}"
-    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
-
-
-def _schema(function: Callable[..., object], struct: type[msgspec.Struct]) -> JsonObject:
+def _describe(
+    function: Callable[..., object], fields: Sequence[_Field]
+) -> tuple[type[msgspec.Struct], JsonObject]:
+    struct = _define(function.__name__, fields)
     try:
-        (outermost,), nested = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+        return struct, _schema(struct)
     except KeyError as error:
         message = f"tool function {function.__qualname__!r} uses two types of one name ({error}): rename one of them"
         raise ToolDefinitionError(message) from None
+
+
+def _is_shareable(field: _Field) -> bool:
+    """Whether equal fields mean the same: the annotation is plain, and so is the default, if there is one.
+
+    Not a float, since `0.0` equals `-0.0`; so a float parameter that shares has a default that is an integer.
+    """
+    return _is_plain(field[1]) and all(type(default) in {str, int, bool} for default in field[2:])
+
+
+@functools.lru_cache(maxsize=256)
+def _describe_once(name: str, fields: tuple[_Field, ...]) -> tuple[type[msgspec.Struct], JsonObject]:
+    """Describe parameters that function after function has, such as a tool that is made for each session.
+
+    Args:
+        name: Of the function.
+        fields: All of them shareable. Two that are equal have defaults of one class, that of the annotation.
+    """
+    struct = _define(name, fields)
+    return struct, _schema(struct)
+
+
+def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
+    # A name with spaces, because msgspec fails on two types of one name and no type of the user can have this one.
+    name = f"the arguments of {function}"
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+
+
+def _schema(struct: type[msgspec.Struct]) -> JsonObject:
+    (outermost,), nested = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     # msgspec puts the struct itself behind a reference; some vendors take nothing but an object at the top.
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
     whole = {**schema, "$defs": nested} if nested else schema
     # A default stands there as the very object: one that is a tuple would be no array for a validator.
-    plain: JsonObject = msgspec.json.decode(msgspec.json.encode(whole))
-    return plain
+    return frozen_json(msgspec.json.decode(msgspec.json.encode(whole)))
 
 
 def _with_whole_numbers(value: JsonValue) -> JsonValue:
     """Make 3.0 the integer 3: JSON has one number type, msgspec has two. A float parameter still gets its float."""
+    if (
+        type(value) is str or type(value) is int
+    ):  # before the match, whose check for mappings costs ten times as much
+        return value
     match value:
         case float() if value.is_integer():
             return int(value)

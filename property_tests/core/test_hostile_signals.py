@@ -36,6 +36,7 @@ from agentrail.core.signals import (
     StepCrashed,
     Stop,
     ToolAsked,
+    ToolWantsChild,
 )
 from agentrail.errors import AgentrailError, ErrorInfo, InternalError
 from agentrail.events import AgentStart, Event, PluginEvent
@@ -44,6 +45,7 @@ from agentrail.messages import PromptRef
 from agentrail.testing import strategies
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.promises.seen import errands_of, teardowns_of
 from agentrail.testing.runs import Run, Setup
 from property_tests.vandal import portrait
 from tests.core.worlds import TOOLS, config
@@ -169,7 +171,7 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
     if isinstance(signal, ChangePlugins) and not wrong:
         changes["entry"] = draw(st.sampled_from((None, object(), PuppetPlugin((), name="puppet"))))
     if draw(st.integers(0, 3)):
-        if isinstance(signal, Outcome | ToolAsked):
+        if isinstance(signal, Outcome | ToolAsked | ToolWantsChild):
             changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))
         if isinstance(signal, Approve | Reject) and run.state.data.interactions:
             changes["approval_id"] = run.state.data.interactions[0].id
@@ -180,9 +182,8 @@ def _open_ids(run: Run) -> list[str]:
     data = run.state.data
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
-    held = [data.teardown.effect_id] if data.teardown is not None else []
-    errands = [errand.effect_id for errand in data.errands]
-    return [*calls, *streams, *held, *data.drains, *errands, *strategies.timers_of(run.state)]
+    teardowns, errands = teardowns_of(run.state), errands_of(run.state)
+    return [*calls, *data.loans, *streams, *teardowns, *errands, *strategies.timers_of(run.state)]
 
 
 def _go_on(data: st.DataObject, run: Run) -> None:

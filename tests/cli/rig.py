@@ -1,51 +1,33 @@
 """The command as a process of its own: started with a clean environment, watched, interrupted, typed at."""
 
-import atexit
-import functools
-import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import psutil  # type: ignore[import-untyped]
 import trio
-from attrs import define, frozen
+from attrs import define
 
-from tests.cli.warm import MAX_REQUEST_BYTES
+from tests.forked import PATIENCE_SECONDS, ROOT, Ran, Warm, environment, run_forked
 
-ROOT: Final = Path(__file__).parents[2]
 SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
-PATIENCE_SECONDS: Final = 30.0
+COMMANDS: Final = ("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins")
+_WARM: Final = Warm(
+    module="agentrail",
+    imports=(
+        *(f"agentrail.{command}" for command in COMMANDS),
+        *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
+    ),
+)
 
 _ESCAPES: Final = re.compile(rb"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])|\r")
-
-
-@frozen(kw_only=True)
-class Ran:
-    """How a command ended.
-
-    Attributes:
-        code: Its exit code.
-        out: What stands on stdout.
-        err: What stands on stderr.
-    """
-
-    code: int
-    out: str
-    err: str
-
-
-def environment(**variables: str) -> dict[str, str]:
-    """What the command sees: none of the variables of whoever runs the tests, but for where programs are."""
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **variables}
 
 
 def command(*arguments: str) -> list[str]:
@@ -57,67 +39,7 @@ async def run_agentrail(
     *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> Ran:
     """Run the command to its end, in a process that is forked off an interpreter which has imported it already."""
-    request = json.dumps(
-        {"arguments": arguments, "cwd": str(cwd), "environment": environment(**(variables or {}))}
-    ).encode()
-    assert len(request) <= MAX_REQUEST_BYTES
-    inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
-    async with trio.open_nursery() as nursery:
-        warm = _warm()
-        socket.send_fds(warm, [request], [inputs[0], outputs[1], errors[1]])
-        for theirs in (inputs[0], outputs[1], errors[1]):
-            os.close(theirs)
-        pid = int(warm.recv(MAX_REQUEST_BYTES))
-        code = None
-        try:
-            with trio.fail_after(PATIENCE_SECONDS):
-                nursery.start_soon(_feed, inputs[1], stdin)
-                out, err = await _read_both(outputs[0], errors[0])
-                await trio.lowlevel.wait_readable(warm)
-                code = int(warm.recv(MAX_REQUEST_BYTES))
-        finally:
-            if (
-                code is None
-            ):  # it hangs: end it, and hear that it ended, so that the next run is not told of it
-                os.kill(pid, signal.SIGKILL)
-                warm.recv(MAX_REQUEST_BYTES)
-    return Ran(code=code, out=out.decode(), err=err.decode())
-
-
-async def _feed(descriptor: int, data: bytes) -> None:
-    async with trio.lowlevel.FdStream(descriptor) as stream:
-        with suppress(trio.BrokenResourceError):  # it does not read what it is given
-            await stream.send_all(data)
-
-
-async def _read_both(*descriptors: int) -> list[bytes]:
-    read = [b""] * len(descriptors)
-
-    async def drain(place: int, descriptor: int) -> None:
-        async with trio.lowlevel.FdStream(descriptor) as stream:
-            read[place] = b"".join([piece async for piece in stream])
-
-    async with trio.open_nursery() as nursery:
-        for place, descriptor in enumerate(descriptors):
-            nursery.start_soon(drain, place, descriptor)
-    return read
-
-
-@functools.cache
-def _warm() -> socket.socket:
-    """Start the interpreter that forks, once for all tests; it ends when this process closes its end."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())],
-            cwd=ROOT,
-            env=environment(),
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-        )
-    atexit.register(process.wait)  # called last: what is registered behind it is called before it
-    atexit.register(ours.close)
-    return ours
+    return await run_forked(_WARM, *arguments, stdin=stdin, variables=variables, cwd=cwd)
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:

@@ -12,7 +12,8 @@ from agentrail.cli import check_plugins
 from agentrail.cli.check_plugins import NotThere, describe_progress, describe_tally, load_machine
 from agentrail.cli.exits import Exit
 from agentrail.testing import stacks
-from tests.cli.rig import PATIENCE_SECONDS, command, environment, read_all, run_agentrail, wait_until
+from tests.cli.rig import command, read_all, run_agentrail, wait_until
+from tests.forked import PATIENCE_SECONDS, environment
 
 PLANTED = "tests.testing.planted"
 
@@ -54,10 +55,11 @@ async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
 async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
     """The default is a time; portion after portion is run until it is over, each with a seed of its own."""
     monkeypatch.setattr(check_plugins, "DEFAULT_SECONDS", 0.0)
+    monkeypatch.setattr(check_plugins, "PORTION", 10)
     monkeypatch.chdir(folder)
     assert check_plugins.check_plugins("mine:GOOD", seed=1) is Exit.DONE
     runs = int(capfd.readouterr().out.split()[2])
-    assert runs >= 50
+    assert runs >= 10
     assert check_plugins.check_plugins("mine:GOOD") is Exit.DONE
     assert check_plugins.check_plugins("mine:IMPURE", seed=1) is Exit.FAILED
 

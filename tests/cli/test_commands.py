@@ -8,7 +8,8 @@ import pytest
 
 import agentrail.cli
 from agentrail.cli.commands import version_line
-from tests.cli.rig import ROOT, environment, run_agentrail
+from tests.cli.rig import run_agentrail
+from tests.forked import ROOT, environment
 
 
 async def test_help_names_every_command_and_is_quick_to_import():

@@ -7,7 +7,8 @@ import psutil  # type: ignore[import-untyped]
 from hypothesis import given, strategies as st
 
 from agentrail.cli.interrupts import Process, decide_descendants
-from tests.cli.rig import PATIENCE_SECONDS, ROOT, alive, environment
+from tests.cli.rig import alive
+from tests.forked import PATIENCE_SECONDS, ROOT, environment
 
 LISTED = st.lists(
     st.builds(Process, pid=st.integers(1, 12), parent=st.integers(0, 12), session=st.integers(1, 12)),

@@ -6,17 +6,8 @@ import signal
 import trio
 
 from agentrail.testing.serving import open_server, reply
-from tests.cli.rig import (
-    ROOT,
-    SLEEPER,
-    alive,
-    command,
-    environment,
-    open_process,
-    read_all,
-    run_agentrail,
-    sleeping_below,
-)
+from tests.cli.rig import SLEEPER, alive, command, open_process, read_all, run_agentrail, sleeping_below
+from tests.forked import ROOT, environment
 
 
 async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):

@@ -41,6 +41,7 @@ from agentrail.core.signals import (
     Stop,
     TimerFired,
     ToolFinished,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import Ask, ask as plainly, load_stack
@@ -198,6 +199,8 @@ class _Draw:
         """Draw a signal: mostly one that means something in this state."""
         self._now_ms += self.among((0, 1, 7, 500, 20_000))
         every = [*worlds.everything(state, self._numbers), *self._more(state)]
+        # The lives of the file were drawn before tools had sessions of their own.
+        every = [one for one in every if not isinstance(one, ToolWantsChild)]
         if is_young:  # not to be lost to an early end
             every = [one for one in every if not isinstance(one, Stop | Parked)]
         outcomes = [one for one in every if isinstance(one, Outcome) and not _is_late(one)]

@@ -7,6 +7,7 @@ read the diff as a change of what people have on disk. Before a release the file
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from agentrail.core.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
@@ -21,10 +22,30 @@ from agentrail.core.loops import FileSeen, LoopWatch
 from agentrail.core.open_calls import CallState, OpenCalls
 from agentrail.core.outcome import Decision, Errand, Injected, Outcome, Switch, Waiting
 from agentrail.core.outgoing import Outgoing
+from agentrail.core.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+)
 from agentrail.core.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.retries import Attempts
-from agentrail.core.signals import ChangePlugins, Prompt, SignalId
+from agentrail.core.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
 from agentrail.core.stack import load_stack
 from agentrail.core.stalls import StallClock, StallOptions
 from agentrail.core.state import (
@@ -33,7 +54,6 @@ from agentrail.core.state import (
     Ended,
     Held,
     Interaction,
-    OpenErrand,
     OptsUpdate,
     Phase,
     QueuedPrompt,
@@ -299,7 +319,6 @@ def everything() -> SessionState:
         stack=stack,
         plugin_states=states,
         updates=(OptsUpdate(plugin="notes", options={"strict": True}),),
-        errands=(OpenErrand(effect_id=EffectId("e5"), by="notes", tag="ask"),),
         sections={"zeta": "last", "alpha": "first"},
         stream=Stream(
             effect_id=EffectId("r3"),
@@ -336,7 +355,6 @@ def everything() -> SessionState:
         ),
         resolved=(Resolved(id="a0", status="approved", by="rule"),),
         rules=frozenset({Rule(tool="shell", family="git status"), Rule(tool="deploy", family=None)}),
-        drains=(EffectId("d1"),),
         survivors=(survivor,),
         notes=("done",),
         teardown=TeardownState(effect_id=EffectId("d2"), waiting=(SignalId("s4"),)),
@@ -366,6 +384,29 @@ def everything() -> SessionState:
             open=((ReservationId("r3"), Bound(tokens=7, nano_usd=8, knows_tokens=False, knows_cost=False)),),
         ),
         loans=(EffectId("t4"),),
+        wishes=(ToolWantsChild(at_ms=8, signal_id=SignalId("s8"), effect_id=EffectId("t4"), prompt="look"),),
+        open=MappingProxyType(
+            {
+                EffectId("r3"): OfStream(),
+                EffectId("w4"): OfStallTimer(),
+                EffectId("w9"): OfPause(),
+                EffectId("r7"): OfSummary(),
+                EffectId("w7"): OfSummaryTimer(),
+                EffectId("e8"): OfTranscript(),
+                EffectId("t4"): OfCall(_CALL),
+                EffectId("t1"): OfSurvivor(CallId("call_0")),
+                EffectId("t2"): OfStoppedCall(CallId("call_0")),
+                EffectId("c1"): OfChild(EffectId("t4")),
+                EffectId("c2"): OfLoan(),
+                EffectId("w8"): OfRetry(_CALL),
+                EffectId("w5"): OfInteraction(ApprovalId("a1")),
+                EffectId("e5"): OfPluginRequest("notes", "ask"),
+                EffectId("e6"): OfHeldHook(),
+                EffectId("w6"): OfHoldTimer(),
+                EffectId("d1"): OfDrain(),
+                EffectId("d2"): OfTeardown(),
+            }
+        ),
         tokens=TokenCount(fixed=1, tokens=2, messages=3),
         seq=40,
         minted=9,

@@ -281,6 +281,10 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.ToolAsked(
         at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), question="Left or right?", options=("left",), timeout_ms=9,
     ),
+    s.ToolWantsChild(
+        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", system_prompt="Be brief.",
+        tools=("glob",), max_turns=3,
+    ),
     s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
     s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),
     s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),

@@ -31,6 +31,7 @@ from agentrail.core.signals import (
     Stop,
     SwitchModel,
     ToolAsked,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stack import load_stack
@@ -52,6 +53,7 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "reject": lambda signal: isinstance(signal, Reject),
     "respond": lambda signal: isinstance(signal, Respond),
     "ask_user": lambda signal: isinstance(signal, ToolAsked),
+    "run_session": lambda signal: isinstance(signal, ToolWantsChild),
     "switch_model": lambda signal: isinstance(signal, SwitchModel),
     "attach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.attach),
     "detach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.detach),
@@ -65,7 +67,7 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "collect_reply": lambda signal: isinstance(signal, ReplyQuery),
     "stop": lambda signal: isinstance(signal, Stop),
 }
-"""Each call of the handle, and `ctx.ask_user`, that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
+"""Each call of the handle, `ctx.ask_user` and `ctx.run_session`, that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
 
 CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("prompt", IDLE): ("prompt_in_every_phase", "Reply p1 started; Publish AgentStart p1"),
@@ -107,6 +109,13 @@ CELLS: Final[dict[tuple[str, Phase], tuple[str, str]]] = {
     ("ask_user", RUNNING): ("tool_asks", "Refuse q4 CycleAborted"),
     ("ask_user", STREAMING): ("tool_asks", "Refuse q5 CycleAborted"),
     ("ask_user", TOOLS): ("tool_asks", 'AskUser scenario/a4 "Which file?" left,right'),
+    ("run_session", IDLE): ("tool_wants_a_session", "Refuse q8 CycleAborted"),
+    ("run_session", RUNNING): ("tool_wants_a_session", "Refuse q6 CycleAborted"),
+    ("run_session", STREAMING): ("tool_wants_a_session", "Refuse q7 CycleAborted"),
+    ("run_session", TOOLS): (
+        "tool_wants_a_session",
+        'SpawnChild t4 c1:read={"description": "Count the files."} for=q1',
+    ),
     ("switch_model", IDLE): ("switch_model", "ModelSwitched scripted:model scripted:second user"),
     ("switch_model", RUNNING): ("switch_model", "ModelSwitched scripted:second scripted:third"),
     ("switch_model", STREAMING): ("switch_model", "ModelSwitched scripted:third scripted:fourth user"),

@@ -32,6 +32,7 @@ from agentrail.events import (
 )
 from agentrail.messages import TokenUsage
 from agentrail.testing.plugins import PUPPET_ACTIONS
+from agentrail.testing.promises.seen import errands_of
 from agentrail.testing.scenario import read_scenario
 from tests.core.plugin_rig import Says
 
@@ -367,7 +368,7 @@ def test_an_errand_that_died_with_the_actor_is_answered():
     """After a restart the plugin hears RequestFailed, and waits for nothing (5.8)."""
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
     assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
-    assert state.data.errands == ()
+    assert errands_of(state) == []
 
 
 def test_deltas_ask_nobody():
@@ -437,13 +438,22 @@ def test_an_abort_about_an_edited_call_ends_the_cycle_with_the_call_answered():
     assert state.phase is Phase.IDLE
 
 
+def test_of_two_aborts_in_one_step_the_first_counts():
+    """A call that raised is asked about twice, before its retry and as a result: the reason is the first one (5.4)."""
+    script = CYCLE.partition("@110")[0] + '@120   ToolFinished t2 "boom" error crashed jitter=0.5\n'
+    state, asked = play('OnToolError=abort:"first" AfterTool=abort:"second"', script)
+    assert [event.reason for event in events(asked, AgentAbort)] == ["first"]
+    assert state.phase is Phase.IDLE
+    _, asked = play('AfterTool=abort:"second"', script.replace(" crashed", ""))
+    assert [event.reason for event in events(asked, AgentAbort)] == ["second"]
+
+
 def test_an_abort_without_a_cycle_stops_nothing():
     """Whatever ended the cycle in the same step has said so already: there is no second end."""
     state, _ = play("BeforeCompact=skip", "@0     Started\n")
     work = Work(state.data, 10)
-    work.abort = "too late"
-    assert abort_by_plugin(work) is Phase.IDLE
-    assert (work.effects, work.abort) == ([], None)
+    assert abort_by_plugin(work, "too late") is Phase.IDLE
+    assert work.effects == []
 
 
 def test_the_last_look_may_be_told():

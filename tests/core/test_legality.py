@@ -8,9 +8,10 @@ from msgspec import structs
 
 from agentrail.core.effects import Refuse, Reply
 from agentrail.core.legality import LEGALITY, Verdict, is_awaited, verdict
+from agentrail.core.owners import OfStream
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Abort, Asked, Outcome, Prompt, ReplyQuery, Signal, SignalId, StreamStarted
-from agentrail.core.state import Phase, Stream
+from agentrail.core.state import Phase
 from tests.core.worlds import new_session, small_world
 
 PAIRS = tuple(product(get_args(Signal), Phase))
@@ -65,7 +66,7 @@ def test_a_reply_is_waited_for_while_a_cycle_runs():
 def test_the_id_narrows_the_cell():
     """An outcome of another request is dropped where one of this request is taken."""
     data = new_session().data
-    running = structs.replace(data, stream=Stream(effect_id=EffectId("r1"), model="m"))
+    running = structs.replace(data, open={EffectId("r1"): OfStream()})
     mine, other = (StreamStarted(at_ms=0, effect_id=EffectId(name)) for name in ("r1", "r2"))
     assert verdict(Phase.RUNNING, running, mine) is Verdict.TAKE
     assert verdict(Phase.RUNNING, running, other) is Verdict.DROP

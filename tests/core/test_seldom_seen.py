@@ -10,7 +10,7 @@ from agentrail import plugins as p
 from agentrail.core import machine
 from agentrail.core.budget import Spent
 from agentrail.core.codec import encode_event
-from agentrail.core.effects import SetTimer, look_of
+from agentrail.core.effects import SetTimer, SpawnChild, look_of
 from agentrail.core.patterns import effort_of
 from agentrail.core.projection import Child, status_of
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
@@ -23,6 +23,7 @@ from agentrail.core.signals import (
     SignalId,
     StreamStarted,
     ToolFinished,
+    ToolWantsChild,
 )
 from agentrail.core.stack import load_stack
 from agentrail.core.stalls import StallOptions
@@ -51,8 +52,12 @@ def test_a_survivor_may_start_a_session():
     state = run([*script, Abort(at_ms=2, signal_id=SignalId("a1"))], new_session())
     (survivor,) = state.data.survivors
     assert survivor.effect_id is not None
-    started = ChildStarted(at_ms=3, effect_id=survivor.effect_id, child_id=SessionId("below"))
-    *_, seen = walk([started], state)
+    wish = ToolWantsChild(at_ms=3, signal_id=SignalId("w1"), effect_id=survivor.effect_id, prompt="Go on.")
+    *_, seen = walk([wish], state)
+    (spawned,) = seen.of(SpawnChild)
+    assert (spawned.call_id, spawned.name, spawned.wish) == ("c1", "watch", wish)
+    started = ChildStarted(at_ms=3, effect_id=spawned.effect_id, child_id=SessionId("below"))
+    *_, seen = walk([started], seen.after)
     assert [one.child_ids for one in seen.after.data.survivors] == [("below",)]
     assert [event.child_id for event in seen.events if isinstance(event, SubagentStart)] == ["below"]
 

@@ -274,7 +274,7 @@ def test_what_an_aborted_child_used_is_counted_when_it_is_gone(budget):
         at_ms=6, effect_id=effect_id, text="[Stopped]", started_at_ms=1, spent=spent_of(usage, None)
     )
     *_, seen = walk([late], aborted)
-    assert seen.after.data.loans == ()
+    assert not seen.after.data.loans
     assert seen.after.data.usage == TokenUsage(input=31, output=21)
     assert seen.after.data.dropped == aborted.data.dropped + 1
     assert seen.effects == ()

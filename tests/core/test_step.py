@@ -124,9 +124,11 @@ def test_time_does_not_run_backwards_after_what_was_postponed():
 def test_a_draft_has_the_fields_of_what_it_becomes():
     """One copy to begin with, one at the end; in between a typo is no new field."""
     data = run([Started(at_ms=0)]).data
-    draft = Draft.of(data)
+    work = Work(data, 1)
+    draft = work.data
+    assert isinstance(draft, Draft)
     assert Draft.__struct_fields__ == SessionData.__struct_fields__
-    assert draft.frozen() == data
+    assert work.close() == data
     with pytest.raises(AttributeError):
         draft.quque = ()
     with pytest.raises(AttributeError):

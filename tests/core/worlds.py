@@ -9,6 +9,7 @@ from typing import Any
 from agentrail.core import machine
 from agentrail.core.effects import look_of
 from agentrail.core.hooks import FileText, FileWritten
+from agentrail.core.owners import OfChild, OfDrain, owned_by
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
 from agentrail.core.signals import (
     Abort,
@@ -47,6 +48,7 @@ from agentrail.core.signals import (
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.state import SessionConfig, SessionState
@@ -65,7 +67,8 @@ from agentrail.messages import (
     TokenUsage,
 )
 from agentrail.testing.promises import Seen
-from agentrail.testing.rest import LATER_MS, teardowns_of
+from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.rest import LATER_MS
 from agentrail.testing.strategies import timers_of
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -173,7 +176,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield from late.values()  # one of each kind: none of them does anything
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
-    for errand_id in (*(errand.effect_id for errand in state.data.errands[:1]), EffectId("e0")):
+    for errand_id in (*errands_of(state)[:1], EffectId("e0")):
         yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
     yield from _compaction_outcomes(state)
     yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
@@ -184,10 +187,16 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
         if not state.data.interactions:  # one question is as good as two, and the world stays small
             asked_by = SignalId(f"s{next(numbers)}")
             yield ToolAsked(at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1)
+        if not state.data.loans:  # and one session of a tool
+            wanted_by = SignalId(f"w-{effect_id}")
+            yield ToolWantsChild(at_ms=1, signal_id=wanted_by, effect_id=effect_id, prompt="Go.")
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
         yield ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
         )
+    for effect_id, _ in owned_by(state.data.open, OfChild):
+        yield ChildStarted(at_ms=1, effect_id=effect_id, child_id=SessionId("child"))
+        yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
     for at_ms in (1, 20_000, LATER_MS):
         yield TimerFired(at_ms=at_ms, effect_id=look_of(stream_of(state)))
     for effect_id in (*timers_of(state), EffectId("w0")):
@@ -295,12 +304,18 @@ def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> ResponseC
     )
 
 
+def _drains(state: SessionState) -> list[object]:
+    return list(owned_by(state.data.open, OfDrain))
+
+
 def is_small(state: SessionState) -> bool:
     """Whether the small world goes on from here."""
     data = state.data
     waiting = len(data.teardown.waiting) if data.teardown else 0
     askers = len(data.cycle.askers) if data.cycle else 0
-    queues = (data.stoppers, data.survivors, data.drains, data.notes, data.queue)
+    queues = (data.stoppers, data.survivors, _drains(state), data.notes, data.queue)
+    if data.loans:  # a session of a tool doubles the world: it is looked at where little else goes on
+        return len(data.batch) == 1 and not any((waiting, askers, *map(len, queues), len(data.steers)))
     return max(waiting, askers, *map(len, queues)) <= 1
 
 
@@ -321,9 +336,10 @@ def shape(state: SessionState) -> object:
             data.stream.thinking,
             data.stream.pausing,
         ),
-        len(data.drains),
+        len(_drains(state)),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple((call.call.name, call.stage) for call in data.survivors),
+        len(data.loans),
         bool(data.notes),
         data.teardown and len(data.teardown.waiting),
         data.stopping is None,

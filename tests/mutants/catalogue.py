@@ -9,6 +9,8 @@ from typing import Final
 
 from tests.mutants import (
     actors,
+    builds,
+    children,
     crashes,
     exhaustion,
     frozen,
@@ -30,6 +32,8 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
+    *builds.MUTANTS,
+    *children.MUTANTS,
     *crashes.MUTANTS,
     *exhaustion.MUTANTS,
     *frozen.MUTANTS,

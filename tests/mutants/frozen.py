@@ -32,8 +32,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what a guard makes of an edit runs unseen",
         breaks=_APPROVED,
         file="core/batch.py",
-        old="work.abort is None and not same_json(as_seen, state.arguments):\n",
-        new="work.abort is not None:\n",
+        old="outcome.abort is None and not same_json(as_seen, state.arguments):\n",
+        new="outcome.abort is not None:\n",
         killed_by="property_tests/core/test_what_is_shown_runs.py::test_nothing_runs_that_nobody_was_shown",
     ),
     Mutant(

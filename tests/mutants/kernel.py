@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _STEP: Final = "tests/core/test_step.py"
 _ORDER: Final = "who asked first is answered first"
 _INSIDE: Final = "a draft never leaves its step"
+_OWNERS: Final = "who owns an open effect is data"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
@@ -56,5 +57,45 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="state.arguments_hash or hash_arguments(arguments)",
         new="hash_arguments(arguments)",
         killed_by=f"{_STEP}::test_arguments_are_hashed_once",
+    ),
+    Mutant(
+        name="an owner is not taken out when its effect has ended",
+        breaks=_OWNERS,
+        file="core/work.py",
+        old="        owner = opened.pop(effect_id, None)\n",
+        new="        owner = opened.get(effect_id)\n",
+        killed_by="tests/core/test_owners.py::test_exactly_the_open_ids_have_an_owner",
+    ),
+    Mutant(
+        name="the timer of a stream outlives it",
+        breaks=_OWNERS,
+        file="core/work.py",
+        old="_HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})\n",
+        new="_HAVE_TIMERS: Final = frozenset({OfSummary})\n",
+        killed_by="property_tests/core/test_open_effects.py::test_exactly_the_open_ids_have_an_owner",
+    ),
+    Mutant(
+        name="a compaction that is broken off goes on waiting for its file",
+        breaks=_OWNERS,
+        file="core/compacting.py",
+        old="        work.give_up(compaction.effect_id)  # the file may be written all the same\n",
+        new="        pass\n",
+        killed_by="tests/core/test_machine.py::test_promise_holds_in_all_of_a_small_world[owners_are_as_written]",
+    ),
+    Mutant(
+        name="an id alone opens the door",
+        breaks=_OWNERS,
+        file="core/legality.py",
+        old="    return type(data.open.get(outcome.effect_id)) in AWAITED_BY[type(outcome)]\n",
+        new="    return data.open.get(outcome.effect_id) is not None\n",
+        killed_by="tests/core/test_owners.py::test_an_outcome_of_another_kind_is_late",
+    ),
+    Mutant(
+        name="the last abort of a step counts",
+        breaks="a wish to abort is returned",
+        file="core/batch.py",
+        old="    abort = also if abort is None else abort  # the first counts\n",
+        new="    abort = also or abort\n",
+        killed_by="tests/core/test_hooking.py::test_of_two_aborts_in_one_step_the_first_counts",
     ),
 )

@@ -48,7 +48,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a stream is not cancelled",
         breaks=_ABORT,
         file="core/teardown.py",
-        old="    work.ask(CancelStream(effect_id=stream.effect_id))\n",
+        old="    work.cancel(CancelStream(effect_id=stream.effect_id))\n",
         new="",
         killed_by=scenario("abort_while_streaming"),
     ),

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from anthropic.types import RawMessageStreamEvent
 from hypothesis import given, strategies as st
-from pydantic import TypeAdapter
 
 from agentrail.core.request import ArgumentsDelta, Chunk, TextDelta, ThinkingDelta, ToolCallStarted
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
@@ -20,8 +18,8 @@ from tests.providers.transcripts import (
     reader_of,
     transcripts,
 )
+from tests.providers.vendors import judge
 
-JUDGE = TypeAdapter(RawMessageStreamEvent)
 HELLO = "Hello, wörld ✓"
 WEATHER = [("get_weather", {"city": "Lisbon"})]
 LIST_AND_READ = [("list_dir", {"path": "."}), ("read_file", {"path": "README.md"})]
@@ -176,7 +174,7 @@ def test_the_vendors_own_types_accept_our_transcripts(path: Path):
     """Every event of a conforming transcript is one that the vendor's own client takes; it leaves pings out itself."""
     for data in events_of(path.read_text()):
         if json.loads(data) != {"type": "ping"}:
-            JUDGE.validate_json(data)
+            judge("anthropic.types", "RawMessageStreamEvent").validate_json(data)
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.stem)

@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given, strategies as st
-from pydantic import TypeAdapter
 
 from agentrail.messages import (
     AssistantMessage,
@@ -23,8 +21,8 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.options import ProviderOptions
 from tests.providers.transcripts import request_of, tools
+from tests.providers.vendors import judge
 
-JUDGE = TypeAdapter(MessageCreateParamsStreaming)
 MARK = {"type": "ephemeral"}
 CONVERSATION = (
     UserMessage(content=(Text(text="Look."), Image(media_type="image/png", data="aGk="))),
@@ -54,7 +52,7 @@ def provider():
 def body(*points, **fields):
     """The body of a request with these cache points, judged by the vendor's own types."""
     made = json.loads(provider().encode(request_of(*CONVERSATION, cache_points=points, **fields)))
-    JUDGE.validate_python(made)
+    judge("anthropic.types.message_create_params", "MessageCreateParamsStreaming").validate_python(made)
     return made
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from google.genai import types
 from hypothesis import given, strategies as st
-from pydantic import TypeAdapter
 
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import Authentication, RateLimited
@@ -31,15 +29,17 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.testing.check_dialects import check_dialect
 from agentrail.testing.serving import open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, read, request_of, said, tools
+from tests.providers.vendors import judge
 
 MODEL = "google:gemini-x"
-JUDGES: dict[str, TypeAdapter[Any]] = {
-    "contents": TypeAdapter(list[types.Content]),
-    "systemInstruction": TypeAdapter(types.Content),
-    "tools": TypeAdapter(list[types.Tool]),
-    "toolConfig": TypeAdapter(types.ToolConfig),
-    "generationConfig": TypeAdapter(types.GenerationConfig),
+FIELDS = {
+    "contents": "Content",
+    "systemInstruction": "Content",
+    "tools": "Tool",
+    "toolConfig": "ToolConfig",
+    "generationConfig": "GenerationConfig",
 }
+LISTS = {"contents", "tools"}
 
 
 def _provider(**options: object) -> Gemini:
@@ -51,7 +51,8 @@ def _body(*messages: Any, options: dict[str, object] | None = None, **fields: An
         _provider(**(options or {})).encode(request_of(*messages, **{"model": MODEL, **fields}))
     )
     for name, value in body.items():
-        JUDGES[name].validate_python(value)
+        for one in value if name in LISTS else [value]:
+            judge("google.genai.types", FIELDS[name]).validate_python(one)
     return body
 
 

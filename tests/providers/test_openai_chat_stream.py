@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from openai.types.chat import ChatCompletionChunk
-from pydantic import TypeAdapter
 
 from agentrail.core.request import (
     ArgumentsDelta,
@@ -35,9 +33,9 @@ from tests.providers.transcripts import (
     reader_of,
     transcripts,
 )
+from tests.providers.vendors import judge
 
 CHAT = WIRE / "openai_chat"
-JUDGE = TypeAdapter(ChatCompletionChunk)
 HELLO = "Hello, wörld ✓"
 WEATHER = [("get_weather", {"city": "Lisbon"})]
 LIST_AND_READ = [("list_dir", {"path": "."}), ("read_file", {"path": "README.md"})]
@@ -238,7 +236,7 @@ def test_the_vendors_own_types_accept_our_transcripts(path: Path):
     """Every event of a conforming transcript is one that the vendor's own client takes."""
     for data in events_of(path.read_text()):
         if data != "[DONE]":
-            JUDGE.validate_json(data, strict=True)
+            judge("openai.types.chat", "ChatCompletionChunk").validate_json(data, strict=True)
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.stem)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from openai.types.responses import ResponseStreamEvent
-from pydantic import TypeAdapter
 
 from agentrail.core.request import ArgumentsDelta, Chunk, Completed, TextDelta, ThinkingDelta, ToolCallStarted
 from agentrail.errors import (
@@ -28,9 +26,9 @@ from tests.providers.transcripts import (
     reader_of,
     transcripts,
 )
+from tests.providers.vendors import judge
 
 RESPONSES = WIRE / "openai_responses"
-JUDGE: TypeAdapter[object] = TypeAdapter(ResponseStreamEvent)
 HELLO = "Hello, wörld ✓"
 WEATHER = [("get_weather", {"city": "Lisbon"})]
 LIST_AND_READ = [("list_dir", {"path": "."}), ("read_file", {"path": "README.md"})]
@@ -254,7 +252,7 @@ def test_a_fault_in_the_stream_is_a_typed_error(name, kind):
 def test_the_vendors_own_types_accept_our_transcripts(path: Path):
     """Every event of a conforming transcript is one that the vendor's own client takes."""
     for data in events_of(path.read_text()):
-        JUDGE.validate_json(data, strict=True)
+        judge("openai.types.responses", "ResponseStreamEvent").validate_json(data, strict=True)
 
 
 @pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.stem)

@@ -7,12 +7,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import TypeAdapter
 
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import OptionError
@@ -37,11 +33,12 @@ from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.testing.check_dialects import check_dialect
 from tests.providers.transcripts import request_of, said, tools
+from tests.providers.vendors import judge
 
-JUDGES: dict[type[Any], TypeAdapter[Any]] = {
-    OpenAIChat: TypeAdapter(CompletionCreateParamsStreaming),
-    OpenAIResponses: TypeAdapter(ResponseCreateParamsStreaming),
-    AnthropicMessages: TypeAdapter(MessageCreateParamsStreaming),
+JUDGES: dict[type[Any], tuple[str, str]] = {
+    OpenAIChat: ("openai.types.chat.completion_create_params", "CompletionCreateParamsStreaming"),
+    OpenAIResponses: ("openai.types.responses.response_create_params", "ResponseCreateParamsStreaming"),
+    AnthropicMessages: ("anthropic.types.message_create_params", "MessageCreateParamsStreaming"),
 }
 BOTH = pytest.mark.parametrize("kind", [OpenAIChat, AnthropicMessages])  # those whose body has messages
 EVERY = pytest.mark.parametrize("kind", list(JUDGES))
@@ -54,7 +51,7 @@ def _provider(kind: type[Any], **options: object) -> Any:
 
 def _body(kind: type[Any], *messages: Any, options: Mapping[str, object] | None = None, **fields: Any) -> Any:
     body = json.loads(_provider(kind, **(options or {})).encode(request_of(*messages, **fields)))
-    _exhaust(JUDGES[kind].validate_python(body))
+    _exhaust(judge(*JUDGES[kind]).validate_python(body))
     return body
 
 

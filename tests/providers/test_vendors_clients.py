@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import anthropic
-import httpx2  # the library of both clients, which brings them along
-import openai
 import pytest
 
 from agentrail.messages import ToolCall
 from tests.providers.transcripts import completed, read, transcripts
+from tests.providers.vendors import library
 
 Understood: TypeAlias = tuple[str, list[tuple[str, str, object]], tuple[int, int], str]
 """Text; id, name and arguments of each call; tokens read and written; the vendor's word for the end."""
@@ -46,8 +44,9 @@ REFUSALS = {("openai_chat", "refusal"), ("openai_responses", "refusal")}
 
 def _client_of(make: Callable[..., Any], path: Path) -> Any:
     """Make a client that gets the transcript for an answer."""
+    httpx2 = library("httpx2")  # the library of both clients, which brings them along
 
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def answer(_: object) -> Any:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=path.read_bytes())
 
     return make(api_key="any", http_client=httpx2.Client(transport=httpx2.MockTransport(answer)))
@@ -63,7 +62,7 @@ def _parsed(arguments: str) -> object:
 def _chat(path: Path) -> Understood:
     said, reason, usage = "", "", (0, 0)
     parts: dict[int, list[str]] = {}
-    with _client_of(openai.OpenAI, path) as client:
+    with _client_of(library("openai").OpenAI, path) as client:
         for chunk in client.chat.completions.create(model="m", messages=[], stream=True):
             for choice in chunk.choices:
                 said += (choice.delta.content or "") + (choice.delta.refusal or "")
@@ -79,7 +78,7 @@ def _chat(path: Path) -> Understood:
 
 
 def _responses(path: Path) -> Understood:
-    with _client_of(openai.OpenAI, path) as client:
+    with _client_of(library("openai").OpenAI, path) as client:
         *_, last = client.responses.create(model="m", input="", stream=True)
     response = last.response
     calls = [item for item in response.output if item.type == "function_call"]
@@ -96,7 +95,7 @@ def _responses(path: Path) -> Understood:
 
 def _messages(path: Path) -> Understood:
     with (
-        _client_of(anthropic.Anthropic, path) as client,
+        _client_of(library("anthropic").Anthropic, path) as client,
         client.messages.stream(model="m", max_tokens=9, messages=[]) as stream,
     ):
         message = stream.get_final_message()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.bars import target_of
 from benchmarks.peers.__main__ import WORK
 from benchmarks.peers.install import PEERS, requirements_of
 from benchmarks.peers.table import BARE, LINES, OURS, Taken, render, verdict
@@ -66,9 +67,10 @@ def test_the_table_has_a_column_for_each_and_a_dash_where_nothing_was_measured()
 
 def test_turn_200_is_held_against_the_fastest_peer_of_the_same_run():
     """The verdict is that of the two medians; without that peer there is none."""
-    growth = {OURS: [taken(0.0004)], "agent-framework": [taken(0.0118)]}
-    assert "0.034 ×, must 0.04 ×: within" in verdict({"growth": growth})
-    growth = {OURS: [taken(0.0006)], "agent-framework": [taken(0.0118)]}
+    must = target_of("cycle 200 to peer").must
+    growth = {OURS: [taken(0.0118 * must * 0.9)], "agent-framework": [taken(0.0118)]}
+    assert f"{must * 0.9:.3f} ×, must {must} ×: within" in verdict({"growth": growth})
+    growth = {OURS: [taken(0.0118 * must * 1.2)], "agent-framework": [taken(0.0118)]}
     assert "misses" in verdict({"growth": growth})
     assert verdict({"growth": {OURS: [taken(0.0004)]}}) == ""
     assert verdict({}) == ""

@@ -29,7 +29,7 @@ TWO_MEANINGS: Final = frozenset(
     MAX_ROUNDS MAX_WAITING_EVENTS MODES Memory NO_OUTPUT Name Outcome Phase QUIET_SECONDS Refusal Repair
     Reply Request Rule SLOW_SECONDS Started Status Stop StreamStalled SwitchModel ThinkingDelta TimerFired
     Timers ToolCalls UNKNOWN Work ask begin break_off close events_of explain failed find forget go_on judge
-    kind_of models_of name_of open_supervisor parts_of published reject respond resume run run_child run_command
+    kind_of models_of name_of open_supervisor parts_of published reject respond resume run run_command
     say_goodbye settled start started step stop
 """.split()  # noqa: SIM905 - as a list it would fill a page
 )

@@ -25,6 +25,7 @@ MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue
 QUEUES: Final = {
     "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
     "actors/mailbox.py:_queue": ("capacity", "tests/actors/test_mailbox.py"),
+    "actors/mailbox.py:_NO_MAIL": ("holds nothing, `maxlen=0`", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_control": (
         "its supervisor sends one shutdown and few questions",
         "tests/actors/test_mailbox.py",
@@ -38,7 +39,6 @@ QUEUES: Final = {
     "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
-    "runtime/session.py:undone": ("the effects of one step", "tests/runtime/test_restart.py"),
     "sandboxes/guarded.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
 }
 """Each queue of the shell: what bounds it, and where a test meets the bound."""

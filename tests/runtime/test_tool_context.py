@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, ToolContext
-from agentrail.core.budget import Budget
+from agentrail.core.children import MAX_DEPTH
 from agentrail.errors import (
     ChildRefused,
     CycleAborted,
@@ -28,7 +28,6 @@ from agentrail.events import (
     ToolExecutionEnd,
     UserResponded,
 )
-from agentrail.runtime.children import MAX_DEPTH
 from agentrail.runtime.tool_calls import _MEMBERS
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -567,31 +566,6 @@ async def test_an_empty_prompt_of_a_tool_is_refused(supervisor):
     await session.ask("go")
     assert len(caught) == 1
     assert len(supervisor.sessions()) == 1
-
-
-async def test_a_session_with_a_budget_gives_no_share_of_it(supervisor):
-    """What a child uses could not be reserved: a typed error, and no session."""
-    caught = []
-
-    async def work(ctx):
-        try:
-            await ctx.run_session("x")
-        except ChildRefused as refused:
-            caught.append(str(refused))
-        return "ok"
-
-    session = await supervisor.start_session(
-        model=answering(echo),
-        tools=[tool_of(work)],
-        session_id="rich",
-        budget=Budget(max_total_tokens=10**6),
-        max_output_tokens=10,
-    )
-    await session.ask("go")
-    (said,) = caught
-    assert said.startswith("session 'rich' has a budget")
-    assert said.endswith("ask in a session without one")
-    assert supervisor.statistics().started == 1
 
 
 async def test_sessions_do_not_stand_on_one_another_without_end(supervisor):

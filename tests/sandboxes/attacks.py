@@ -1,7 +1,7 @@
 """The attacks of docs/explanation/sandbox.md, each as a function of a sandbox: what was tried, and what must come of it.
 
 They run under pytest with bubblewrap and without, as whoever runs the tests; and, where that is root, once more in a
-process that has become an ordinary user: `python -m tests.sandboxes.attacks DIRECTORY NAME…`.
+process that has become an ordinary user, for good: `as_nobody`.
 """
 
 import contextlib
@@ -663,22 +663,18 @@ async def attack(kind: Callable[[Target], Awaitable[None]], place: Path, *, conf
         await sandbox.aclose()
 
 
-def main(place: Path, *names: str) -> None:
-    """Become an ordinary user, then make the attacks of these names; what was made is said on stdout."""
+def as_nobody(*, place: str, name: str) -> None:
+    """Become an ordinary user, then make the attack of this name; what was made is said on stdout."""
     nobody = pwd.getpwnam("nobody")
     os.chown(place, nobody.pw_uid, nobody.pw_gid)
     os.setgroups([])
     os.setgid(nobody.pw_gid)
     os.setuid(nobody.pw_uid)
     os.environ["HOME"] = "/nonexistent"
-    tempfile.tempdir = str(place)
+    tempfile.tempdir = place
     modes = [False] if why_no_bubblewrap() else [False, True]
-    for kind in (one for one in ATTACKS if one.__name__ in names):
+    for kind in (one for one in ATTACKS if one.__name__ == name):
         for confined in modes:
             trio.run(partial(attack, kind, Path(tempfile.mkdtemp()), confined=confined))
             sys.stdout.write(f"made: {kind.__name__} {'confined' if confined else 'unconfined'}\n")
             sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.sandboxes.attacks import ATTACKS, SEARCHES, attack
+from tests.forked import Warm, run_forked
+from tests.sandboxes.attacks import ATTACKS, PATIENCE_SECONDS, SEARCHES, attack
 from tests.sandboxes.rig import need_an_interpreter_for_everybody, why_no_bubblewrap
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="processes are looked for in /proc"
 )
 ROOT = Path(__file__).parents[2]
+WARM = Warm(
+    module="tests.call",
+    imports=("tests.sandboxes.attacks",),
+    patience_seconds=2 * PATIENCE_SECONDS,
+)
 
 
 @pytest.mark.parametrize("mode", ["confined", "unconfined"])
@@ -36,18 +42,13 @@ async def test_and_so_it_does_for_an_ordinary_user(kind):
         need_an_interpreter_for_everybody()
     place = tempfile.mkdtemp()  # not below tmp_path, which only root may enter
     try:
-        ran = await trio.run_process(
-            [sys.executable, "-m", "tests.sandboxes.attacks", place, kind.__name__],
-            capture_stdout=True,
-            capture_stderr=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-            cwd=ROOT,
+        ran = await run_forked(
+            WARM, "tests.sandboxes.attacks", "as_nobody", repr({"place": place, "name": kind.__name__})
         )
     finally:
         shutil.rmtree(place)
-    done = [line for line in ran.stdout.decode().splitlines() if line.startswith("made: ")]
-    assert ran.returncode == 0, f"after {done[-1:]}: {ran.stderr.decode()[-3000:]}"
+    done = [line for line in ran.out.splitlines() if line.startswith("made: ")]
+    assert ran.code == 0, f"after {done[-1:]}: {ran.err[-3000:]}"
     assert len(done) == (1 if why_no_bubblewrap() else 2)
 
 

@@ -15,11 +15,19 @@ import pytest
 import trio
 import trio.testing
 
+from agentrail.testing import orphans
 from agentrail.testing.orphans import Census, decide_left, no_orphans, take_census
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="only /proc lists processes and descriptors"
 )
+
+
+@pytest.fixture(params=["lists", "scan"])
+def kernel(request, monkeypatch):
+    """A kernel that keeps lists of children, where this one does; and one that keeps none, where all processes are looked at."""
+    if request.param == "scan":
+        monkeypatch.setattr(orphans, "_has_lists", lambda: False)
 
 
 async def test_nothing_left_is_fine():
@@ -55,7 +63,7 @@ async def test_a_thread_is_noticed():
 
 
 @needs_proc
-async def test_a_child_process_is_noticed():
+async def test_a_child_process_is_noticed(kernel):
     """With its number and name, and also when it has ended and nobody has waited for it."""
     process = None
     with pytest.raises(AssertionError, match=r"process \d+ \(sleep, alive\)"):
@@ -84,7 +92,7 @@ os.execvp("sleep", ["sleep", sys.argv[1]])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
-async def test_a_grandchild_that_ran_away_is_noticed():
+async def test_a_grandchild_that_ran_away_is_noticed(kernel):
     """A double fork and a session of its own would give it to init; it is found all the same."""
     pid = 0
     with pytest.raises(AssertionError, match=r"process \d+ \(sleep, alive\)"):
@@ -98,7 +106,7 @@ async def test_a_grandchild_that_ran_away_is_noticed():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only init can adopt")
-async def test_a_grandchild_that_ended_is_buried():
+async def test_a_grandchild_that_ended_is_buried(kernel):
     """Who runs away and ends leaves nothing: what init would have done is done in its place."""
     async with no_orphans():
         ran = await trio.run_process([sys.executable, "-c", RUNAWAY, "0"], capture_stdout=True)

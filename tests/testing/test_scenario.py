@@ -27,6 +27,7 @@ from agentrail.core.signals import (
     ToolAsked,
     ToolEmitted,
     ToolFinished,
+    ToolWantsChild,
     UpdatePluginOpts,
 )
 from agentrail.core.stalls import StallOptions
@@ -208,6 +209,15 @@ MORE = st.one_of(
     st.builds(Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
     st.builds(UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
     st.builds(ToolAsked, **CALL, effect_id=st.just("t1"), question=TEXTS, options=st.lists(TEXTS).map(tuple)),
+    st.builds(
+        ToolWantsChild,
+        **CALL,
+        effect_id=st.just("t1"),
+        prompt=TEXTS,
+        system_prompt=st.none() | TEXTS,
+        tools=st.none() | st.lists(TEXTS).map(tuple),
+        max_turns=st.none() | st.integers(1, 9),
+    ),
     st.builds(ChildStarted, **EFFECT, child_id=st.just("scenario.c1"), description=st.none() | TEXTS),
     st.builds(
         ChildPublished,

@@ -321,3 +321,26 @@ def _signature(parameters):
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
         for name, (annotation, _) in parameters.items()
     ])  # fmt: skip
+
+
+def test_functions_with_the_same_parameters_share_what_is_described_and_no_others_do():
+    """A tool that is made for each session is described once. `1` is not `True`, and a schema is frozen whoever has it."""
+
+    def make(default, kind=int):
+        def look(path: str, times=default) -> str:
+            """Look."""
+            return f"{path} {times}"
+
+        look.__annotations__["times"] = kind
+        return look
+
+    one, other = read_signature(make(1)), read_signature(make(1))
+    assert one.schema is other.schema
+    assert one.schema["properties"]["times"] == {"type": "integer", "default": 1}
+    for default, kind in ((2, int), (True, bool), (1, float), (1.0, float)):
+        apart = read_signature(make(default, kind)).schema
+        assert apart != one.schema
+        assert type(apart["properties"]["times"]["default"]) is type(default)
+    named = make(1)
+    named.__name__ = "peek"
+    assert read_signature(named).struct is not one.struct  # its name stands in what msgspec says of it

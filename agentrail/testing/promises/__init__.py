@@ -45,6 +45,7 @@ from agentrail.testing.promises.of_the_state import (
     calls_are_as_written,
     cycle_is_as_written,
     hold_is_as_written,
+    owners_are_as_written,
     state_is_as_written,
 )
 from agentrail.testing.promises.seen import Seen as Seen, comparable as comparable
@@ -54,6 +55,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     calls_are_as_written,
     cycle_is_as_written,
     hold_is_as_written,
+    owners_are_as_written,
     loops_are_told_or_ended,
     a_budget_is_never_passed_by_a_promise,
     answers_have_the_shape_that_was_asked_for,

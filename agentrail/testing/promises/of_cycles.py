@@ -7,7 +7,7 @@ from agentrail.core.effects import RunErrand, SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
-from agentrail.testing.promises.seen import Seen, newly_said
+from agentrail.testing.promises.seen import Seen, errands_of, newly_said
 
 _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
 
@@ -51,10 +51,11 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
         {data.compaction.effect_id} if data.compaction is not None and not data.compaction.summary else set()
     )
     assert out | set(data.loans) <= held
-    assert held <= out | set(data.loans) | {errand.effect_id for errand in data.errands}
+    assert held <= out | set(data.loans) | set(errands_of(seen.after))
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
+    assert not data.wishes or ledger.open, "a tool waits for a share, and nothing is out that could come back"
     limit = ledger.budget.max_total_tokens
     asked = [errand for errand in seen.of(RunErrand) if isinstance(errand.wanted, CallModel)]
     assert all(errand.refused or errand.effect_id in held for errand in asked)

@@ -4,13 +4,36 @@ from collections import Counter
 from collections.abc import Iterator
 
 from agentrail.core.batch import GOES_ON_BY_ITSELF
-from agentrail.core.effects import RunTool
+from agentrail.core.effects import RunTool, look_of
 from agentrail.core.interactions import MAX_RESOLVED
+from agentrail.core.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+    Owner,
+    owned_by,
+)
 from agentrail.core.receipts import MAX_REMEMBERED
+from agentrail.core.request import EffectId
 from agentrail.core.signals import StepCrashed
 from agentrail.core.state import Phase, SessionState
 from agentrail.messages import CallId, ToolMessage, UserMessage
-from agentrail.testing.promises.seen import Seen
+from agentrail.testing.promises.seen import Seen, teardowns_of
 
 
 def state_is_as_written(seen: Seen) -> None:
@@ -34,7 +57,7 @@ def state_is_as_written(seen: Seen) -> None:
     assert len(data.resolved) <= MAX_RESOLVED
     assert len(data.remembered) <= MAX_REMEMBERED
     assert data.rules >= was.rules
-    assert data.stopping is None or data.teardown is not None or data.drains or state.ended
+    assert data.stopping is None or teardowns_of(state) or state.ended
     assert not data.stoppers or data.stopping is not None
     assert data.last is not None or was.last is None
     assert data.usage.input >= was.usage.input
@@ -52,12 +75,55 @@ def hold_is_as_written(seen: Seen) -> None:
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
-        assert held.effect_id in {errand.effect_id for errand in data.errands}
+        assert isinstance(data.open.get(held.effect_id), OfHeldHook)
         assert (held.prompt is None) == (held.stop_reason is not None)
         before_one = data.cycle is None and state.phase is Phase.RUNNING
         in_one = data.cycle is not None and state.phase is Phase.RUNNING
         assert in_one if held.prompt is None else before_one or state.suspended
         assert data.compaction is None
+
+
+def owners_are_as_written(seen: Seen) -> None:
+    """Each id in `open` is one that a field names, and its owner says what that field is; and each that one names is in it."""
+    data = seen.after.data
+    named: dict[EffectId | None, Owner] = {}
+    if data.stream is not None and data.stream.pausing:
+        named[data.stream.effect_id] = OfPause()
+    elif data.stream is not None:
+        named |= {data.stream.effect_id: OfStream(), look_of(data.stream.effect_id): OfStallTimer()}
+    if data.compaction is not None and data.compaction.summary is None:
+        named[data.compaction.effect_id] = OfSummary()
+        named[look_of(data.compaction.effect_id)] = OfSummaryTimer()
+    elif data.compaction is not None:
+        named[data.compaction.effect_id] = OfTranscript()
+    named |= {effect_id: OfLoan() for effect_id in data.loans}
+    for effect_id, owner in owned_by(data.open, OfChild):
+        assert effect_id in data.loans
+        assert isinstance(data.open.get(owner.attempt), OfCall | OfSurvivor)
+        named[effect_id] = owner
+    for call in data.batch:
+        call_id = call.call.call_id
+        match call.stage:
+            case "stopping":
+                named[call.effect_id] = OfStoppedCall(call_id)
+            case "pausing":
+                named[call.effect_id] = OfRetry(call_id)
+            case _:
+                named[call.effect_id] = OfCall(call_id)
+    for call in data.survivors:
+        call_id = call.call.call_id
+        is_stopped = call.stage == "stopping"
+        named[call.effect_id] = OfStoppedCall(call_id) if is_stopped else OfSurvivor(call_id)
+    named |= {one.timer: OfInteraction(one.id) for one in data.interactions}
+    if data.held is not None:
+        named |= {data.held.effect_id: OfHeldHook(), data.held.timer: OfHoldTimer()}
+    if data.teardown is not None:
+        named[data.teardown.effect_id] = OfTeardown()
+    of_nobody = {
+        effect_id for effect_id, owner in data.open.items() if isinstance(owner, OfPluginRequest | OfDrain)
+    }
+    known = {effect_id: owner for effect_id, owner in named.items() if effect_id is not None}
+    assert known == {effect_id: owner for effect_id, owner in data.open.items() if effect_id not in of_nobody}
 
 
 def calls_are_as_written(seen: Seen) -> None:

@@ -1,12 +1,20 @@
 """One step, from both sides, and what its two states hold: what promises look at, and no promise."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
 
 from agentrail.core.effects import Effect, Publish, Refuse
-from agentrail.core.open_calls import CallState
+from agentrail.core.owners import (
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfLoan,
+    OfPluginRequest,
+    OfStallTimer,
+    OfSummaryTimer,
+    owned_by,
+)
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal
 from agentrail.core.state import QueuedPrompt, SessionState
@@ -45,31 +53,29 @@ def comparable(effect: Effect) -> object:
 
 
 def open_effects(state: SessionState) -> set[EffectId]:
-    """The effects that owe an outcome."""
-    data = state.data
-    ids = {call.effect_id for call in _running(state) if call.effect_id is not None}
-    if data.stream is not None:
-        ids.add(data.stream.effect_id)
-    if data.teardown is not None:
-        ids.add(data.teardown.effect_id)
-    if data.compaction is not None:
-        ids.add(data.compaction.effect_id)
-    ids |= {interaction.timer for interaction in data.interactions if interaction.timer is not None}
-    ids |= {errand.effect_id for errand in data.errands}
-    if data.held is not None:
-        ids.add(data.held.timer)
-    return ids | set(data.drains)
+    """The effects that owe an outcome; not the timers that go with streams, nor what a tool or a ledger waits for."""
+    unseen = (OfStallTimer, OfSummaryTimer, OfChild, OfLoan)
+    return {effect_id for effect_id, owner in state.data.open.items() if not isinstance(owner, unseen)}
+
+
+def errands_of(state: SessionState) -> list[EffectId]:
+    """Give the ids of what is being done for plugins, in the order in which they asked."""
+    asked = [effect_id for effect_id, _ in owned_by(state.data.open, OfPluginRequest)]
+    held = [effect_id for effect_id, _ in owned_by(state.data.open, OfHeldHook)]
+    return sorted((*asked, *held), key=lambda effect_id: int(effect_id[1:]))
+
+
+def teardowns_of(state: SessionState) -> list[EffectId]:
+    """Give the teardowns that are open, that of an abort last."""
+    teardown = state.data.teardown
+    drains = [effect_id for effect_id, _ in owned_by(state.data.open, OfDrain)]
+    return [*drains, *([teardown.effect_id] if teardown is not None else [])]
 
 
 def waiting_prompts(state: SessionState) -> list[QueuedPrompt]:
     """The prompts that have not begun: the one that plugins are still asked about, and those behind it."""
     held = state.data.held
     return [*([held.prompt] if held is not None and held.prompt is not None else []), *state.data.queue]
-
-
-def _running(state: SessionState) -> Iterator[CallState]:
-    """The calls that have an effect: one that runs, one that is being stopped, one that pauses."""
-    return (call for call in (*state.data.batch, *state.data.survivors) if call.effect_id is not None)
 
 
 def unstarted_calls(state: SessionState) -> set[CallId]:

@@ -22,7 +22,7 @@ class Asked:
 
 
 class KnownPorts(p.Plugin[Asked]):
-    """Blocks calls for ports that nobody knows, and remembers the others."""
+    """Blocks calls for unknown ports, and remembers the others."""
 
     priority = 50
 

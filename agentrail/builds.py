@@ -1,0 +1,167 @@
+"""Which build runs: the pure one, or one whose hot modules were compiled; and whether what was compiled belongs together.
+
+Compiled modules call each other without a detour through the interpreter, so they are used all or none. The record that
+the build wrote beside them says what they are; where one is missing, is another one, or its source is not what was
+compiled, all of them are left alone and their sources run instead, which stand beside them. Only the façade asks, before
+the first of them is imported; a package without a record is the pure build, and nothing is looked at.
+
+Against accidents: an upgrade that was broken off, a file copied from elsewhere, a source that was edited. An attacker who can write
+into the package needs no compiled module to do harm.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import msgspec
+
+RECORD: Final = "compiled.json"
+"""The name of the record, in the folder of the package."""
+
+FOLDER: Final = Path(__file__).resolve().parents[1]
+"""The folder that the package is in."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a build wrote down of what it compiled.
+
+    Attributes:
+        version: Of the package.
+        suffix: Of extension modules, for the Python and the machine that they were compiled for.
+        extensions: The checksum of each file, by its path from the folder that the package is in.
+        sources: The checksum of the source of each compiled module, by its dotted name.
+    """
+
+    version: str
+    suffix: str
+    extensions: Mapping[str, int]
+    sources: Mapping[str, int]
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Which build a package is.
+
+    Attributes:
+        modules: How many modules run compiled; 0 is the pure build.
+        compiled: How many were compiled, whether they run or not.
+        fault: Why compiled modules are not used, or should not be there; None where all is well.
+    """
+
+    modules: int = 0
+    compiled: int = 0
+    fault: str | None = None
+
+
+class SourcesOnly:
+    """Finds the sources of modules of which Python would take what was compiled."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        """Find these, below a folder."""
+        self._folder = folder
+        self._names = frozenset(names)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one, as `importlib.abc.MetaPathFinder` describes it."""
+        if name not in self._names:
+            return None
+        return importlib.util.spec_from_file_location(name, source_of(self._folder, name))
+
+
+def source_of(folder: Path, name: str) -> Path:
+    """Say where the source of a module is, below the folder that the package is in."""
+    return folder / f"{name.replace('.', '/')}.py"
+
+
+def choose_build(version: str) -> None:
+    """See to it that compiled modules are imported only where all of them belong together. For the façade.
+
+    Args:
+        version: What the package calls itself.
+    """
+    build, names = look_at_build(FOLDER, version)
+    if build.fault is not None:
+        sys.meta_path.insert(0, SourcesOnly(FOLDER, names))
+
+
+def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
+    """Say which build a package is.
+
+    Args:
+        folder: That the package is in.
+        version: What the package calls itself.
+
+    Returns:
+        The build, and the modules of which something compiled was found or is missing.
+    """
+    strays = {_name_of(folder, path): path for path in _extensions(folder)}
+    try:
+        record = msgspec.json.decode((folder / "agentrail" / RECORD).read_bytes(), type=Record)
+    except FileNotFoundError:
+        fault = f"{_say(folder, strays)} was compiled, but no record says from what" if strays else None
+        return Build(compiled=len(strays), fault=fault), tuple(strays)
+    except (OSError, msgspec.MsgspecError) as error:
+        return Build(compiled=len(strays), fault=f"the record {RECORD} cannot be read: {error}"), tuple(
+            strays
+        )
+    unknown = {name: path for name, path in strays.items() if name not in record.sources}
+    fault = _fault_of(folder, version, record)
+    if fault is None and unknown:
+        fault = f"{_say(folder, unknown)} is not of this build"
+    running = 0 if fault else len(record.sources)
+    return Build(modules=running, compiled=len(record.sources), fault=fault), (*record.sources, *unknown)
+
+
+def _fault_of(folder: Path, version: str, record: Record) -> str | None:
+    if record.version != version:
+        return f"they are of version {record.version}, and the package is {version}"
+    if record.suffix not in importlib.machinery.EXTENSION_SUFFIXES:
+        here = importlib.machinery.EXTENSION_SUFFIXES[0]
+        return f"they were compiled for another Python, {record.suffix}, and this one takes {here}"
+    for path, checksum in record.extensions.items():
+        if (found := _checksum(folder / path)) is None:
+            return f"{path} is missing"
+        if found != checksum:
+            return f"{path} is of another build"
+    for name, checksum in record.sources.items():
+        if _checksum(source_of(folder, name)) != checksum:
+            return f"{name} was compiled from another source than the one beside it"
+    return None
+
+
+def _checksum(path: Path) -> int | None:
+    try:
+        return zlib.crc32(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _extensions(folder: Path) -> list[Path]:
+    """Find what Python would take for a compiled module of the package."""
+    found = []
+    for where, _, names in os.walk(folder / "agentrail"):
+        found += [Path(where, name) for name in names if _stem(name) is not None]
+    return sorted(found)
+
+
+def _stem(name: str) -> str | None:
+    return next(
+        (name[: -len(end)] for end in importlib.machinery.EXTENSION_SUFFIXES if name.endswith(end)), None
+    )
+
+
+def _name_of(folder: Path, path: Path) -> str:
+    return ".".join((*path.parent.relative_to(folder).parts, _stem(path.name) or path.name))
+
+
+def _say(folder: Path, found: Mapping[str, Path]) -> str:
+    first = next(iter(found.values())).relative_to(folder)
+    return f"{first}" if len(found) == 1 else f"{first} (and {len(found) - 1} more)"

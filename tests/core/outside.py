@@ -1,0 +1,147 @@
+"""Which effects are open, counted from outside: from what `step` was told and what it asked for, not from its state.
+
+The one thing that it looks up there is which teardown is that of an abort, because a drain looks the same.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from agentrail.core.actions import WriteFile
+from agentrail.core.compacting import DIRECTORY
+from agentrail.core.effects import (
+    CancelErrand,
+    CancelStream,
+    CancelTimer,
+    Effect,
+    End,
+    KillTools,
+    Publish,
+    RunErrand,
+    RunTool,
+    SetTimer,
+    SpawnChild,
+    StartStream,
+    Teardown,
+    look_of,
+)
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    ChildStarted,
+    ErrandFinished,
+    Outcome,
+    Parked,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    StepCrashed,
+    StreamFailed,
+    TeardownFinished,
+    TimerFired,
+    ToolFinished,
+)
+from agentrail.core.state import SessionState
+from agentrail.events import CompactEnd
+
+_ENDS: Final[dict[type[Effect], tuple[type[Outcome], ...]]] = {
+    StartStream: (ResponseCompleted, StreamFailed),
+    RunTool: (ToolFinished,),
+    SpawnChild: (ToolFinished,),
+    SetTimer: (TimerFired,),
+    RunErrand: (ErrandFinished,),
+    Teardown: (TeardownFinished,),
+}
+
+
+class OpenFromOutside:
+    """The books of somebody who sees signals go in and effects come out.
+
+    Attributes:
+        open: What was asked for and owes an outcome that would mean something, with the class of the effect.
+    """
+
+    def __init__(self, *, has_budget: bool) -> None:
+        self.open: dict[EffectId, type[Effect]] = {}
+        self._has_budget = has_budget
+        self._killed: set[EffectId] = set()
+        self._lent: set[EffectId] = set()
+        self._drains: set[EffectId] = set()
+        self._compaction: EffectId | None = None
+
+    def saw(self, signal: Signal, after: SessionState, effects: Iterable[Effect]) -> None:
+        """Note a step."""
+        match signal:
+            case Restarted() | Parked():  # whatever ran died with the actor
+                self._clear()
+            case StepCrashed(owed_by=effect_id) if effect_id is not None:  # it stands for the outcome
+                self._ended(effect_id)
+            case ChildStarted(effect_id=effect_id) if effect_id in self.open.keys() - self._killed:
+                if not self._has_budget:
+                    self._lent.add(effect_id)
+            case Outcome(effect_id=effect_id) if type(signal) in self._awaited(effect_id):
+                self._ended(effect_id)
+            case _:
+                pass
+        for effect in effects:
+            self._asked(effect, after)
+
+    def _asked(self, effect: Effect, after: SessionState) -> None:
+        match effect:
+            case StartStream(request=request, is_quiet=is_quiet):
+                self.open |= {request.attempt: StartStream, look_of(request.attempt): SetTimer}
+                self._compaction = request.attempt if is_quiet else self._compaction
+            case (
+                RunTool(effect_id=effect_id) | SetTimer(effect_id=effect_id) | RunErrand(effect_id=effect_id)
+            ):
+                self.open[effect_id] = type(effect)
+                wanted = getattr(effect, "wanted", None)
+                if isinstance(wanted, WriteFile) and wanted.path.startswith(f"{DIRECTORY}/"):
+                    self._compaction = effect_id
+            case SpawnChild(effect_id=effect_id):
+                self.open[effect_id] = SpawnChild
+                self._lent.add(effect_id)
+            case KillTools(effect_ids=effect_ids):
+                self._killed |= set(effect_ids)
+            case Teardown(effect_id=effect_id, stopped=stopped):
+                self.open[effect_id] = Teardown
+                teardown = after.data.teardown
+                if teardown is not None and teardown.effect_id == effect_id:
+                    self._give_up(stopped)
+                else:
+                    self._drains.add(effect_id)
+            case CancelStream(effect_id=effect_id) | CancelTimer(effect_id=effect_id):
+                self._close(effect_id)
+            case CancelErrand(effect_id=effect_id):
+                self._close(effect_id)
+            case Publish(event=CompactEnd()) if self._compaction is not None:
+                self._close(self._compaction)
+            case End():
+                self._clear()
+            case _:
+                pass
+
+    def _awaited(self, effect_id: EffectId) -> tuple[type[Outcome], ...]:
+        kind = self.open.get(effect_id)
+        return () if kind is None else _ENDS[kind]
+
+    def _ended(self, effect_id: EffectId) -> None:
+        self._lent.discard(effect_id)
+        self._close(effect_id)
+        if effect_id in self._drains:
+            self._drains.remove(effect_id)
+            if not self._drains:
+                self._give_up(tuple(self._killed))
+
+    def _give_up(self, effect_ids: Iterable[EffectId]) -> None:
+        for effect_id in effect_ids:
+            if effect_id not in self._lent:
+                self._close(effect_id)
+
+    def _close(self, effect_id: EffectId) -> None:
+        if self.open.pop(effect_id, None) is StartStream:
+            self.open.pop(look_of(effect_id), None)
+
+    def _clear(self) -> None:
+        self.open.clear()
+        self._killed.clear()
+        self._lent.clear()
+        self._drains.clear()

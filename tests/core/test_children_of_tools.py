@@ -1,0 +1,295 @@
+"""Sessions that running tools ask for: who may have one, what it is lent, who waits, and what its end gives back."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from agentrail.core.budget import NOTHING_SPENT, Budget, Ledger, Spent
+from agentrail.core.children import MAX_DEPTH
+from agentrail.core.cycle import MAX_ASKERS
+from agentrail.core.effects import Refuse, SpawnChild, StartStream
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    Abort,
+    AbortTool,
+    ChildPublished,
+    ChildStarted,
+    Parked,
+    Prompt,
+    Restarted,
+    SignalId,
+    Steer,
+    StepCrashed,
+    ToolFinished,
+    ToolWantsChild,
+)
+from agentrail.core.state import SessionState
+from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
+from agentrail.events import AgentStart, SubagentEvent, SubagentStart, ToolExecutionEnd
+from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.testing import strategies
+from agentrail.testing.promises import PROMISES, Seen
+from tests.core.worlds import TOOLS, completed, new_session, run, walk
+
+LIMIT = 402
+LEFT = LIMIT - 2
+"""What the first response leaves."""
+PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
+TASK = ToolSpec(
+    name="task", description="A session works for it.", parameters={"type": "object"}, answered_by="child"
+)
+SEVEN = Spent(usage=TokenUsage(input=4, output=3), tokens=7, nano_usd=0)
+
+
+def at_work(*names: str, **options: Any) -> SessionState:
+    """A session whose model has called these tools, of which two run at a time."""
+    calls = (read_call(f"c{number}", name, "{}") for number, name in enumerate(names or ("read",)))
+    options = {"max_output_tokens": 40, "budget": Budget(max_total_tokens=LIMIT)} | options
+    return run([PROMPT, completed("r1", *calls)], new_session(Toolbox([*TOOLS, TASK]), **options))
+
+
+def wish(attempt: str = "t2", number: int = 1, **options: Any) -> ToolWantsChild:
+    """A running tool wants a session."""
+    asked: dict[str, Any] = {"prompt": "Count the files."} | options
+    return ToolWantsChild(at_ms=5, signal_id=SignalId(f"w{number}"), effect_id=EffectId(attempt), **asked)
+
+
+def over(child: str, spent: Spent | None = SEVEN) -> ToolFinished:
+    """A session, or a tool, has ended."""
+    return ToolFinished(at_ms=6, effect_id=EffectId(child), text="ok", started_at_ms=5, spent=spent)
+
+
+def last(state: SessionState, *signals: Any) -> Seen:
+    """The last step of these, each of which keeps all promises."""
+    seen = list(walk(signals, state))
+    for each in seen:
+        for promise in PROMISES:
+            promise(each)
+    return seen[-1]
+
+
+def refused(seen: Seen) -> Any:
+    """What the one caller was refused with."""
+    (refusal,) = seen.of(Refuse)
+    return refusal.error
+
+
+def lent(seen: Seen) -> list[int | None]:
+    """What the children of this step may spend."""
+    return [spawned.budget and spawned.budget.max_total_tokens for spawned in seen.of(SpawnChild)]
+
+
+def test_a_tool_and_a_call_are_lent_the_same():
+    """One effect and one record for both: alone, each has all that is left (G-033)."""
+    (of_call,) = list(walk([PROMPT, completed("r1", read_call("c1", "task", '{"description": "Count the files."}'))],
+                           new_session(Toolbox([TASK]), max_output_tokens=40, budget=Budget(max_total_tokens=LIMIT)))
+                      )[-1].of(SpawnChild)  # fmt: skip
+    (of_tool,) = last(at_work(), wish()).of(SpawnChild)
+    assert of_call.budget == of_tool.budget == Budget(max_total_tokens=LEFT)
+    assert dict(of_call.arguments) == dict(of_tool.arguments)
+    assert (of_call.wish, of_tool.wish) == (None, wish())
+
+
+def test_a_tool_leaves_the_shares_of_calls_that_wait():
+    """What is left is divided by all who want a child and have none: a call that waits for its slot has its share."""
+    state = at_work("read", "deploy", "task")
+    seen = last(state, wish("t2"))
+    assert lent(seen) == [LEFT // 2]
+    seen = last(seen.after, over("t3", None))
+    assert lent(seen) == [LEFT - LEFT // 2]
+
+
+def test_who_finds_nothing_left_waits_and_shares_what_comes_back():
+    """Oldest first, in equal parts; and the call that waits for its slot counts too."""
+    state = run([wish(number=1), wish(number=2), wish(number=3)], at_work())
+    assert [one.signal_id for one in state.data.wishes] == ["w2", "w3"]
+    seen = last(state, over("t3"))
+    assert lent(seen) == [(LEFT - 7) // 2, LEFT - 7 - (LEFT - 7) // 2]
+    assert seen.after.data.wishes == ()
+    assert last(seen.after, over("t4"), over("t5")).after.data.ledger.open == ()
+
+
+def test_nothing_is_left_and_nothing_will_be():
+    """All is spent, and nothing is out of which a part could come back: the tool hears it, and nothing is minted."""
+    state = at_work()
+    data = msgspec.structs.replace(
+        state.data, ledger=Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT)
+    )
+    seen = last(msgspec.structs.replace(state, data=data), wish())
+    assert isinstance(refused(seen), ChildRefused)
+    assert str(refused(seen)).startswith("nothing of 402 tokens is left to lend to a sub-agent")
+    assert seen.after.data.minted == seen.before.data.minted
+    assert not seen.of(SpawnChild)
+
+
+def test_who_waited_is_refused_when_all_that_was_lent_was_used():
+    """The session before it has used everything: what it waited for does not come."""
+    state = run([wish(number=1), wish(number=2)], at_work())
+    everything = Spent(usage=TokenUsage(input=LEFT), tokens=LEFT, nano_usd=0)
+    seen = last(state, over("t3", everything))
+    assert isinstance(refused(seen), ChildRefused)
+    assert (seen.after.data.wishes, seen.after.data.loans) == ((), ())
+
+
+def test_beside_a_survivor_the_model_has_a_share_too():
+    """The tool that an abort spared is lent a half: meanwhile the session may ask its model."""
+    survives = run([Abort(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
+    seen = last(survives, wish())
+    assert lent(seen) == [LEFT // 2]
+    assert last(seen.after, PROMPT).of(StartStream)
+
+
+def test_a_survivor_may_wait_in_idle():
+    """Its wish waits for what its other session gives back, and the session rests meanwhile."""
+    survives = run([Abort(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
+    spent = msgspec.structs.replace(
+        survives, data=msgspec.structs.replace(
+            survives.data, ledger=Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT - 2)
+        )
+    )  # fmt: skip
+    seen = last(spent, wish(number=1), wish(number=2))
+    assert [one.signal_id for one in seen.after.data.wishes] == ["w2"]
+    seen = last(seen.after, Parked(at_ms=9, reason="bug"))
+    assert refused(seen).reason == "the call that asks was stopped"
+
+
+ENDS: dict[str, tuple[Any, ...]] = {
+    "aborted": (Abort(at_ms=7, signal_id=SignalId("a1")),),
+    "stopped": (AbortTool(at_ms=7, signal_id=SignalId("k1"), call_id=CallId("c0")),),
+    "steered": (Steer(at_ms=7, signal_id=SignalId("s1"), ref=SteerRef("s1"), text="left"),),
+    "finished": (over("t2", None),),
+    "crashed": (
+        ToolFinished(at_ms=7, effect_id=EffectId("t2"), text="x", started_at_ms=5, crashed=True, is_error=True),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.at(127)
+@pytest.mark.parametrize("end", ENDS)
+def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
+    """In that very step who waits is refused; what is at work is heard no more, and counted once when it is gone."""
+    state = run([wish(number=1), wish(number=2)], at_work())
+    seen = last(state, *ENDS[end])
+    assert [(one.to, type(one.error)) for one in seen.of(Refuse)] == [("w2", CycleAborted)]
+    assert seen.after.data.loans == ("t3",)
+    late = ChildPublished(at_ms=8, effect_id=EffectId("t3"), event=AgentStart(ref=PromptRef("p")))
+    assert last(seen.after, late).effects == ()
+    settled = last(seen.after, over("t3")).after
+    held = [str(held) for held, _ in settled.data.ledger.open]
+    assert "s/t3" not in held
+    assert (settled.data.loans, settled.data.usage.total) == ((), 2 + 7)
+    again = last(settled, over("t3")).after
+    assert again.data.usage == settled.data.usage
+    assert again.data.ledger == settled.data.ledger
+
+
+def test_a_crash_books_all_that_was_lent():
+    """Nobody will ever know what the session used, as of one that answers a call; and nobody waits any more."""
+    state = run([wish(number=1), wish(number=2)], at_work())
+    seen = last(state, Restarted(at_ms=9, reason="bug", incarnation=2))
+    assert (seen.after.data.loans, seen.after.data.wishes, seen.after.data.ledger.open) == ((), (), ())
+    assert seen.after.data.ledger.spent_tokens == LIMIT
+
+
+def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
+    """What it would have said is lost, so all that was lent is booked, and the tool goes on."""
+    state = run([wish()], at_work())
+    error = ErrorInfo(code="internal_error", message="a bug")
+    crashed = StepCrashed(at_ms=9, signal_kind="ToolFinished", error=error, owed_by=EffectId("t3"))
+    seen = last(state, crashed)
+    assert (seen.after.data.loans, seen.after.data.ledger.open) == ((), ())
+    assert seen.after.data.batch[0].stage == "running"
+
+
+def test_a_session_that_never_began_gives_all_back():
+    """It was granted when its tool waited no longer."""
+    seen = last(run([wish()], at_work()), over("t3", NOTHING_SPENT))
+    assert seen.after.data.ledger == Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=2)
+    assert seen.after.data.dropped == 0
+
+
+def test_without_a_budget_nobody_waits():
+    """Nothing is lent, and each that asks has its session; what they used is counted all the same."""
+    seen = last(at_work(budget=None), wish(number=1), wish(number=2))
+    assert lent(seen) == [None]
+    assert seen.after.data.loans == ("t3", "t4")
+    assert last(seen.after, over("t3"), over("t4")).after.data.usage.total == 2 + 14
+
+
+def test_events_of_a_session_belong_to_the_call_of_its_tool():
+    """Each session is told of by itself, and all end with the call."""
+    state = run([wish(number=1), wish(number=2)], at_work(budget=None))
+    seen = last(
+        state, ChildStarted(at_ms=6, effect_id=EffectId("t4"), child_id=SessionId("below"), description="x")
+    )
+    assert seen.events == [
+        SubagentStart(child_id="below", call_id="c0", description="x", meta=seen.events[0].meta)
+    ]
+    said = ChildPublished(
+        at_ms=7, effect_id=EffectId("t4"), event=AgentStart(ref=PromptRef("p")), child_id=SessionId("below")
+    )
+    seen = last(seen.after, said)
+    assert [
+        (type(one), one.call_id, one.child_id) for one in seen.events if isinstance(one, SubagentEvent)
+    ] == [(SubagentEvent, "c0", "below")]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"tools": ("gone", "read")}, OptionError, "tools has ['gone']: expected names of ask, deploy, read, task, watch"),
+        ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
+        ({"max_turns": "many", "tools": ("gone",)}, OptionError,
+         "tools has ['gone']: expected names of ask, deploy, read, task, watch; max_turns is 'many': expected 1 or more"),
+        ({"attempt": "t9"}, CycleAborted, "the cycle was aborted: the call that asks was stopped"),
+    ],
+)  # fmt: skip
+def test_a_session_that_cannot_be_is_refused(options, error, message):
+    """Before anything is lent or started."""
+    seen = last(at_work(), wish(**options))
+    assert type(refused(seen)) is error
+    assert str(refused(seen)) == message
+    assert seen.after.data == seen.before.data
+
+
+def test_sessions_of_tools_have_a_bound():
+    """Those that work and those that wait together, as all that waits has; the tool that asks once more hears it."""
+    state = run([wish(number=number) for number in range(MAX_ASKERS)], at_work())
+    assert len(state.data.loans) + len(state.data.wishes) == MAX_ASKERS
+    *_, seen = walk([wish(number=MAX_ASKERS)], state)
+    assert isinstance(refused(seen), ChildRefused)
+    assert str(refused(seen)).startswith(
+        f"{MAX_ASKERS} sessions work for tools of session 's', or wait for it"
+    )
+
+
+@pytest.mark.parametrize("path", [MAX_DEPTH - 1, MAX_DEPTH])
+def test_no_session_stands_too_deep(path):
+    """Neither one that a tool asks for nor one that answers a call, whatever its tool allows."""
+    state = at_work(budget=None)
+    deep = msgspec.structs.replace(
+        state.data.config, path=tuple(SessionId(f"s{level}") for level in range(path))
+    )
+    data = msgspec.structs.replace(state.data, config=deep)
+    seen = last(msgspec.structs.replace(state, data=data), wish())
+    assert len(seen.of(SpawnChild)) == (path < MAX_DEPTH)
+    if path == MAX_DEPTH:
+        assert str(refused(seen)).startswith("8 sessions stand above one another already: give the innermost")
+    start = new_session(Toolbox([TASK]))
+    start = msgspec.structs.replace(start, data=msgspec.structs.replace(start.data, config=deep))
+    seen = last(start, PROMPT, completed("r1", read_call("c0", "task", "{}")))
+    assert len(seen.of(SpawnChild)) == (path < MAX_DEPTH)
+    answers = [one.result.text for one in seen.events if isinstance(one, ToolExecutionEnd)]
+    assert all(text.startswith("8 sessions stand above one another already") for text in answers)
+    assert len(answers) == (path == MAX_DEPTH)
+
+
+@given(script=strategies.scripts(at_work("read", "watch", "task"), ("read", "watch", "task")))
+def test_a_budget_holds_with_sessions_of_tools_in_long_scripts(script):
+    """What they were lent and have not given back is promised, and who waits is answered, whatever becomes of the calls."""
+    for seen in walk(script, at_work("read", "watch", "task")):
+        for promise in PROMISES:
+            promise(seen)

@@ -1,0 +1,115 @@
+"""Who waits for an open effect is data: exactly the open ids have an owner, in every state."""
+
+import functools
+from typing import get_args
+
+import pytest
+from msgspec import structs
+
+from agentrail.core import machine
+from agentrail.core.effects import Publish
+from agentrail.core.hooks import FileText
+from agentrail.core.legality import AWAITED_BY
+from agentrail.core.owners import OfStream, Owner
+from agentrail.core.request import EffectId
+from agentrail.core.signals import (
+    ErrandFinished,
+    Signal,
+    StepCrashed,
+    StreamFailed,
+    TeardownFinished,
+    TimerFired,
+    ToolFinished,
+)
+from agentrail.core.state import Phase, SessionState
+from agentrail.core.work import Work
+from agentrail.errors import ErrorInfo, InternalError
+from agentrail.events import AbortReceipt, SignalQuarantined
+from tests.core.drawn_lives import steps
+from tests.core.outside import OpenFromOutside
+from tests.core.worlds import new_session, small_world
+
+LIVES = 60
+SIGNALS = 80
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_exactly_the_open_ids_have_an_owner(seed):
+    """What was asked for, less what has ended, was cancelled or given up: counted from outside, it is what the state says."""
+    outside: OpenFromOutside | None = None
+    for signal, state, effects in steps(20_000 + seed, SIGNALS):
+        outside = outside or OpenFromOutside(has_budget=state.data.config.budget is not None)
+        outside.saw(signal, state, effects)
+        assert {effect_id for effect_id, _ in state.data.open.items()} == set(outside.open), signal
+
+
+@functools.cache
+def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
+    """For each kind of owner a state of those lives in which it waits, and for what."""
+    met: dict[type, tuple[SessionState, EffectId]] = {}
+    for seed in range(2 * LIVES):
+        for _, state, _ in steps(20_000 + seed, SIGNALS):
+            met |= {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
+    return met
+
+
+def test_every_owner_is_met():
+    """In twice as many lives each kind of owner waits for something, so nothing of the above is empty."""
+    assert states_by_owner().keys() == set(get_args(Owner))
+
+
+@pytest.mark.parametrize("kind", get_args(Owner), ids=lambda kind: kind.__name__)
+def test_an_outcome_that_crashed_the_core_is_stood_in_for(kind):
+    """Whoever waited for it goes on, as if it had failed: the effect is open no more (3.9)."""
+    state, effect_id = states_by_owner()[kind]
+    error = ErrorInfo(code="internal", message="a bug")
+    crashed = StepCrashed(at_ms=10**9, signal_kind="Outcome", error=error, owed_by=effect_id)
+    after, effects = machine.step(state, crashed)
+    assert effect_id not in after.data.open
+    assert any(isinstance(one, Publish) and isinstance(one.event, SignalQuarantined) for one in effects)
+    again, effects = machine.step(after, crashed)
+    assert again.ended or (again.data.open == after.data.open and len(effects) == 1)
+
+
+def test_every_owner_waits_for_something():
+    """Each owner has an outcome that it is told of, and each outcome has an owner."""
+    assert set().union(*AWAITED_BY.values()) == set(get_args(Owner))
+    assert all(AWAITED_BY.values())
+
+
+def test_an_outcome_of_another_kind_is_late():
+    """An id alone opens no door: a tool cannot end a request, nor a timer a tool; it is dropped and counted."""
+    met = set()
+    for seen in small_world():
+        for effect_id, owner in seen.after.data.open.items():
+            if type(owner) in met:
+                continue
+            met.add(type(owner))
+            for outcome in _endings(effect_id):
+                after, effects = machine.step(seen.after, outcome)
+                is_welcome = type(owner) in AWAITED_BY[type(outcome)]
+                assert is_welcome or effects == ()
+                assert is_welcome or after.data == structs.replace(
+                    seen.after.data, dropped=seen.after.data.dropped + 1
+                )
+    assert len(met) > 8
+
+
+def test_a_pair_that_nobody_wrote_down_is_a_bug_that_is_noticed():
+    """What the table lets through and the match does not know raises, and says which pair it was."""
+    work = Work(new_session().data, 1)
+    work.hand_over(EffectId("r1"), OfStream())
+    late = ToolFinished(at_ms=1, effect_id=EffectId("r1"), text="x", started_at_ms=0)
+    with pytest.raises(InternalError, match="ToolFinished came for OfStream, which does not wait for that"):
+        machine.TAKERS[ToolFinished](work, Phase.RUNNING, late)
+
+
+def _endings(effect_id: EffectId) -> tuple[Signal, ...]:
+    error = ErrorInfo(code="transport", message="cut")
+    return (
+        StreamFailed(at_ms=1, effect_id=effect_id, error=error),
+        ToolFinished(at_ms=1, effect_id=effect_id, text="x", started_at_ms=0),
+        TimerFired(at_ms=1, effect_id=effect_id),
+        ErrandFinished(at_ms=1, effect_id=effect_id, result=FileText(path="a", text="b")),
+        TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt()),
+    )

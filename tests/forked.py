@@ -1,0 +1,153 @@
+"""Modules and tests that run in a process of their own, without the half second that a fresh interpreter takes to import them.
+
+`warm.py` is the interpreter that is forked; a process of tests starts one for each `Warm` that it uses.
+"""
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+
+from tests.warm import MAX_REQUEST_BYTES
+
+ROOT: Final = Path(__file__).parents[1]
+PATIENCE_SECONDS: Final = 30.0
+
+
+@frozen(kw_only=True)
+class Ran:
+    """How a process ended.
+
+    Attributes:
+        code: Its exit code.
+        out: What stands on stdout.
+        err: What stands on stderr.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+@frozen(kw_only=True)
+class Warm:
+    """An interpreter that is forked for each run.
+
+    Attributes:
+        module: What runs in the fork, as `python -m` does it.
+        imports: The modules that it has imported before.
+        frozen: Whether the collector is kept from looking at them.
+        patience_seconds: How long a run may take.
+    """
+
+    module: str
+    imports: tuple[str, ...]
+    frozen: bool = True
+    patience_seconds: float = PATIENCE_SECONDS
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """What a process sees: none of the variables of whoever runs the tests, but for where programs are."""
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **variables}
+
+
+async def run_forked(
+    warm: Warm,
+    *arguments: str,
+    stdin: bytes = b"",
+    variables: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+) -> Ran:
+    """Run the module of this interpreter to its end, in a process that is forked off it."""
+    request = json.dumps(
+        {
+            "module": warm.module,
+            "arguments": arguments,
+            "cwd": str(cwd),
+            "environment": environment(**(variables or {})),
+        }
+    ).encode()
+    assert len(request) <= MAX_REQUEST_BYTES
+    inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
+    async with trio.open_nursery() as nursery:
+        forks = _start(warm)
+        socket.send_fds(forks, [request], [inputs[0], outputs[1], errors[1]])
+        for theirs in (inputs[0], outputs[1], errors[1]):
+            os.close(theirs)
+        pid = int(forks.recv(MAX_REQUEST_BYTES))
+        code = None
+        try:
+            with trio.fail_after(warm.patience_seconds):
+                nursery.start_soon(_feed, inputs[1], stdin)
+                out, err = await _read_both(outputs[0], errors[0])
+                await trio.lowlevel.wait_readable(forks)
+                code = int(forks.recv(MAX_REQUEST_BYTES))
+        finally:
+            if (
+                code is None
+            ):  # it hangs: end it, and hear that it ended, so that the next run is not told of it
+                os.kill(pid, signal.SIGKILL)
+                forks.recv(MAX_REQUEST_BYTES)
+    return Ran(code=code, out=out.decode(), err=err.decode())
+
+
+def in_a_process(test: Callable[..., None]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Let a test run in a process that has imported its file, and nothing of the other tests; its parameters are literals."""
+    warm = Warm(module="tests.call", imports=(test.__module__,), frozen=False)
+
+    @functools.wraps(test)
+    async def run(**arguments: Any) -> None:
+        ran = await run_forked(warm, test.__module__, test.__name__, repr(arguments))
+        assert ran.code == 0, ran.err
+
+    return run
+
+
+async def _feed(descriptor: int, data: bytes) -> None:
+    async with trio.lowlevel.FdStream(descriptor) as stream:
+        with suppress(trio.BrokenResourceError):  # it does not read what it is given
+            await stream.send_all(data)
+
+
+async def _read_both(*descriptors: int) -> list[bytes]:
+    read = [b""] * len(descriptors)
+
+    async def drain(place: int, descriptor: int) -> None:
+        async with trio.lowlevel.FdStream(descriptor) as stream:
+            read[place] = b"".join([piece async for piece in stream])
+
+    async with trio.open_nursery() as nursery:
+        for place, descriptor in enumerate(descriptors):
+            nursery.start_soon(drain, place, descriptor)
+    return read
+
+
+@functools.cache
+def _start(warm: Warm) -> socket.socket:
+    """Start the interpreter that forks, once for all runs; it ends when this process closes its end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.warm", str(theirs.fileno())),
+                *("frozen" if warm.frozen else "as it is", *warm.imports),
+            ],
+            cwd=ROOT,
+            env=environment(),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+    atexit.register(process.wait)  # called last: what is registered behind it is called before it
+    atexit.register(ours.close)
+    return ours

@@ -1,0 +1,49 @@
+"""What several tests build once for each process is built in one process, however many workers there are."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.fixture
+def shares(pytestconfig):
+    """The names of the shares, by test or file, as the root `conftest.py` has them."""
+    plugins = pytestconfig.pluginmanager.get_plugins()
+    (conftest,) = [one for one in plugins if getattr(one, "__file__", None) == str(ROOT / "conftest.py")]
+    return conftest.SHARES
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """All names that are read somewhere below it."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def test_who_walks_through_the_small_world_shares_it(shares):
+    """All tests that ask for it are in its share, and no others: to build it takes three seconds."""
+    asking = {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in TESTS
+        if "small_world" in (text := path.read_text())
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "small_world" in names_in(node)
+    }
+    assert asking == {name for name, share in shares.items() if share == "the small world"}
+
+
+def test_who_asks_the_types_of_vendors_shares_them(shares):
+    """All files that ask are in their share, and nobody imports a vendor's client to be collected."""
+    imports = {
+        (str(path.relative_to(ROOT)), imported)
+        for path in TESTS
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for imported in [getattr(node, "module", None) or node.names[0].name]
+    }
+    asking = {file for file, imported in imports if imported == "tests.providers.vendors"}
+    assert asking == {name for name, share in shares.items() if share == "the types of vendors"}
+    vendors = {"anthropic", "google", "openai", "pydantic"}
+    assert [one for one in imports if one[1].partition(".")[0] in vendors] == []
