@@ -103,7 +103,7 @@ class Shape:
     forms: frozenset[type] = frozenset()
     tags: frozenset[tuple[str, str]] = frozenset()
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any, /) -> Plain:
         """Make plain values of a value.
 
         Raises:
@@ -111,7 +111,7 @@ class Shape:
         """
         raise NotImplementedError
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: Plain, table: Any, /) -> Any:
         """Make a value of plain values.
 
         Raises:
@@ -461,7 +461,9 @@ class _OneOf(Shape):
 
     def __init__(self, options: tuple[Shape, ...], hint: Any) -> None:
         self._by_class = {kind: option for option in options for kind in option.classes}
-        self._by_tag = {tag: option for option in options for tag in option.tags}
+        self._by_tag: dict[tuple[str, Any], Shape] = {
+            tag: option for option in options for tag in option.tags
+        }
         self._tag_fields = tuple(dict.fromkeys(field for field, _ in self._by_tag))
         self._by_form = {form: option for option in options if not option.tags for form in option.forms}
         loose = [form for option in options if not option.tags for form in option.forms]
@@ -502,7 +504,7 @@ def _most(kinds: list[type]) -> int:
     return max(map(kinds.count, kinds), default=0)
 
 
-def _is_known(word: tuple[str, object], known: Mapping[tuple[str, str], Shape]) -> bool:
+def _is_known(word: tuple[str, object], known: Mapping[tuple[str, Any], Shape]) -> bool:
     return isinstance(word[1], str) and word in known
 
 
@@ -579,7 +581,7 @@ class Shapes:
             found = self._known[hint] = self._special(self, hint) or self._made(hint)
         return found
 
-    def fields_of(self, kind: type, *, must_tell: bool = False) -> Fields:
+    def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
         """Give the shape of a class, made of its fields.
 
         Args:
@@ -587,9 +589,9 @@ class Shapes:
             must_tell: Whether it stands in a union, and has to say that it is the one.
         """
         hints = get_type_hints(kind)
-        names = (
-            [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(kind.__struct_fields__)
-        )  # type: ignore[attr-defined]
+        names = [
+            field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))
+        ]
         fields: dict[str, Shape] = {}
         for name in names:
             hint = self._of_fields.get((kind.__name__, name), hints[name])
