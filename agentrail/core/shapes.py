@@ -40,7 +40,7 @@ from agentrail.structs import tag_name
 
 T = TypeVar("T")
 
-Plain: TypeAlias = Any
+PlainJson: TypeAlias = Any
 """What `msgspec.json` writes as it is: dictionaries, lists, texts, numbers, booleans, None; or `msgspec.Raw`."""
 
 MAX_DIGITS: Final = 3_000
@@ -103,7 +103,7 @@ class Shape:
     forms: frozenset[type] = frozenset()
     tags: frozenset[tuple[str, str]] = frozenset()
 
-    def encode(self, value: Any, table: Any, /) -> Plain:
+    def encode(self, value: Any, table: Any, /) -> PlainJson:
         """Make plain values of a value.
 
         Raises:
@@ -111,7 +111,7 @@ class Shape:
         """
         raise NotImplementedError
 
-    def decode(self, plain: Plain, table: Any, /) -> Any:
+    def decode(self, plain: PlainJson, table: Any, /) -> Any:
         """Make a value of plain values.
 
         Raises:
@@ -147,7 +147,7 @@ class _Scalar(Shape):
         self._kind = kind
         self.classes = self.forms = frozenset({kind})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return value if type(value) is self._kind else expected_kind(self._kind, value)
 
     decode = encode
@@ -156,7 +156,7 @@ class _Scalar(Shape):
 class _Whole(Shape):
     classes = forms = frozenset({int})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) is not int:
             expected_kind(int, value)
         if value.bit_length() > _MAX_BITS:
@@ -172,7 +172,7 @@ class _Float(Shape):
 
     classes = forms = frozenset({float, int})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) is float or type(value) is int:
             try:
                 number = float(value)
@@ -193,7 +193,7 @@ class _Words(Shape):
         self._words = words
         self.classes = self.forms = frozenset(map(type, words))
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if value in self._words and type(value) in self.forms:
             return value
         message = f"expected one of {', '.join(map(repr, self._words))}, got {brief_of(value)}"
@@ -211,13 +211,13 @@ class _Member(Shape):
         self.classes = frozenset({kind})
         self.forms = self._words.forms
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) in self.classes:
             return value.value
         message = f"expected one of {', '.join(map(str, self._by_value.values()))}, got {brief_of(value)}"
         raise Misfit(message)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         return self._by_value[self._words.decode(plain, table)]
 
 
@@ -235,7 +235,7 @@ class Json(Shape):
             | ({FrozenList, tuple} if list in forms else set())
         )
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         """Give it as it is, if it is JSON."""
         fault = not_json(value, "it")
         if fault is None and type(value) not in self.classes:
@@ -246,7 +246,7 @@ class Json(Shape):
             raise Misfit(fault)
         return value
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         """Freeze it."""
         if type(plain) not in self.forms:
             message = (
@@ -279,14 +279,14 @@ class Row(Shape):
         self.make = make
         self.classes = classes or frozenset({kind})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         """Write each."""
         if type(value) not in self.classes:
             message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
             raise Misfit(message)
         return _each(self.item.encode, value, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         """Read each."""
         return self.make(_each(self.item.decode, expected_kind(list, plain), table))
 
@@ -307,7 +307,7 @@ class _SetOf(Row):
     def __init__(self, item: Shape) -> None:
         super().__init__(item, frozenset, frozenset)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         items: list[Any] = super().encode(value, table)
         try:
             return sorted(items, key=written)
@@ -316,7 +316,7 @@ class _SetOf(Row):
         ):  # half of a character: it cannot be written at all, and whoever writes it says so
             return items
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         found = super().decode(plain, table)
         if len(found) != len(plain):
             message = "a member of a set stands there twice"
@@ -334,14 +334,14 @@ class Fixed(Shape):
         """Take the shape of each place."""
         self._places = places
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         """Write each."""
         if type(value) is not tuple:
             message = f"expected a tuple, got {brief_of(value)}"
             raise Misfit(message)
         return self._convert("encode", value, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         """Read each."""
         return tuple(self._convert("decode", expected_kind(list, plain), table))
 
@@ -362,7 +362,7 @@ class _MapOf(Shape):
     def __init__(self, item: Shape) -> None:
         self._item = item
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if type(value) not in _MAPPINGS:
             message = f"expected a mapping, got {brief_of(value)}"
             raise Misfit(message)
@@ -370,7 +370,7 @@ class _MapOf(Shape):
             ((expected_kind(str, name), self._item.encode, item) for name, item in value.items()), table
         )
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         items = ((name, self._item.decode, item) for name, item in expected_kind(dict, plain).items())
         return MappingProxyType(_fields(items, table))
 
@@ -403,7 +403,7 @@ class Fields(Shape):
             message = f"{kind.__name__} has a field {tag[0]!r}, by which classes are told apart"
             raise TypeError(message)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         """Write each field."""
         if type(value) is not self._kind:
             message = f"expected {self._kind.__name__}, got {brief_of(value)}"
@@ -417,7 +417,7 @@ class Fields(Shape):
             raise misfit.at(name) from None
         return made
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         """Read each field, and make one."""
         given: dict[str, Any] = expected_kind(dict, plain)
         tag_field, word = self._tag or (None, None)
@@ -475,7 +475,7 @@ class _OneOf(Shape):
         self.forms = frozenset(form for option in options for form in option.forms)
         self.tags = frozenset(self._by_tag)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         option = self._by_class.get(type(value))
         if option is None:
             wanted = sorted(_NAMES.get(kind, kind.__name__) for kind in self.classes)
@@ -483,7 +483,7 @@ class _OneOf(Shape):
             raise Misfit(message)
         return option.encode(value, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         option = self._by_form.get(type(plain))
         if option is None and type(plain) is dict:
             tags = ((field, plain.get(field)) for field in self._tag_fields)
@@ -508,7 +508,7 @@ def _is_known(word: tuple[str, object], known: Mapping[tuple[str, Any], Shape]) 
     return isinstance(word[1], str) and word in known
 
 
-def _shown_kind(plain: Plain, tag_fields: tuple[str, ...]) -> str:
+def _shown_kind(plain: PlainJson, tag_fields: tuple[str, ...]) -> str:
     words = [brief_of(plain[field]) for field in tag_fields if field in plain] if type(plain) is dict else []
     return words[0] if words else brief_of(plain)
 
@@ -525,7 +525,7 @@ def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
         raise misfit.at(step) from None
 
 
-def written(plain: Plain) -> bytes:
+def written(plain: PlainJson) -> bytes:
     """Write plain values, in the order that they have."""
     return _encoder.encode(plain)
 
@@ -652,7 +652,7 @@ class Shapes:
 # --- a text
 
 
-def read_json(text: bytes | str) -> Plain:
+def read_json(text: bytes | str) -> PlainJson:
     """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it.
 
     Raises:

@@ -25,7 +25,7 @@ from agentrail.core.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.shapes import (
     Fixed,
     Misfit,
-    Plain,
+    PlainJson,
     Row,
     Shape,
     Shapes,
@@ -90,7 +90,7 @@ class Writing:
 
     def __init__(self) -> None:
         self.specs: list[msgspec.Raw] = []
-        self.plugins: list[Plain] = []
+        self.plugins: list[PlainJson] = []
         self.first: Message | None = None
         self._numbers: dict[int, int] = {}
         self._by_bytes: dict[bytes, int] = {}
@@ -155,7 +155,7 @@ class Reading:
             )
         return cast("Plugin", plugin)
 
-    def state_of(self, name: str, plain: Plain) -> Any:
+    def state_of(self, name: str, plain: PlainJson) -> Any:
         """Read the state of a plugin; of another version through its `migrate`."""
         member = self.stack.find(name)
         if member is None:
@@ -177,7 +177,7 @@ class Reading:
             raise Misfit(fault)
         return state
 
-    def _migrated(self, member: Member, before: str, plain: Plain) -> Any:
+    def _migrated(self, member: Member, before: str, plain: PlainJson) -> Any:
         state = attempt_as(self.ask, member.plugin.migrate, before, frozen_value(plain))
         if isinstance(state, Raised):
             fault: str | None = state.error.message
@@ -189,7 +189,7 @@ class Reading:
         return state
 
 
-def written_state(state: object) -> Plain:
+def written_state(state: object) -> PlainJson:
     """Give the plain values of a plugin's state."""
     fault = plugin_state.unstorable(state, "it")
     if fault is not None:
@@ -197,7 +197,7 @@ def written_state(state: object) -> Plain:
     return msgspec.json.decode(_bytes_of(plugin_state.encode_state, state))
 
 
-def _left_out(given: Plain, taken: Plain, where: str = "$") -> str | None:
+def _left_out(given: PlainJson, taken: PlainJson, where: str = "$") -> str | None:
     """Say what of a state has got lost: classes of plugins may pass over fields that they do not know."""
     if isinstance(given, dict) and isinstance(taken, dict):
         pairs = ((f"{where}.{name}", item, taken.get(name, _left_out)) for name, item in given.items())
@@ -220,7 +220,7 @@ def _bytes_of(encode: Callable[[Any], bytes], value: object) -> bytes:
         raise unwritable(value) from None
 
 
-def unwritable(plain: Plain) -> Misfit:
+def unwritable(plain: PlainJson) -> Misfit:
     """Find the text that has half of a character in it; one of them at least is there."""
     parts = (
         plain.items()
@@ -251,11 +251,11 @@ class _History(Shape):
     def __init__(self, shapes: Shapes) -> None:
         self._messages = Row(shapes.of(Message), Log, Log)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         table.first = value.messages[0] if value.messages else None
         return self._messages.encode(value.messages, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         messages = self._messages.decode(plain, table)
         table.first = messages[0] if messages else None
         try:
@@ -274,10 +274,10 @@ class _FirstMessage(Shape):
     def __init__(self, shapes: Shapes) -> None:
         self._message = shapes.of(Message | None)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return True if value is not None and value is table.first else self._message.encode(value, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         return table.first if plain is True else self._message.decode(plain, table)
 
 
@@ -286,10 +286,10 @@ class _Spec(Shape):
 
     classes, forms = frozenset({ToolSpec}), frozenset({int})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return table.number_of(value)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         if not 0 <= expected_kind(int, plain) < len(table.specs):
             message = f"expected the number of one of {len(table.specs)} tools, got {brief_of(plain)}"
             raise Misfit(message)
@@ -304,7 +304,7 @@ class _Toolbox(Shape):
     def __init__(self, shapes: Shapes) -> None:
         self._parts = shapes.fields_of(_ToolboxParts)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         brought = ((name, value.generation_of(name)) for name in value.names)
         parts = _ToolboxParts(
             tools=value.specs,
@@ -313,7 +313,7 @@ class _Toolbox(Shape):
         )
         return self._parts.encode(parts, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         parts = self._parts.decode(plain, table)
         try:
             return Toolbox(parts.tools, parts.brought_by, parts.generation)
@@ -332,10 +332,10 @@ class _Format(Shape):
 
     classes, forms = frozenset({ResponseFormat}), frozenset({dict})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return _OBJECT.encode(value.schema, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         schema = _OBJECT.decode(plain, table)
         fault = fault_of_format(schema)
         if fault is not None:
@@ -348,11 +348,11 @@ class _Stack(Shape):
 
     classes, forms = frozenset({Stack}), frozenset({list})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         table.plugins = PLUGINS.encode(tuple(map(_record_of, value.members)), table)
         return list(value.names)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         if plain != list(table.records):
             message = f"expected the plugins of the document, {list(table.records)}, got {brief_of(plain)}"
             raise Misfit(message)
@@ -364,10 +364,10 @@ class _States(Shape):
 
     classes, forms = frozenset({MappingProxyType, dict}), frozenset({dict})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return {name: step_down(name, written_state, state) for name, state in value.items()}
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         missing = [name for name in table.stack.names if name not in expected_kind(dict, plain)]
         if missing:
             message = f"the state of {missing[0]!r} is missing"
@@ -385,10 +385,10 @@ class _Decision(Shape):
     def __init__(self, shapes: Shapes) -> None:
         self._fields = shapes.fields_of(Decision)
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return self._fields.encode(value, table)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         table.by = plain.get("by") if type(plain) is dict else None
         return self._fields.decode(plain, table)
 
@@ -396,10 +396,10 @@ class _Decision(Shape):
 class _StateInAction(Shape):
     """The state in an action, which is of the plugin that decided."""
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return written_state(value)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         return table.state_of(table.by, plain)
 
 
@@ -410,10 +410,10 @@ class _Event(Shape):
         self.classes, self.forms = frozenset({kind}), frozenset({dict})
         self.tags = frozenset({("kind", KINDS[kind])})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         return _kept(value, encode_event, decode_event)
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         event = _given(decode_event, written(plain))
         if isinstance(event, UnknownEvent):
             message = f"an event {event.kind!r} with something that is not known here"
@@ -428,14 +428,14 @@ class _Signal(Shape):
         self.classes, self.forms = frozenset({kind}), frozenset({dict})
         self.tags = frozenset({("kind", SIGNAL_KINDS[kind])})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         if not isinstance(value, ChangePlugins) or value.entry is None:
             return _kept(value, encode_signal, decode_signal)
         record = step_down("entry", _entry_record, value.entry)
         plain = _kept(replace(value, entry=None), encode_signal, decode_signal)
         return {**plain, "entry": step_down("entry", _PLUGIN.encode, record, table)}
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         entry = plain.get("entry")
         if ChangePlugins not in self.classes or entry is None:
             return _given(decode_signal, written(plain))
@@ -445,7 +445,7 @@ class _Signal(Shape):
         return replace(signal, entry=plugin if record.options is None else (plugin, record.options))
 
 
-def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> Plain:
+def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> PlainJson:
     """Write what comes back as it was. That codec changes what JSON cannot hold; here nothing may be another value."""
     try:
         form = encode(value)
@@ -505,11 +505,11 @@ class _Entries(Shape):
         self._empty = empty
         self.classes = frozenset({type(empty)})
 
-    def encode(self, value: Any, table: Any) -> Plain:
+    def encode(self, value: Any, table: Any) -> PlainJson:
         pairs = self._pairs.encode(tuple(value.items()), table)
         return sorted(pairs, key=lambda pair: (isinstance(pair[0], str), pair[0]))
 
-    def decode(self, plain: Plain, table: Any) -> Any:
+    def decode(self, plain: PlainJson, table: Any) -> Any:
         made = self._empty
         for key, value in self._pairs.decode(plain, table):
             if made.get(key) is not None or (type(key) is int and key not in _KEYS):

@@ -187,3 +187,4 @@ def test_shapes_of_ones_own_come_first():
     """What a caller knows how to write is asked for before annotations are looked at."""
     shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == Box[int] else None)
     assert shapes.of(Box[int]) is shapes.of(str)
+    assert shapes.of(str) in shapes.known

@@ -160,8 +160,8 @@ def test_equal_specs_are_one_however_they_came():
 def test_the_same_state_is_the_same_bytes_in_every_process():
     """Sets have another order in each process, and what is written has not."""
     program = (
-        "import hashlib; from tests.core.golden_states import golden_states; "
-        "print(hashlib.sha256(b''.join(content for _, content in golden_states())).hexdigest())"
+        "import hashlib; from tests.core.golden_states import everything, encode_session; "
+        "print(hashlib.sha256(encode_session(everything())).hexdigest())"
     )
     told = {
         subprocess.run(
