@@ -173,7 +173,8 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     """
     if state.ended:
         return state, ()
-    at_ms = signal.at_ms
+    given: Any = signal  # a compiled module would take the annotation at its word, and that is in doubt here
+    at_ms = given.at_ms
     if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
         _check_time(signal)
     work = Work(state.data, at_ms)

@@ -10,11 +10,23 @@ from agentrail.core import machine
 from agentrail.core.effects import Publish
 from agentrail.core.hooks import FileText
 from agentrail.core.legality import AWAITED_BY
-from agentrail.core.owners import OfStream, Owner
+from agentrail.core.owners import (
+    OfDrain,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfTranscript,
+    Owner,
+    owned_by,
+)
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
+    Abort,
+    AbortTool,
     ErrandFinished,
+    Prompt,
     Signal,
+    SignalId,
     StepCrashed,
     StreamFailed,
     TeardownFinished,
@@ -25,9 +37,10 @@ from agentrail.core.state import Phase, SessionState
 from agentrail.core.work import Work
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
+from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from tests.core.drawn_lives import steps
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import new_session, small_world
+from tests.core.worlds import completed, new_session, run, small_world
 
 LIVES = 60
 SIGNALS = 80
@@ -113,3 +126,30 @@ def _endings(effect_id: EffectId) -> tuple[Signal, ...]:
         ErrandFinished(at_ms=1, effect_id=effect_id, result=FileText(path="a", text="b")),
         TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt()),
     )
+
+
+def test_a_stopped_call_is_waited_for_as_long_as_a_drain_goes_on():
+    """Two calls are stopped one after the other: the end of the first drain gives neither of them up, that of the second both."""
+    content = tuple(
+        ToolCall(call_id=CallId(f"c{n}"), name="read", arguments={"path": str(n)}) for n in range(2)
+    )
+    prompt = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
+    stops = [AbortTool(at_ms=2, signal_id=SignalId(f"a{n}"), call_id=CallId(f"c{n}")) for n in range(2)]
+    state = run([prompt, completed("r1", *content), *stops])
+    drains = [effect_id for effect_id, _ in owned_by(state.data.open, OfDrain)]
+    assert len(drains) == 2
+    first, second = (
+        TeardownFinished(at_ms=3, effect_id=effect_id, receipt=AbortReceipt()) for effect_id in drains
+    )
+    state = run([first], state)
+    assert len(list(owned_by(state.data.open, OfStoppedCall))) == 2
+    state = run([second], state)
+    assert [type(owner) for owner in state.data.open.values()] == [OfStream, OfStallTimer]
+
+
+def test_a_compaction_that_is_broken_off_waits_for_no_file():
+    """The writing of what a summary is to stand for is not stopped, and its end means nothing any more."""
+    state, effect_id = states_by_owner()[OfTranscript]
+    after, _ = machine.step(state, Abort(at_ms=10**9, signal_id=SignalId("a")))
+    assert after.data.compaction is None
+    assert effect_id not in after.data.open

@@ -80,7 +80,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="core/compacting.py",
         old="        work.give_up(compaction.effect_id)  # the file may be written all the same\n",
         new="        pass\n",
-        killed_by="tests/core/test_machine.py::test_promise_holds_in_all_of_a_small_world[owners_are_as_written]",
+        killed_by="tests/core/test_owners.py::test_a_compaction_that_is_broken_off_waits_for_no_file",
     ),
     Mutant(
         name="an id alone opens the door",
