@@ -43,7 +43,7 @@
     │   ├── SandboxError            a root that is missing, or no directory
     │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
     │   ├── ChildRefused            a session below this one that a tool cannot have
-    │   ├── CodecError              a text that is no event or no signal; says where it is wrong
+    │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
     ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
@@ -335,7 +335,9 @@ class ChildRefused(YourMove):
 
 
 class CodecError(YourMove):
-    """A text that cannot be decoded: it is no JSON, no event or signal, or a signal of a newer version.
+    """A text that cannot be decoded: it is no JSON, no event, signal or state, or a signal or state of a newer version.
+
+    Also a state that cannot be encoded, because it holds what JSON does not: half of a character, NaN, an object.
 
     Attributes:
         path: Where in the document, such as `$.content[0].text`; `$` is all of it.

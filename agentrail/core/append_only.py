@@ -116,6 +116,10 @@ class GrowingSet(Generic[H]):
         """Count the items."""
         return self._count
 
+    def __iter__(self) -> Iterator[H]:
+        """Give the items in the order in which they were added."""
+        return iter(self._items())
+
     def __eq__(self, other: object) -> bool:
         """Two are equal when they hold the same items, added in the same order."""
         return isinstance(other, GrowingSet) and self._items() == other._items()

@@ -9,7 +9,7 @@ Adding a message is O(1) and a fork shares the prefix, because messages are kept
 
 # not compiled: it judges messages that others made, whose fields may not be what they are annotated as
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from agentrail.core.append_only import Log
@@ -50,6 +50,26 @@ class History:
         """Start empty."""
         self.messages = Log()
         self.open = ()
+
+    @staticmethod
+    def of(messages: Iterable[Message]) -> "History":
+        """Make a history of what was one, as it was stored; the calls of a response that stands last are open.
+
+        Raises:
+            HistoryError: These messages are none, in this order.
+        """
+        made = History()
+        for message in messages:
+            match message:
+                case UserMessage():
+                    made = made.with_user(message)
+                case AssistantMessage():
+                    made = made.with_response(message)
+                case ToolMessage():
+                    made = made.answered(message.results)
+                case _ as never:
+                    assert_never(never)
+        return made
 
     def with_user(self, message: UserMessage) -> "History":
         """Add what the user said.

@@ -153,7 +153,7 @@ Owner: TypeAlias = (
     | OfDrain
     | OfTeardown
 )
-OpenEffects: TypeAlias = "MappingProxyType[EffectId, Owner] | dict[EffectId, Owner]"
+OpenEffects: TypeAlias = MappingProxyType[EffectId, Owner] | dict[EffectId, Owner]
 """Inside of a step a dict, a copy that it makes when it changes something; behind it nobody writes to it any more.
 
 Not a tree: what is open at once is a handful, and to copy a thousand costs less than a tenth of the step that does it.

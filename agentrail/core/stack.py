@@ -9,7 +9,7 @@ import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -154,6 +154,35 @@ def load_plugin(entry: Entry, *, ask: Ask = ask) -> tuple[Member, Any]:
         PluginError: Your move: it is no plugin, declares what cannot be, its `init` raised, or its state cannot be stored.
     """
     given, options = entry if isinstance(entry, tuple) else (entry, {})
+    plugin = _sound(given, options, ask)
+    state = _first_state(plugin, options, ask)
+    member = _member(plugin, frozen_json(options), state)
+    fault = fault_of_state(member, state) or loses(state, member.state_type)
+    if fault is not None:
+        raise PluginError([f"plugin {plugin.name!r}: init made a {fault}"])
+    return member, state
+
+
+def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = ask) -> Member:
+    """Make the member of a plugin whose state was stored. Its `init` is called only where it does not say what its states are.
+
+    Not with all that a session was given meanwhile: `init` need not take what `on_config_update` took.
+
+    Args:
+        plugin: The code.
+        options: Those of the member that it was.
+        ask: As in `load_stack`.
+
+    Raises:
+        PluginError: Your move: as of `load_plugin`.
+    """
+    sound = _sound(plugin, options, ask)
+    state = _first_state(sound, options, ask) if sound.state_type is None else None
+    return _member(sound, frozen_json(options), state)
+
+
+def _sound(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
+    """Make the plugin, where a class was given, and find nothing wrong with it."""
     plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
@@ -169,14 +198,14 @@ def load_plugin(entry: Entry, *, ask: Ask = ask) -> tuple[Member, Any]:
         faults.append(fault_of_options)
     if faults:
         raise PluginError([f"plugin {plugin.name!r}: {fault}" for fault in faults])
+    return cast("Plugin", plugin)
+
+
+def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
     state = attempt_as(ask, functools.partial(plugin.init, **options))
     if isinstance(state, Raised):
         raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
-    member = _member(plugin, frozen_json(options), state)
-    fault = fault_of_state(member, state) or loses(state, member.state_type)
-    if fault is not None:
-        raise PluginError([f"plugin {plugin.name!r}: init made a {fault}"])
-    return member, state
+    return state
 
 
 def compile_stack(members: Sequence[Member], *, ask: Ask = ask) -> Stack:

@@ -102,6 +102,10 @@ class Plugin(abc.ABC, Generic[S]):
     def migrate(self, old_version: str, state: Any) -> S:
         """Make a state of this version out of one of another.
 
+        Args:
+            old_version: What made it.
+            state: When code is reloaded, the object. When it was stored as bytes, the JSON that was stored, frozen.
+
         Raises:
             PluginError: Unless you write it: no state of another version is taken.
         """
@@ -121,7 +125,9 @@ class FunctionPlugin(Plugin[S]):
     ) -> None:
         """Take the function that handles, and the one that makes the first state."""
         super().__init__(name=name or getattr(function, "__name__", "plugin"), priority=priority)
-        self._function = function
+        self._function = self.__wrapped__ = (
+            function  # by the second name those find it who ask where this comes from
+        )
         self._first = first
 
     def init(self, *args: Any, **options: Any) -> S:

@@ -64,10 +64,14 @@ def _names_in(kind: Any) -> list[str]:
 
 def _values(hint: Any) -> SearchStrategy[Any]:
     origin, inner = get_origin(hint), get_args(hint)
-    if origin is Mapping:  # the only ones that we have are objects of JSON
-        return OBJECTS
     if list[Any] in inner:  # nothing else of ours is a list
         return JSON
+    if origin is Mapping:
+        return (
+            OBJECTS
+            if list[Any] in get_args(inner[1])
+            else st.dictionaries(_ids, _values(inner[1]), max_size=3)
+        )
     if hint == Event:  # two kinds stand for all: the codec looks at them through the one door
         return st.deferred(
             lambda: values_of(MessageDelta) | values_of(ToolExecutionEnd) | values_of(SubagentEvent)
@@ -78,6 +82,8 @@ def _values(hint: Any) -> SearchStrategy[Any]:
         return st.sampled_from(inner)
     if origin in (Union, types.UnionType):
         return st.one_of(*map(_values, inner))
+    if origin is tuple and inner[1:] != (...,):
+        return st.tuples(*map(_values, inner))
     if origin is tuple:
         return st.lists(_values(inner[0]), max_size=3).map(tuple)
     if hint is Price:  # it refuses what is no price

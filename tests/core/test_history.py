@@ -132,3 +132,14 @@ def test_a_cut_parts_no_result_from_its_call(asked):
         history.compacted(2, HELLO)
     with pytest.raises(HistoryError, match="a summary of one block or more"):
         history.compacted(1, UserMessage(content=()))
+
+
+def test_a_history_that_was_stored_is_one_again(asked):
+    """Made of its messages: what is open follows from them, and messages that are none in this order are refused."""
+    answered = asked.answered([result("c1"), result("c2")])
+    for history in (History(), asked, answered):
+        again = History.of(history.messages)
+        assert again == history
+        assert again.open == history.open
+    with pytest.raises(HistoryError):
+        History.of([says(call("c1")), HELLO])

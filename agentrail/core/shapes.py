@@ -1,0 +1,695 @@
+"""Shapes: how a value of an annotation looks as JSON, and how it is read back. Made from annotations, so no field is forgotten.
+
+An object has all fields of its class, under their own names; a mapping keeps its order, which may mean something; a set is
+written sorted. In a union of classes each says which it is: by its own tag, or by `kind` and its name in snake_case. Reading
+takes nothing on trust: each type, each word of a closed set, no field that is not there, none that is missing and has no default.
+
+What classes of their own look like (a history, a toolbox) is told by whoever makes `Shapes`; nothing of a session enters here.
+"""
+
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
+import enum
+import json
+import math
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, NoneType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NewType,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import attrs
+import msgspec
+
+from agentrail.errors import AgentrailError
+from agentrail.frozen import FrozenDict, FrozenList, TooDeep, frozen_value, not_json
+from agentrail.structs import tag_name
+
+T = TypeVar("T")
+
+PlainJson: TypeAlias = Any
+"""What `msgspec.json` writes as it is: dictionaries, lists, texts, numbers, booleans, None; or `msgspec.Raw`."""
+
+MAX_DIGITS: Final = 3_000
+"""Of a whole number. `not_json` takes about as many, and Python spends more and more time on longer ones."""
+_MAX_BITS: Final = 9_900
+_MAX_SHOWN_BITS: Final = 128
+_MAX_SHOWN: Final = 8
+
+_MAPPINGS: Final = frozenset({dict, FrozenDict, MappingProxyType})
+_NAMES: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        str: "a text",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        NoneType: "null",
+        list: "an array",
+        dict: "an object",
+    }
+)
+
+
+class Misfit(Exception):
+    """A value, or JSON, is not of the shape. Gathers its place on the way up; the codec makes a `CodecError` of it.
+
+    Attributes:
+        fault: What was expected and what came.
+        is_news: Whether it may be something that a newer version has written.
+    """
+
+    def __init__(self, fault: str, *, is_news: bool = False) -> None:
+        """Begin at the place of the fault."""
+        super().__init__(fault)
+        self.fault = fault
+        self.is_news = is_news
+        self._steps: list[str | int] = []
+
+    def at(self, step: str | int) -> "Misfit":
+        """Add the step that leads down to where it was so far."""
+        self._steps.append(step)
+        return self
+
+    @property
+    def path(self) -> str:
+        """Where it is: `$.data.history[3].content`."""
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self._steps))
+        return "$" + "".join(steps)
+
+
+class Shape:
+    """How values of one type are written and read. `table` is what the one document shares, for shapes that refer to it.
+
+    Attributes:
+        classes: The classes whose instances it writes.
+        forms: The classes of plain values that it reads.
+        tags: Of an object: the pairs of field and word by which it is known; empty where it has none.
+    """
+
+    classes: frozenset[type] = frozenset()
+    forms: frozenset[type] = frozenset()
+    tags: frozenset[tuple[str, str]] = frozenset()
+
+    def encode(self, value: Any, table: Any, /) -> PlainJson:
+        """Make plain values of a value.
+
+        Raises:
+            Misfit: It is none of this type, or cannot be written.
+        """
+        raise NotImplementedError
+
+    def decode(self, plain: PlainJson, table: Any, /) -> Any:
+        """Make a value of plain values.
+
+        Raises:
+            Misfit: They are not of this shape.
+        """
+        raise NotImplementedError
+
+
+def brief_of(value: object) -> str:
+    """Show a value in a sentence, or its kind where it is large."""
+    if isinstance(value, str | float | bool | NoneType):
+        return f"{value!r:.60}"
+    if isinstance(value, int):
+        return str(value) if value.bit_length() < _MAX_SHOWN_BITS else "a number of many digits"
+    return _NAMES.get(type(value), type(value).__name__)
+
+
+def expected_kind(kind: type, plain: object) -> Any:
+    """Give a plain value that has to be of a kind."""
+    if type(plain) is not kind:
+        message = f"expected {_NAMES[kind]}, got {brief_of(plain)}"
+        raise Misfit(message)
+    return plain
+
+
+# --- single values
+
+
+class _Scalar(Shape):
+    """Texts, booleans, None: on the wire they are what they are."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self.classes = self.forms = frozenset({kind})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return value if type(value) is self._kind else expected_kind(self._kind, value)
+
+    decode = encode
+
+
+class _Whole(Shape):
+    classes = forms = frozenset({int})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if type(value) is not int:
+            expected_kind(int, value)
+        if value.bit_length() > _MAX_BITS:
+            message = f"a number of more than {MAX_DIGITS} digits"
+            raise Misfit(message)
+        return value
+
+    decode = encode
+
+
+class _Float(Shape):
+    """Always written with a point, so that equal values are equal bytes, and `2` comes back as what it is taken for."""
+
+    classes = forms = frozenset({float, int})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if type(value) is float or type(value) is int:
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
+            if math.isfinite(number):
+                return number
+        message = f"expected a finite number, got {brief_of(value)}"
+        raise Misfit(message)
+
+    decode = encode
+
+
+class _Words(Shape):
+    """One of some words, or of other literal values."""
+
+    def __init__(self, words: tuple[Any, ...]) -> None:
+        self._words = words
+        self.classes = self.forms = frozenset(map(type, words))
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if value in self._words and type(value) in self.forms:
+            return value
+        message = f"expected one of {', '.join(map(repr, self._words))}, got {brief_of(value)}"
+        raise Misfit(message, is_news=True)
+
+    decode = encode
+
+
+class _Member(Shape):
+    """A member of an enumeration, by its value."""
+
+    def __init__(self, kind: type[enum.Enum]) -> None:
+        self._by_value = {member.value: member for member in kind}
+        self._words = _Words(tuple(self._by_value))
+        self.classes = frozenset({kind})
+        self.forms = self._words.forms
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if type(value) in self.classes:
+            return value.value
+        message = f"expected one of {', '.join(map(str, self._by_value.values()))}, got {brief_of(value)}"
+        raise Misfit(message)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        return self._by_value[self._words.decode(plain, table)]
+
+
+class Json(Shape):
+    """Any JSON, or an object of it: as it is, in its own order, frozen when it is read."""
+
+    def __init__(
+        self, forms: frozenset[type] = frozenset({dict, list, str, int, float, bool, NoneType})
+    ) -> None:
+        """Take the kinds that may stand there."""
+        self.forms = forms
+        self.classes = (
+            forms
+            | ({FrozenDict, MappingProxyType} if dict in forms else set())
+            | ({FrozenList, tuple} if list in forms else set())
+        )
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        """Give it as it is, if it is JSON."""
+        fault = not_json(value, "it")
+        if fault is None and type(value) not in self.classes:
+            fault = (
+                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(value)}"
+            )
+        if fault is not None:
+            raise Misfit(fault)
+        return value
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        """Freeze it."""
+        if type(plain) not in self.forms:
+            message = (
+                f"expected {' or '.join(sorted(_NAMES[form] for form in self.forms))}, got {brief_of(plain)}"
+            )
+            raise Misfit(message)
+        try:
+            return frozen_value(plain)
+        except TooDeep as error:
+            raise Misfit(str(error)) from error
+
+
+# --- several values
+
+
+class Row(Shape):
+    """An array of one kind of values, made into whatever holds them."""
+
+    forms = frozenset({list})
+
+    def __init__(
+        self,
+        item: Shape,
+        kind: type = tuple,
+        make: Callable[[list[Any]], Any] = tuple,
+        classes: frozenset[type] | None = None,
+    ) -> None:
+        """Take the shape of what is in it, the class that holds it, and how one is made of a list."""
+        self.item = item
+        self.make = make
+        self.classes = classes or frozenset({kind})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        """Write each."""
+        if type(value) not in self.classes:
+            message = f"expected {' or '.join(sorted(kind.__name__ for kind in self.classes))}, got {brief_of(value)}"
+            raise Misfit(message)
+        return _each(self.item.encode, value, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        """Read each."""
+        return self.make(_each(self.item.decode, expected_kind(list, plain), table))
+
+
+def _each(convert: Callable[[Any, Any], Any], items: Any, table: Any) -> list[Any]:
+    made: list[Any] = []
+    try:
+        for item in items:
+            made.append(convert(item, table))  # noqa: PERF401 - how many there are says where one failed
+    except Misfit as misfit:
+        raise misfit.at(len(made)) from None
+    return made
+
+
+class _SetOf(Row):
+    """A set, written in the order of what its members are written as: that of a set is another one in each process."""
+
+    def __init__(self, item: Shape) -> None:
+        super().__init__(item, frozenset, frozenset)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        items: list[Any] = super().encode(value, table)
+        try:
+            return sorted(items, key=written)
+        except (
+            UnicodeEncodeError
+        ):  # half of a character: it cannot be written at all, and whoever writes it says so
+            return items
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        found = super().decode(plain, table)
+        if len(found) != len(plain):
+            message = "a member of a set stands there twice"
+            raise Misfit(message)
+        return found
+
+
+class Fixed(Shape):
+    """A tuple of so many places, each with its own shape."""
+
+    classes = frozenset({tuple})
+    forms = frozenset({list})
+
+    def __init__(self, places: tuple[Shape, ...]) -> None:
+        """Take the shape of each place."""
+        self._places = places
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        """Write each."""
+        if type(value) is not tuple:
+            message = f"expected a tuple, got {brief_of(value)}"
+            raise Misfit(message)
+        return self._convert("encode", value, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        """Read each."""
+        return tuple(self._convert("decode", expected_kind(list, plain), table))
+
+    def _convert(self, way: str, items: Any, table: Any) -> list[Any]:
+        if len(items) != len(self._places):
+            message = f"expected {len(self._places)} values, got {len(items)}"
+            raise Misfit(message)
+        pairs = iter(zip(self._places, items, strict=True))
+        return _each(lambda pair, shared: getattr(pair[0], way)(pair[1], shared), pairs, table)
+
+
+class _MapOf(Shape):
+    """A mapping from texts. Its order is kept: who was seen last stands last, and what is gone through goes on as it was."""
+
+    classes = _MAPPINGS
+    forms = frozenset({dict})
+
+    def __init__(self, item: Shape) -> None:
+        self._item = item
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if type(value) not in _MAPPINGS:
+            message = f"expected a mapping, got {brief_of(value)}"
+            raise Misfit(message)
+        return _fields(
+            ((expected_kind(str, name), self._item.encode, item) for name, item in value.items()), table
+        )
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        items = ((name, self._item.decode, item) for name, item in expected_kind(dict, plain).items())
+        return MappingProxyType(_fields(items, table))
+
+
+def _fields(items: Iterator[tuple[str, Callable[[Any, Any], Any], Any]], table: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, convert, item in items:
+        try:
+            made[name] = convert(item, table)
+        except Misfit as misfit:
+            raise misfit.at(name) from None
+    return made
+
+
+class Fields(Shape):
+    """An object with all fields of a Struct or an attrs class."""
+
+    forms = frozenset({dict})
+
+    def __init__(self, kind: type, fields: Mapping[str, Shape], tag: tuple[str, str] | None) -> None:
+        """Take the class, the shape of each field, and what tells the class apart; None where nothing needs to."""
+        self._kind = kind
+        self._fields = tuple(fields.items())
+        self._by_name = fields
+        self._required = _required(kind)
+        self._tag = tag
+        self.classes = frozenset({kind})
+        self.tags = frozenset({tag} if tag else ())
+        if tag is not None and tag[0] in fields:
+            message = f"{kind.__name__} has a field {tag[0]!r}, by which classes are told apart"
+            raise TypeError(message)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        """Write each field."""
+        if type(value) is not self._kind:
+            message = f"expected {self._kind.__name__}, got {brief_of(value)}"
+            raise Misfit(message)
+        made: dict[str, Any] = {} if self._tag is None else {self._tag[0]: self._tag[1]}
+        name = ""
+        try:
+            for name, shape in self._fields:
+                made[name] = shape.encode(getattr(value, name), table)
+        except Misfit as misfit:
+            raise misfit.at(name) from None
+        return made
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        """Read each field, and make one."""
+        given: dict[str, Any] = expected_kind(dict, plain)
+        tag_field, word = self._tag or (None, None)
+        if tag_field is not None and given.get(tag_field) != word:
+            message = f"expected {word!r}, got {brief_of(given.get(tag_field))}"
+            raise Misfit(message, is_news=True).at(tag_field)
+        missing = [name for name in self._required if name not in given]
+        if missing:
+            message = f"the field {missing[0]!r} is missing"
+            raise Misfit(message)
+        made: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, item in given.items():
+                shape = self._by_name.get(name)
+                if shape is not None:
+                    made[name] = shape.decode(item, table)
+                elif name != tag_field:
+                    _refuse_field(self._kind)
+        except Misfit as misfit:
+            raise misfit.at(name) from None
+        try:
+            return self._kind(**made)
+        except AgentrailError as error:  # an amount below zero, say
+            raise Misfit(str(error)) from error
+
+
+def _required(kind: Any) -> tuple[str, ...]:
+    if attrs.has(kind):
+        return tuple(field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING)
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
+
+
+def _refuse_field(kind: type) -> NoReturn:
+    message = f"{kind.__name__} has no field of this name"
+    raise Misfit(message, is_news=True)
+
+
+class _OneOf(Shape):
+    """A union. What is written says which member it is: by the kind of the value, among objects by a tag."""
+
+    def __init__(self, options: tuple[Shape, ...], hint: Any) -> None:
+        self._by_class = {kind: option for option in options for kind in option.classes}
+        self._by_tag: dict[tuple[str, Any], Shape] = {
+            tag: option for option in options for tag in option.tags
+        }
+        self._tag_fields = tuple(dict.fromkeys(field for field, _ in self._by_tag))
+        self._by_form = {form: option for option in options if not option.tags for form in option.forms}
+        loose = [form for option in options if not option.tags for form in option.forms]
+        classes = [kind for option in options for kind in option.classes]
+        if max(_most(loose), _most(classes)) > 1 or (dict in loose and self._by_tag):
+            message = f"nothing tells the members of {hint} apart once they are written"
+            raise TypeError(message)
+        self.classes = frozenset(self._by_class)
+        self.forms = frozenset(form for option in options for form in option.forms)
+        self.tags = frozenset(self._by_tag)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        option = self._by_class.get(type(value))
+        if option is None:
+            wanted = sorted(_NAMES.get(kind, kind.__name__) for kind in self.classes)
+            message = f"expected {_some_of(wanted)}, got {brief_of(value)}"
+            raise Misfit(message)
+        return option.encode(value, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        option = self._by_form.get(type(plain))
+        if option is None and type(plain) is dict:
+            tags = ((field, plain.get(field)) for field in self._tag_fields)
+            option = next((self._by_tag[tag] for tag in tags if _is_known(tag, self._by_tag)), None)
+        if option is None:
+            words = {*(_NAMES[form] for form in self._by_form), *(repr(word) for _, word in self._by_tag)}
+            message = f"expected {_some_of(sorted(words))}, got {_shown_kind(plain, self._tag_fields)}"
+            raise Misfit(message, is_news=type(plain) is dict)
+        return option.decode(plain, table)
+
+
+def _some_of(words: list[str]) -> str:
+    more = f" or {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
+    return " or ".join(words[:_MAX_SHOWN]) + more
+
+
+def _most(kinds: list[type]) -> int:
+    return max(map(kinds.count, kinds), default=0)
+
+
+def _is_known(word: tuple[str, object], known: Mapping[tuple[str, Any], Shape]) -> bool:
+    return isinstance(word[1], str) and word in known
+
+
+def _shown_kind(plain: PlainJson, tag_fields: tuple[str, ...]) -> str:
+    words = [brief_of(plain[field]) for field in tag_fields if field in plain] if type(plain) is dict else []
+    return words[0] if words else brief_of(plain)
+
+
+def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
+    """Call what may find a misfit, one step further down.
+
+    Raises:
+        Misfit: That one, with the step.
+    """
+    try:
+        return function(*args)
+    except Misfit as misfit:
+        raise misfit.at(step) from None
+
+
+def written(plain: PlainJson) -> bytes:
+    """Write plain values, in the order that they have."""
+    return _encoder.encode(plain)
+
+
+def _as_object(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    message = f"{type(value).__name__} is no JSON"
+    raise TypeError(message)
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_as_object)
+
+
+# --- from annotations to shapes
+
+Special: TypeAlias = Callable[["Shapes", Any], Shape | None]
+
+
+class Shapes:
+    """The shapes of annotations, each made once."""
+
+    _PLAIN: ClassVar[Mapping[Any, Shape]] = MappingProxyType(
+        {str: _Scalar(str), bool: _Scalar(bool), NoneType: _Scalar(NoneType), int: _Whole(), float: _Float()}
+    )
+
+    def __init__(
+        self, special: Special, fields: Mapping[tuple[str, str], Any] = MappingProxyType({})
+    ) -> None:
+        """Begin with what stands for classes of their own.
+
+        Args:
+            special: Gives the shape of an annotation that it knows; None for all others.
+            fields: The annotations of fields whose own one says too little, by the names of class and field.
+        """
+        self._special = special
+        self._of_fields = fields
+        self._known: dict[Any, Shape] = dict(self._PLAIN)
+
+    @property
+    def known(self) -> tuple[Shape, ...]:
+        """All that were made so far."""
+        return tuple(self._known.values())
+
+    def of(self, hint: Any) -> Shape:
+        """Give the shape of an annotation.
+
+        Raises:
+            TypeError: Ours: nobody has said how such values are written.
+        """
+        found = self._known.get(hint)
+        if found is None:
+            found = self._known[hint] = self._special(self, hint) or self._made(hint)
+        return found
+
+    def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
+        """Give the shape of a class, made of its fields.
+
+        Args:
+            kind: A Struct or an attrs class.
+            must_tell: Whether it stands in a union, and has to say that it is the one.
+        """
+        hints = get_type_hints(kind)
+        names = [
+            field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))
+        ]
+        fields: dict[str, Shape] = {}
+        for name in names:
+            hint = self._of_fields.get((kind.__name__, name), hints[name])
+            try:
+                fields[name] = self.of(hint)
+            except TypeError as error:
+                error.add_note(f"as {kind.__name__}.{name}")
+                raise
+        config = getattr(kind, "__struct_config__", None)
+        tag = None if config is None or config.tag is None else (config.tag_field, config.tag)
+        return Fields(kind, fields, tag or (("kind", tag_name(kind.__name__)) if must_tell else None))
+
+    def _made(self, hint: Any) -> Shape:
+        origin, inner = get_origin(hint), get_args(hint)
+        if isinstance(hint, NewType):
+            return self.of(hint.__supertype__)
+        if origin in {Union, types.UnionType}:
+            return self._union(hint, inner)
+        if origin is Literal:
+            return _Words(inner)
+        if origin is tuple:
+            if inner[1:] == (...,):
+                return Row(self.of(inner[0]))
+            return Fixed(tuple(map(self.of, inner)))
+        if origin is frozenset:
+            return _SetOf(self.of(inner[0]))
+        if origin is Mapping and self.of(inner[0]) is self._PLAIN[str]:
+            value = self.of(inner[1])
+            return Json(frozenset({dict})) if isinstance(value, Json) else _MapOf(value)
+        kind = origin or hint
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return _Member(kind)
+        if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or attrs.has(kind)):
+            return self.fields_of(kind)
+        message = f"nobody has said how a value of {hint} is written: give it a shape in `state_codec`"
+        raise TypeError(message)
+
+    def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:
+        if list[Any] in members:  # nothing of ours is a list: it is the inside of JSON
+            return Json()
+        if all(get_origin(member) in _MAPPINGS for member in members):
+            return self.of(Mapping[get_args(members[0])])  # type: ignore[misc]  # what only the running program knows
+        words = tuple(
+            word for member in members if get_origin(member) is Literal for word in get_args(member)
+        )
+        others = [member for member in members if get_origin(member) is not Literal]
+        by_shape = {self.of(member): member for member in others}  # two kinds of ids are one kind of text
+        objects = sum(dict in shape.forms for shape in by_shape)
+        told = [
+            self.fields_of(get_origin(member) or member, must_tell=True)
+            if objects > 1 and isinstance(shape, Fields) and not shape.tags
+            else shape
+            for shape, member in by_shape.items()
+        ]
+        return _OneOf((*told, *((_Words(words),) if words else ())), hint)
+
+
+# --- a text
+
+
+def read_json(text: bytes | str) -> PlainJson:
+    """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it.
+
+    Raises:
+        Misfit: It is no JSON, or such JSON.
+    """
+    try:
+        given = text.encode() if isinstance(text, str) else text
+        if _LONG.search(given):
+            _read_pairs(given)
+        plain = msgspec.json.decode(given)
+        # What nothing was left out of comes out as it went in. Else it is read once more, by what shows each pair; blanks
+        # and other spellings of a number are no fault.
+        if msgspec.json.encode(plain) != given:
+            _read_pairs(given)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        message = f"no JSON: {error}"
+        raise Misfit(message) from error
+    return plain
+
+
+_LONG: Final = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
+
+
+def _read_pairs(given: bytes) -> None:
+    json.loads(given.decode(), object_pairs_hook=_once, parse_int=_of_some_digits)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            message = f"the key {name!r:.60} stands twice in one object"
+            raise Misfit(message)
+        names.add(name)
+
+
+def _of_some_digits(digits: str) -> None:
+    if len(digits) > MAX_DIGITS:
+        message = f"a number of more than {MAX_DIGITS} digits"
+        raise Misfit(message)

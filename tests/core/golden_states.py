@@ -1,0 +1,449 @@
+"""The states behind the golden files of `tests/core/golden/states`: one per phase and more, from drawn lives, and one of our making.
+
+A life is what `drawn_lives` draws, so a state is named by a seed and a number of steps: those in which most was in play at once.
+What lives hardly come to stands in `EVERYTHING`, with something in every field. Stored anew by `python -m tests.core.golden_states`;
+read the diff as a change of what people have on disk. Before a release the files are copied, as those of `golden_values` are.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from agentrail.core.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
+from agentrail.core.append_only import GrowingSet, Log
+from agentrail.core.budget import Bound, Budget, Ledger, Price, ReservationId
+from agentrail.core.compaction import CompactionPlan, CompactionWatch
+from agentrail.core.estimates import TokenCount
+from agentrail.core.history import History
+from agentrail.core.hooks import BeforePrompt
+from agentrail.core.importing import Repair
+from agentrail.core.loops import FileSeen, LoopWatch
+from agentrail.core.open_calls import CallState, OpenCalls
+from agentrail.core.outcome import Decision, Errand, Injected, Outcome, Switch, Waiting
+from agentrail.core.outgoing import Outgoing
+from agentrail.core.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+)
+from agentrail.core.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.request import EffectId, ModelFacts
+from agentrail.core.retries import Attempts
+from agentrail.core.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
+from agentrail.core.stack import load_stack
+from agentrail.core.stalls import StallClock, StallOptions
+from agentrail.core.state import (
+    Compaction,
+    Cycle,
+    Ended,
+    Held,
+    Interaction,
+    OptsUpdate,
+    Phase,
+    QueuedPrompt,
+    QueuedSteer,
+    Remembered,
+    Resolved,
+    Rule,
+    SessionConfig,
+    SessionData,
+    SessionState,
+    Stream,
+    TeardownState,
+)
+from agentrail.core.state_codec import encode_session
+from agentrail.core.structured import ResponseFormat
+from agentrail.core.tags import TagReader
+from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.errors import ErrorInfo
+from agentrail.events import Approval, PluginEvent, Question, Todo, TodoChange
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    JsonObject,
+    Opaque,
+    PromptRef,
+    QuestionRef,
+    SessionId,
+    SteerRef,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.testing.plugins import PuppetPlugin
+from tests.core.drawn_lives import steps
+from tests.core.golden_values import GOLDEN, as_stored
+
+FOLDER: Final = GOLDEN / "states"
+
+LIVES: Final[Mapping[str, tuple[int, int]]] = {
+    "idle_suspended": (100, 38),
+    "idle_stopping": (6, 47),
+    "running": (100, 53),
+    "running_held": (407, 42),
+    "running_compacting": (354, 32),
+    "streaming": (100, 46),
+    "executing_tools": (185, 59),
+}
+"""The seed of a life, and the step after which it is in this state."""
+
+
+_CALL = CallId("call_1")
+_P = PromptRef("p1")
+_ERROR = ErrorInfo(code="rate_limited", message="slow down", retryable=True, retry_after_seconds=7.5)
+_USAGE = TokenUsage(
+    input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
+)
+_ASKED = (
+    Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
+    Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
+    FileRef(path="src/a.py"),
+)
+_SAID = AssistantMessage(
+    content=(
+        Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
+        Opaque(provider="openai", payload={"type": "reasoning", "encrypted": "AAAA"}),
+        Text(text="Let me look."),
+        ToolCall(call_id=_CALL, name="shell", arguments={"command": "ls", "deep": [1.5, None, True]}),
+        ToolCall(call_id=CallId("call_2"), name="grep", arguments=None, malformed='{"pattern": '),
+    ),
+    model="scripted:model",
+    stop_reason="tool_use",
+)
+_RESULT = ToolResult(call_id=CallId("call_2"), name="grep", text="no", is_error=True, details={"lines": 1})
+
+
+def everything() -> SessionState:
+    """Make a state in which no field has its default, as far as that can be. No session is ever in it."""
+    root, child = SessionId("root"), SessionId("root/child")
+    stack, states = load_stack(
+        (PuppetPlugin((), name="guard", priority=50), (PuppetPlugin((), name="notes"), {}))
+    )
+    facts = ModelFacts(
+        model="scripted:model",
+        context_window=32_000,
+        window_is_assumed=False,
+        max_output_tokens=1_000,
+        price=Price(input=1.0, output=2.5, cache_read=0.1, cache_write=1.25),
+        stalls=StallOptions(stall_policy="retry", stall_ms=1_000, timeout_ms=2_000),
+        max_retries=1,
+    )
+    shell = ToolSpec(
+        name="shell",
+        description="Runs a command.",
+        parameters={
+            "type": "object",
+            "properties": {"command": {"type": "string"}, "again": {"type": "integer"}},
+        },
+        killable=False,
+        effect_class="idempotent",
+        timeout_seconds=1.5,
+        max_retries=2,
+        polling=True,
+        answered_by="child",
+    )
+    gone = ToolSpec(name="gone", description="Was detached while it ran.", parameters={"type": "object"})
+    budget = Budget(max_cost_usd=1.5, max_total_tokens=10_000, allow_unknown_prices=True)
+    config = SessionConfig(
+        session_id=child,
+        path=(root, child),
+        model=facts,
+        system_prompt="You help.",
+        max_turns=7,
+        max_output_tokens=500,
+        max_prompt_queue=5,
+        max_steering_queue=4,
+        max_parallel_tools=3,
+        immune_tools=frozenset({"watch", "deploy", "shell"}),
+        tool_max_retries=1,
+        approval_timeout_ms=None,
+        question_timeout_ms=9_000,
+        fallbacks=(ModelFacts(model="scripted:second"),),
+        max_retries=2,
+        on_max_turns="abort",
+        compact_at_tokens=20_000,
+        prompt_mode="minimal",
+        working_dir="/work",
+        user_data={"tenant": "a", "limits": [1, 2.5, None, {"deep": True}], "large": 2**70},
+        group_id="group",
+        inline_tags=False,
+        budget=budget,
+        response_format=ResponseFormat({"type": "object", "required": ["answer"]}),
+    )
+    history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
+    shown: JsonObject = {"command": "ls", "again": 1}
+    asked = CallState(
+        call=_SAID.calls[0],
+        spec=shell,
+        generation=2,
+        arguments=shown,
+        stage="asking",
+        started=True,
+        edited=True,
+        attempt=2,
+        operation_id="op",
+        bound_to="hash",
+        arguments_hash="hash",
+        began_at_ms=5,
+        child_ids=(SessionId("root/child/one"),),
+        effect_id=EffectId("t4"),
+    )
+    done = CallState(call=_SAID.calls[1], arguments={}, stage="done", result=_RESULT)
+    survivor = CallState(
+        call=ToolCall(call_id=CallId("call_0"), name="gone", arguments={}),
+        spec=gone,
+        arguments={},
+        stage="stopping",
+        result=_RESULT,
+        effect_id=EffectId("t1"),
+    )
+    approval = Approval(
+        id=ApprovalId("a1"),
+        call_id=_CALL,
+        tool="shell",
+        arguments=shown,
+        arguments_hash="hash",
+        hint="Sure?",
+        requested_at_ms=6,
+        expires_at_ms=7,
+        path=(root, child),
+        permission_options=("approve", "reject"),
+    )
+    question = Question(
+        ref=QuestionRef("q1"),
+        call_id=_CALL,
+        question="Which?",
+        options=("a", "b"),
+        requested_at_ms=6,
+        expires_at_ms=7,
+        path=(root, child),
+    )
+    prompt = QueuedPrompt(ref=PromptRef("p2"), content=(Text(text="next"),), askers=(SignalId("s9"),))
+    wanted = Errand(
+        effect=CallModel(prompt="?", system="s", model="m", max_output_tokens=5), tag="ask", by="notes"
+    )
+    outcome = Outcome(
+        event=BeforePrompt(text="next", content=(Text(text="next"),)),
+        states=states,
+        decision=Decision(
+            action=Abort(
+                "no",
+                1,
+                emits=(("seen", {"what": ["x"]}), TodoChange(todos=(Todo(id="1", content="a"),))),
+                context={"note": None, "time": "now"},
+                hints=Hints(pause_ms=3, cache_points=("system", 2)),
+            ),
+            by="guard",
+            failed=True,
+        ),
+        interventions=(Injected(prompt="think", by="guard"),),
+        rewritten_by=("guard",),
+        replaced_by=("notes",),
+        switch=Switch(model="scripted:other", provider_opts={"a": 1}, by="notes"),
+        collected=(Switch(model="scripted:third", provider_opts=None, by="guard"),),
+        context={"note": "text", "gone": None},
+        hints=Hints(pause_ms=1),
+        events=(PluginEvent(name="seen", payload={"a": [1]}),),
+        errands=(
+            Errand(effect=ReadFile("a.txt"), tag="read", by="notes"),
+            Errand(effect=WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"),
+            Errand(effect=Search(query="q", max_entries=2), tag="look", by="guard"),
+        ),
+        waiting=Waiting(errand=wanted, todo=("notes",), round=1),
+        seen_by=frozenset({"guard", "notes"}),
+        guarded=BeforePrompt(text="before"),
+        guarded_by=frozenset({"guard"}),
+        is_fit=False,
+    )
+    call_ids: GrowingSet[CallId] = GrowingSet()
+    for call_id in ("call_0", "call_1", "call_2"):
+        call_ids = call_ids.added(CallId(call_id))
+    data = SessionData(
+        config=config,
+        model=ModelFacts(model="scripted:other"),
+        tools=Toolbox([shell], {"shell": 2}, 3),
+        history=history,
+        repairs=(Repair(code="missing_result", position=1, call_id=_CALL),),
+        queue=(prompt,),
+        steers=(QueuedSteer(ref=SteerRef("p3"), text="left"),),
+        cycle=Cycle(
+            ref=_P,
+            first_message=1,
+            earlier=(ToolMessage(results=(_RESULT,)),),
+            started_at_ms=3,
+            turn=2,
+            usage=_USAGE,
+            attempts=Attempts(
+                number=2, retries=1, model=1, compacted=True, failed=(("scripted:model", "overloaded"),)
+            ),
+            askers=(SignalId("s1"),),
+            repaired=True,
+            loops=LoopWatch(
+                repeats={"z": 2, "a": 1}, files={"a.py": FileSeen(contents=("h1", "h2"), returns=1)}
+            ),
+            resume=False,
+            cache_points=("system", 1),
+            handed=(UserMessage(content=(Text(text="instead"),), origin="intervention"),),
+        ),
+        held=Held(
+            effect_id=EffectId("e5"),
+            timer=EffectId("w6"),
+            outcome=outcome,
+            prompt=prompt,
+            stop_reason="max_turns",
+        ),
+        interventions=(Injected(prompt="and", by="notes"),),
+        stack=stack,
+        plugin_states=states,
+        updates=(OptsUpdate(plugin="notes", options={"strict": True}),),
+        sections={"zeta": "last", "alpha": "first"},
+        stream=Stream(
+            effect_id=EffectId("r3"),
+            model="scripted:model",
+            pausing=True,
+            text=Log(["Hel", "lo"]),
+            reader=TagReader(held="<ti", code="inline"),
+            clock=StallClock(heard_at_ms=4, pinged_at_ms=5, begun=True, reports=1),
+            thinking=True,
+            last_turn=True,
+            usage=_USAGE,
+        ),
+        compaction=Compaction(
+            effect_id=EffectId("r7"),
+            plan=CompactionPlan(reason="overflow", cut=1, squeezed_tokens=900),
+            summary="short",
+            error=_ERROR,
+        ),
+        compaction_watch=CompactionWatch(due_from=11, forced_from=12),
+        compact_asked="long",
+        refused=(PromptRef("p0"),),
+        outgoing=Outgoing(
+            first=history.messages[0],
+            border=10,
+            short=((1, _SAID),),
+            seen=2,
+            begun=1,
+            refused=((3, 5),),
+        ),
+        batch=OpenCalls((asked, done)),
+        interactions=(
+            Interaction(asked=approval, timer=EffectId("w5"), asker=SignalId("s3")),
+            Interaction(asked=question, timer=None),
+        ),
+        resolved=(Resolved(id="a0", status="approved", by="rule"),),
+        rules=frozenset({Rule(tool="shell", family="git status"), Rule(tool="deploy", family=None)}),
+        survivors=(survivor,),
+        notes=("done",),
+        teardown=TeardownState(effect_id=EffectId("d2"), waiting=(SignalId("s4"),)),
+        stopping="stopped",
+        stoppers=(SignalId("s5"),),
+        last=Ended(outcome="failed", text="so far", reason="why", error=_ERROR),
+        todos=(Todo(id="1", content="a", status="completed"),),
+        memory={"key": [1, "two"]},
+        remembered=(
+            Remembered(
+                client_id="web-1",
+                digest="d",
+                receipt=PromptReceipt(ref=_P, queued=True, position=1, seq=4),
+            ),
+            Remembered(
+                client_id="web-2",
+                digest="e",
+                receipt=SteerReceipt(ref=SteerRef("p3"), status="queued", seq=5),
+            ),
+        ),
+        usage=_USAGE,
+        ledger=Ledger(
+            budget=budget,
+            spent_tokens=5,
+            spent_nano_usd=6,
+            is_cost_known=False,
+            open=((ReservationId("r3"), Bound(tokens=7, nano_usd=8, knows_tokens=False, knows_cost=False)),),
+        ),
+        loans=(EffectId("t4"),),
+        wishes=(ToolWantsChild(at_ms=8, signal_id=SignalId("s8"), effect_id=EffectId("t4"), prompt="look"),),
+        open=MappingProxyType(
+            {
+                EffectId("r3"): OfStream(),
+                EffectId("w4"): OfStallTimer(),
+                EffectId("w9"): OfPause(),
+                EffectId("r7"): OfSummary(),
+                EffectId("w7"): OfSummaryTimer(),
+                EffectId("e8"): OfTranscript(),
+                EffectId("t4"): OfCall(_CALL),
+                EffectId("t1"): OfSurvivor(CallId("call_0")),
+                EffectId("t2"): OfStoppedCall(CallId("call_0")),
+                EffectId("c1"): OfChild(EffectId("t4")),
+                EffectId("c2"): OfLoan(),
+                EffectId("w8"): OfRetry(_CALL),
+                EffectId("w5"): OfInteraction(ApprovalId("a1")),
+                EffectId("e5"): OfPluginRequest("notes", "ask"),
+                EffectId("e6"): OfHeldHook(),
+                EffectId("w6"): OfHoldTimer(),
+                EffectId("d1"): OfDrain(),
+                EffectId("d2"): OfTeardown(),
+            }
+        ),
+        tokens=TokenCount(fixed=1, tokens=2, messages=3),
+        seq=40,
+        minted=9,
+        call_ids=call_ids,
+        dropped=2,
+        quarantined=1,
+        incarnation=2,
+        started_at_ms=1,
+    )
+    by: dict[str, Any] = {"at_ms": 8, "signal_id": SignalId("s7")}
+    postponed = (
+        Prompt(**by, ref=PromptRef("p4"), content=(Text(text="later"),), client_id="web-3"),
+        ChangePlugins(**by, change="reload", entry=(PuppetPlugin((), name="notes"), {})),
+        ChangePlugins(**by, change="attach", entry=PuppetPlugin((), name="new")),
+        ChangePlugins(**by, change="detach", name="guard"),
+    )
+    return SessionState(phase=Phase.EXECUTING_TOOLS, data=data, postponed=postponed, ended=True)
+
+
+def state_of(name: str) -> SessionState:
+    """Give the state that a golden file holds."""
+    if name not in LIVES:
+        return everything()
+    seed, number = LIVES[name]
+    return next(state for place, (_, state, _) in enumerate(steps(seed, number + 1)) if place == number)
+
+
+NAMES: Final = (*LIVES, "everything")
+
+
+def golden_states() -> Iterator[tuple[Path, bytes]]:
+    """Each file of today, and what should be in it."""
+    for name in NAMES:
+        yield FOLDER / f"{name}.json", as_stored(encode_session(state_of(name)))
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for path, content in golden_states():
+        path.write_bytes(content)

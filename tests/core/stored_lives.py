@@ -1,0 +1,80 @@
+"""What tests need to send states through bytes: plugins that come back, values that are compared with their classes."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from agentrail.core.machine import step
+from agentrail.core.plugin import Plugin
+from agentrail.core.signals import ChangePlugins
+from agentrail.core.state import SessionState
+from agentrail.core.state_codec import decode_session, encode_session
+from agentrail.core.state_shapes import PluginRecord, Resolve
+from agentrail.frozen import FrozenDict, FrozenList
+from tests.core.drawn_lives import steps, text_of
+
+_MORE_FROZEN = frozenset({(MappingProxyType, dict), (FrozenDict, dict), (FrozenList, list), (float, int)})
+"""What is read may be of these classes where what was written was of those."""
+
+
+def plugins_of(state: SessionState) -> Resolve:
+    """Give the very plugins of a state back, in the order in which they are asked for; several may have one name."""
+    entries = [one.entry for one in state.postponed if isinstance(one, ChangePlugins) and one.entry]
+    given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
+    waiting: list[Any] = [*(member.plugin for member in state.data.stack.members), *given]
+
+    def resolve(record: PluginRecord) -> Plugin:
+        plugin: Plugin = waiting.pop(0)
+        assert plugin.name == record.name
+        assert plugin.version == record.version
+        return plugin
+
+    return resolve
+
+
+def through_bytes(state: SessionState) -> SessionState:
+    """Write a state and read it; what comes back is equal, and written as before."""
+    text = encode_session(state)
+    back = decode_session(text, plugins_of(state), ask=state.data.stack.ask)
+    assert back == state
+    fault = differs(back, state)
+    assert fault is None, fault
+    assert encode_session(back) == text
+    return back
+
+
+def live_in_bytes(seed: int, signals: int) -> int:
+    """Live a drawn life, and beside it the same one whose state goes through bytes at every step; count the steps."""
+    mirror: SessionState | None = None
+    number = 0
+    for signal, state, effects in steps(seed, signals):
+        number += 1
+        if mirror is not None:
+            mirror, again = step(mirror, signal)
+            assert mirror == state
+            assert list(map(text_of, again)) == list(map(text_of, effects))
+        mirror = through_bytes(state if mirror is None else mirror)
+    return number
+
+
+def differs(one: Any, other: Any, where: str = "$") -> str | None:
+    """Say where two equal values are of different classes, so that one may be changed and the other one not."""
+    kinds = (type(one), type(other))
+    if kinds[0] is not kinds[1] and kinds not in _MORE_FROZEN:
+        return f"{where}: {kinds}"
+    if isinstance(one, msgspec.Struct):
+        names = [name for name in one.__struct_fields__ if name not in {"plugin", "ask"}]
+        pairs = ((f"{where}.{name}", getattr(one, name), getattr(other, name)) for name in names)
+    elif isinstance(one, Mapping):
+        if list(one) != list(other):
+            return f"{where}: {list(one)} for {list(other)}"
+        pairs = ((f"{where}.{name}", one[name], other[name]) for name in one)
+    elif isinstance(one, tuple | list):
+        pairs = ((f"{where}[{place}]", *pair) for place, pair in enumerate(zip(one, other, strict=True)))
+    elif hasattr(one, "messages"):
+        return differs(one.messages[:], other.messages[:], where) or differs(one.open, other.open, where)
+    else:
+        return None
+    return next((fault for place, *pair in pairs if (fault := differs(*pair, place)) is not None), None)

@@ -1,0 +1,190 @@
+"""How a value of an annotation looks as JSON: see `core/shapes.py` and `core/state_shapes.py`."""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+import pytest
+
+from agentrail.core.append_only import GrowingSet, Log
+from agentrail.core.shapes import Misfit, Shape, Shapes, read_json, written
+from agentrail.core.state import SessionState
+from agentrail.core.state_shapes import SHAPES, Reading, Writing
+from agentrail.frozen import FrozenDict
+from agentrail.messages import JsonValue
+from agentrail.otp.tables import Index, Table
+
+
+class Left(msgspec.Struct, frozen=True):
+    """One of two."""
+
+    a: int
+
+
+class Right(msgspec.Struct, frozen=True):
+    """The other one."""
+
+    a: int
+    b: Mapping[str, Left] = MappingProxyType({})
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Has a field that says what it is."""
+
+    kind: str
+
+
+class Colour(enum.Enum):
+    """Words that stand for a number."""
+
+    RED = 1
+
+
+class Foreign:
+    """A class that nobody has said anything about."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Holds what nobody knows."""
+
+    foreign: tuple[Foreign, ...]
+
+
+def through(hint: Any, value: Any) -> Any:
+    """Write a value and read it."""
+    shape = SHAPES.of(hint)
+    return shape.decode(read_json(written(shape.encode(value, Writing()))), Reading())
+
+
+def test_all_that_a_session_can_hold_has_a_shape():
+    """Each type that can be reached from a state: whoever adds a field of a new type says how that is written."""
+    assert isinstance(SHAPES.of(SessionState), Shape)
+
+
+def test_a_type_that_nobody_has_spoken_of_is_named():
+    """With the field that it stands in."""
+    with pytest.raises(TypeError, match=r"nobody has said how a value of .*Foreign.* is written") as raised:
+        SHAPES.of(Holder)
+    assert raised.value.__notes__ == ["as Holder.foreign"]
+    with pytest.raises(TypeError, match="nobody has said how a value of"):
+        SHAPES.of(Mapping[int, str])
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [int | float, tuple[int, ...] | tuple[str], Left | Mapping[str, int], frozenset[str] | tuple[str, ...]],
+)
+def test_members_that_nothing_tells_apart_are_refused(hint):
+    """When the annotation is met, not when the first value is read."""
+    with pytest.raises(TypeError, match="nothing tells the members of"):
+        SHAPES.of(hint)
+
+
+def test_a_class_that_has_a_kind_of_its_own_cannot_be_told_apart_by_one():
+    """Its field would stand where the name of the class does."""
+    with pytest.raises(TypeError, match="Told has a field 'kind'"):
+        SHAPES.of(Left | Told)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (Left | Right, Right(a=1, b=MappingProxyType({"x": Left(a=2)}))),
+        (Left | None, Left(a=1)),
+        (Left | None, None),
+        (Colour, Colour.RED),
+        (int | Literal["all", "none"], "all"),
+        (int | Literal["all", "none"], 7),
+        (frozenset[Colour], frozenset({Colour.RED})),
+        (Log[int], Log([3, 1])),
+        (Table[str], Table[str]().put(3, "a").put(10**6, "b")),
+        (Index[str, Left], Index[str, Left]().put("b", Left(a=1)).put("a", Left(a=2))),
+        (Index[int, int], Index[int, int]().put(7, 7).put(1, 1)),
+        (JsonValue, FrozenDict({"a": [1, {"b": None}], "c": 1.5})),
+        (float, 2),
+        (int, -(2**200)),
+    ],
+)
+def test_values_come_back(hint, value):
+    """As what they were."""
+    assert through(hint, value) == value
+
+
+def test_what_has_no_order_is_written_sorted():
+    """An index by its keys, a set by what its members are written as; what has one keeps it."""
+    index = Index[str, int]()
+    for name in ("b", "c", "a"):
+        index = index.put(name, 1)
+    assert SHAPES.of(Index[str, int]).encode(index, Writing()) == [["a", 1], ["b", 1], ["c", 1]]
+    assert SHAPES.of(frozenset[str]).encode(frozenset("bca"), Writing()) == ["a", "b", "c"]
+    assert list(through(Mapping[str, int], {"b": 1, "a": 2})) == ["b", "a"]
+    assert list(through(GrowingSet[str], GrowingSet[str]().added("b").added("a"))) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "plain", "words"),
+    [
+        (Table[int], [[1, 1], [1, 2]], "the key 1 stands there twice"),
+        (Table[int], [[-1, 1]], "or is none from 0 to 2"),
+        (Table[int], [[2**63, 1]], "or is none from 0 to 2"),
+        (Left | Right, {"a": 1}, "expected 'left' or 'right', got an object"),
+        (Left | Right, {"kind": 7, "a": 1}, "expected 'left' or 'right', got 7"),
+        (Colour, "red", "expected one of 1, got 'red'"),
+        (tuple[int, str], [1, "a", 2], "expected 2 values, got 3"),
+        (int | None, 1.5, "expected a whole number or null, got 1.5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(hint, plain, words):
+    """In a sentence."""
+    with pytest.raises(Misfit, match=words):
+        SHAPES.of(hint).decode(plain, Reading())
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "words"),
+    [
+        (Colour, 1, "expected one of Colour.RED, got 1"),
+        (tuple[int, str], [1, "a"], "expected a tuple, got an array"),
+        (Mapping[str, int], [], "expected a mapping, got an array"),
+        (Mapping[str, int], {1: 1}, "expected a text, got 1"),
+        (Left, Right(a=1), "expected Left, got Right"),
+        (float, float("inf"), "expected a finite number, got inf"),
+        (float, 10**400, "expected a finite number, got a number of many digits"),
+        (JsonValue, {1, 2}, "it is a set, which is no JSON"),
+        (Mapping[str, JsonValue], [1], "expected an object, got an array"),
+    ],
+)
+def test_what_is_of_another_type_is_not_written(hint, value, words):
+    """In a sentence."""
+    with pytest.raises(Misfit, match=words):
+        SHAPES.of(hint).encode(value, Writing())
+
+
+def test_a_mapping_within_json_is_written_as_an_object():
+    """Whatever its class is; what else may stand there is no JSON, and was refused before."""
+    assert through(JsonValue, {"a": MappingProxyType({"b": 1})}) == {"a": {"b": 1}}
+    with pytest.raises(TypeError, match="object is no JSON"):
+        written(object())
+
+
+def test_a_shape_says_how_it_is_written_and_read():
+    """A shape of somebody's own has both."""
+    for way in (Shape().encode, Shape().decode):
+        with pytest.raises(NotImplementedError):
+            way(1, None)
+
+
+V = TypeVar("V")
+
+
+class Box(Generic[V]):
+    """A class of somebody's own."""
+
+
+def test_shapes_of_ones_own_come_first():
+    """What a caller knows how to write is asked for before annotations are looked at."""
+    shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == Box[int] else None)
+    assert shapes.of(Box[int]) is shapes.of(str)
+    assert shapes.of(str) in shapes.known
