@@ -72,9 +72,9 @@ def differs(one: Any, other: Any, where: str = "$") -> str | None:
             return f"{where}: {list(one)} for {list(other)}"
         pairs = ((f"{where}.{name}", one[name], other[name]) for name in one)
     elif isinstance(one, tuple | list):
-        pairs = ((f"{where}[{place}]", *pair) for place, pair in enumerate(zip(one, other, strict=True)))
+        pairs = ((f"{where}[{place}]", a, b) for place, (a, b) in enumerate(zip(one, other, strict=True)))
     elif hasattr(one, "messages"):
         return differs(one.messages[:], other.messages[:], where) or differs(one.open, other.open, where)
     else:
         return None
-    return next((fault for place, *pair in pairs if (fault := differs(*pair, place)) is not None), None)
+    return next((fault for place, a, b in pairs if (fault := differs(a, b, place)) is not None), None)

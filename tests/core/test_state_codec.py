@@ -300,7 +300,9 @@ class Unnamed:
 
 
 @pytest.mark.parametrize(
-    "entry", [object(), Unnamed(), (1, 2, 3), (PuppetPlugin((), name="a"), {"a": {1}})], ids=repr
+    "entry",
+    [object(), Unnamed(), (1, 2, 3), (PuppetPlugin((), name="a"), {"a": {1}})],
+    ids=["an object", "without a name", "three numbers", "options that are no JSON"],
 )
 def test_what_is_no_plugin_is_not_written(entry):
     """A change that names no plugin is refused with its place."""
