@@ -29,7 +29,7 @@ from xdist.workermanage import WorkerController
 
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
-from agentrail.runtime.loop_watch import HELD_SECONDS, Held, LoopWatch, describe_held
+from agentrail.runtime.loop_watch import HELD_SECONDS, LoopWatch, SlowStep, describe_held
 from agentrail.tuning import THRESHOLDS
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
@@ -258,7 +258,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # --- who holds the loop: the debug mode is on in every Trio run of every test
 
 _LONGEST: Final = 10
-_held: Final[list[Held]] = []
+_held: Final[list[SlowStep]] = []
 _watches: Final[weakref.WeakSet[LoopWatch]] = weakref.WeakSet()
 _run: Final = trio.run
 _sleep: Final = time.sleep  # kept: `check_plugin` looks whether anybody calls the other one
@@ -270,7 +270,7 @@ def _run_watched(*args: Any, instruments: Any = (), **options: Any) -> Any:
     return _run(*args, instruments=[*instruments, watch], **options)
 
 
-def _note(held: Held) -> None:
+def _note(held: SlowStep) -> None:
     # What it computed itself, and not what it waited: a machine with other work makes every step long.
     if held.cpu_seconds > HELD_SECONDS:
         _held.append(held)

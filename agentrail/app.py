@@ -318,7 +318,7 @@ async def first_model_of(base_url: str, api_key: str | None) -> str:
         OptionError: Your move: the base url is no address.
     """
     try:
-        models = await models_of(base_url, api_key)
+        models = await list_models(base_url, api_key)
     except ProviderError as error:
         message = (
             f"the models of {base_url} could not be listed ({error}): name one with --model openai-chat:NAME"
@@ -330,7 +330,7 @@ async def first_model_of(base_url: str, api_key: str | None) -> str:
     return models[0]
 
 
-async def models_of(base_url: str, api_key: str | None) -> tuple[str, ...]:
+async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
     """Ask an OpenAI-compatible server for the models that it serves. Costs no tokens.
 
     Raises:

@@ -435,7 +435,7 @@ class Timeout(ProviderError):
     retryable = True
 
 
-class StreamStalled(ProviderError):
+class StreamTimeout(ProviderError):
     """A stream that had begun went silent."""
 
     code = "stream_stalled"
@@ -461,7 +461,7 @@ class ModelNotFound(ProviderError):
     code = "model_not_found"
 
 
-class ContextOverflow(ProviderError):
+class ContextWindowExceeded(ProviderError):
     """The conversation is longer than the model's window."""
 
     code = "context_overflow"

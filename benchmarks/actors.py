@@ -15,7 +15,7 @@ import trio.testing
 from agentrail.actors.actor import Behaviour, machine, worker
 from agentrail.actors.supervisor import Report, open_supervisor
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-from agentrail.otp.statem import Call, Event, Init, Keep, Reply, Transition
+from agentrail.otp.statem import Call, Init, Keep, MachineEvent, Reply, Transition
 from benchmarks.bars import target_of
 from benchmarks.idle import Found, Weigh, explain_in_a_process, explain_weight, in_a_process, reply, weigh
 from benchmarks.measure import Effort, Rounds, Row, Sample, Target, interleave, percentile
@@ -211,7 +211,7 @@ class _Counter(Behaviour[str, int]):
         """Begin at nothing."""
         return Init("counting", 0)
 
-    def handle(self, event: Event, state: str, data: int) -> Transition[str, int]:
+    def handle(self, event: MachineEvent, state: str, data: int) -> Transition[str, int]:
         """Count, or answer."""
         if isinstance(event, Call):
             return Keep(actions=[Reply(event.to, data)])

@@ -10,7 +10,7 @@ from typing import Final
 from agentrail import plugins as p
 from agentrail.core import machine
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.signals import ChunksArrived, Prompt, SignalId, Started, StreamStarted
+from agentrail.core.signals import ChunksArrived, Prompt, SessionBegan, SignalId, StreamStarted
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import Toolbox
@@ -67,7 +67,7 @@ def _deltas(count: int, listeners: int) -> Sample:
     stack, states = load_stack([_Bystander(name=f"bystander {number}") for number in range(listeners)])
     state = machine.new_session(_CONFIG, Toolbox(), stack, states)
     prompt = Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="go"),))
-    for signal in (Started(at_ms=0), prompt, StreamStarted(at_ms=2, effect_id=_STREAM)):
+    for signal in (SessionBegan(at_ms=0), prompt, StreamStarted(at_ms=2, effect_id=_STREAM)):
         state, _ = machine.step(state, signal)
     delta = ChunksArrived(at_ms=3, effect_id=_STREAM, chunks=(TextDelta("word "),))
     began_at = process_time()

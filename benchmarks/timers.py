@@ -16,7 +16,7 @@ from agentrail.actors.deadlines import Deadlines
 from agentrail.actors.handle import ActorHandle
 from agentrail.actors.supervisor import open_supervisor
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-from agentrail.otp.statem import Call, CancelTimer, Event, Init, Keep, NamedTimeout, Reply, Transition
+from agentrail.otp.statem import Call, CancelTimer, Init, Keep, MachineEvent, NamedTimeout, Reply, Transition
 from benchmarks.measure import Effort, Row, Sample, Target, interleave
 from benchmarks.ours import expect
 
@@ -57,7 +57,7 @@ class _Alarms(Behaviour[str, None]):
         """Begin with none."""
         return Init("waiting", None)
 
-    def handle(self, event: Event, state: str, data: None) -> Transition[str, None]:
+    def handle(self, event: MachineEvent, state: str, data: None) -> Transition[str, None]:
         """Set, or cancel."""
         if not isinstance(event, Call):
             return Keep()

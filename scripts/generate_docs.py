@@ -283,10 +283,10 @@ ACTOR_SECTIONS: Final[Mapping[str, str]] = {
     "Supervisors": """open_supervisor SupervisorFlags Backoff ChildSpec check_child_specs Supervisor Started StopSummary
         ChildInfo ChildCounts Report CrashReport TreeNode render_tree subtree SupervisorInit TaskHandle TaskResult
         open_partitions Partitions""",
-    "Actors": """worker machine Start Behaviour Init InitStop Ignore IGNORE Status ActorHandle Address ActorContext current_actor
+    "Actors": """worker machine Start Behaviour Init InitStop Ignore IGNORE MachineStatus ActorHandle Address ActorContext current_actor
         cleanup_scope ActorExit get_state get_status replace_state suspend resume change_code""",
-    "What a machine is given, and answers": """Event Call Cast Info TimedOut Internal RequestFor Transition NextState Keep
-        Repeat Stop StopAndReply KEEP Action Reply ReplyTo Postpone NextEvent StateTimeout EventTimeout NamedTimeout
+    "What a machine is given, and answers": """MachineEvent Call Cast Info TimedOut Internal RequestFor Transition NextState Keep
+        Repeat Stop StopAndReply KEEP TransitionAction Reply ReplyTo Postpone NextEvent StateTimeout EventTimeout NamedTimeout
         CancelTimer UpdateTimer Perform Hibernate Send SELF Watch Unwatch Link Unlink Limits""",
     "Pools": "open_pool PoolFlags Pool PoolJob PoolStatistics",
     "Watching, monitors, links": """watch Watching ChildEvent ChildUp ChildDown ChildRestarted ChildGone monitor Monitor Down

@@ -14,9 +14,9 @@ from agentrail.app import (
     PROVIDERS,
     VARIABLES,
     choose_model,
+    list_models,
     make_provider,
     make_sandbox,
-    models_of,
     provider_of,
     read_models,
 )
@@ -217,7 +217,7 @@ async def test_a_server_that_refuses_never_has_its_key_shown():
     body = json.dumps({"error": {"message": f"wrong key {KEY}", "code": "invalid_api_key"}})
     async with open_server(reply(body, status="401 Unauthorized", kind="application/json")) as served:
         with pytest.raises(Authentication) as raised:
-            await models_of(served.url, KEY)
+            await list_models(served.url, KEY)
     assert KEY not in "".join(traceback.format_exception(raised.value))
 
 
@@ -228,7 +228,7 @@ async def test_a_server_that_is_silent_is_given_up(autojump_clock):
     autojump_clock.autojump_threshold = 0.2  # connecting takes no virtual time, and needs some real one
     begun_at = trio.current_time()
     with pytest.raises(Timeout, match="did not answer within 5 s"):
-        await models_of(f"http://127.0.0.1:{port}/v1", None)
+        await list_models(f"http://127.0.0.1:{port}/v1", None)
     assert trio.current_time() - begun_at >= ASK_WITHIN_SECONDS
     await listener.aclose()
 

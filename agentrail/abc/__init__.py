@@ -42,7 +42,6 @@ from agentrail.abc.secret import (
 from agentrail.abc.tool import (
     MAX_RESULT_BYTES as MAX_RESULT_BYTES,
     Done as Done,
-    Effect as Effect,
     Error as Error,
     NotDone as NotDone,
     Ok as Ok,
@@ -50,6 +49,7 @@ from agentrail.abc.tool import (
     Tool as Tool,
     ToolListing as ToolListing,
     ToolOutcome as ToolOutcome,
+    ToolUpdate as ToolUpdate,
     Unknown as Unknown,
     effect_class_of as effect_class_of,
     name_of as name_of,
@@ -58,7 +58,7 @@ from agentrail.abc.tool import (
 from agentrail.abc.tool_context import (
     MAX_CLEANUP_SECONDS as MAX_CLEANUP_SECONDS,
     MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES,
-    AskUser as AskUser,
+    AskQuestion as AskQuestion,
     ChildRequest as ChildRequest,
     OpenProcess as OpenProcess,
     RunInThread as RunInThread,

@@ -11,7 +11,7 @@ from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue, SessionId
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 
 
 @frozen(kw_only=True)
@@ -41,8 +41,8 @@ class Error:
 
 
 @frozen(init=False)
-class Effect:
-    """A result that changes something in the session: `Effect(UpdateTodos(todos=…), text="Three left.")`.
+class ToolUpdate:
+    """A result that changes something in the session: `ToolUpdate(UpdateTodos(todos=…), text="Three left.")`.
 
     The session applies the changes in the very step that records the result, and not at all when the call was stopped.
 
@@ -74,7 +74,7 @@ class Effect:
         self.__attrs_init__(changes=changes, text=text, details=details)
 
 
-ToolOutcome: TypeAlias = Ok | Error | Effect
+ToolOutcome: TypeAlias = Ok | Error | ToolUpdate
 
 
 MAX_RESULT_BYTES: Final = 1 << 20
@@ -186,4 +186,4 @@ def timeout_seconds_of(tool: Tool) -> float | None:
 def _member_of(tool: Tool, name: str, default: Any) -> Any:
     # Checked when the tool was given to the session. One that is computed and fails later counts as not there: it is read
     # where a call begins or ends, outside of what catches the crashes of tools.
-    return contain(lambda _: default, getattr, tool, name, default)
+    return call_guarded(lambda _: default, getattr, tool, name, default)

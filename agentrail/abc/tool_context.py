@@ -23,7 +23,7 @@ MAX_CLEANUP_SECONDS: Final = 2.0
 """How long a tool that was stopped may clean up."""
 
 
-def _nobody_hears(name: str, payload: JsonValue) -> None:
+def _publish_nothing(name: str, payload: JsonValue) -> None:
     """Drop an event, in a context that was made by hand."""
 
 
@@ -60,7 +60,7 @@ class OpenProcess(Protocol):
         ...
 
 
-class AskUser(Protocol):
+class AskQuestion(Protocol):
     """Puts a question before the user."""
 
     async def __call__(
@@ -86,7 +86,7 @@ async def _open_nothing(argv: tuple[str, ...], _options: ProcessOptions) -> Tool
     raise ProcessRefused(message, code="unsupported")
 
 
-async def _ask_nobody(
+async def _answer_nothing(
     _question: str, _options: tuple[str, ...], _timeout_seconds: float | None
 ) -> str | None:
     await trio.lowlevel.checkpoint()
@@ -151,10 +151,10 @@ class ToolContext:
     user_data: JsonObject = field(converter=frozen_json)
     deadline: float
     progress: Callable[[str], None]
-    event: Callable[[str, JsonValue], None] = _nobody_hears
+    event: Callable[[str, JsonValue], None] = _publish_nothing
     run_in_thread: RunInThread = _run_in_any_thread
     process: OpenProcess = _open_nothing
-    question: AskUser = _ask_nobody
+    question: AskQuestion = _answer_nothing
     child: RunSession = _run_nothing
 
     @property
@@ -272,7 +272,7 @@ class ToolContext:
     ) -> str | None:
         """Ask the user, and wait for the answer in this process. Where it must outlive a restart, use the tool `ask_user`.
 
-        Publishes `AskUser`, and is answered with `session.respond`.
+        Publishes `AskQuestion`, and is answered with `session.respond`.
 
         Args:
             question: What you need to know.

@@ -9,7 +9,7 @@ from agentrail.actors.introspection import change_code, get_state, get_status, r
 from agentrail.actors.machine_loop import SELF, CrashReport, Link, Send, Unlink, Unwatch, Watch
 from agentrail.actors.replies import ReplyTo
 from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, Start, Status, machine, worker
+from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, MachineStatus, Start, machine, worker
 from agentrail.actors.subtrees import SupervisorInit, subtree
 from agentrail.otp.child_specs import StartRecipe
 from agentrail.otp.exits import ActorExit
@@ -27,11 +27,11 @@ __all__ = [
     "Init",
     "InitStop",
     "Link",
+    "MachineStatus",
     "ReplyTo",
     "Send",
     "Start",
     "StartRecipe",
-    "Status",
     "SupervisorInit",
     "Unlink",
     "Unwatch",

@@ -9,7 +9,7 @@ import trio
 from attrs import frozen
 
 from agentrail.actors.dead_letters import bury
-from agentrail.actors.handle import Cell, check_timeout, mailbox_of, refuse_self
+from agentrail.actors.handle import ActorCell, check_timeout, mailbox_of, refuse_self
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallTimeout, MailboxFull
 from agentrail.otp.statem import Call, Cast, RequestFor
@@ -17,7 +17,7 @@ from agentrail.otp.statem_types import check_bound
 
 R = TypeVar("R")
 
-Look: TypeAlias = Callable[[], None]
+OnChange: TypeAlias = Callable[[], None]
 
 
 @frozen(eq=False)
@@ -30,15 +30,15 @@ class Wait:
         ending: Whose end it is that is waited for, if it is one.
     """
 
-    subscribe: Callable[[object, Look], None]
+    subscribe: Callable[[object, OnChange], None]
     unsubscribe: Callable[[object], None]
-    ending: Cell | None = None
+    ending: ActorCell | None = None
 
 
-Found: TypeAlias = Cell | Wait | None
+Lookup: TypeAlias = ActorCell | Wait | None
 Sent: TypeAlias = Cast | Call
 
-_NOBODY: Final = "nobody is there, and nobody is to come"
+_NO_RECIPIENT: Final = "no actor is there, and none is to come"
 
 
 class Address:
@@ -46,7 +46,7 @@ class Address:
 
     __slots__ = ("_find", "_held", "_hold_limit", "_name", "_waiting")
 
-    def __init__(self, name: str, find: Callable[[], Found], hold_limit: int) -> None:
+    def __init__(self, name: str, find: Callable[[], Lookup], hold_limit: int) -> None:
         """Make one that holds nothing."""
         check_bound("hold_limit", hold_limit)
         self._name = name
@@ -121,7 +121,7 @@ class Address:
             self._withdraw(event)
 
     async def _wait_for_room(self) -> None:
-        while not self._held and isinstance(found := self._find(), Cell) and mailbox_of(found).must_wait:
+        while not self._held and isinstance(found := self._find(), ActorCell) and mailbox_of(found).must_wait:
             await mailbox_of(found).wait_for_room()
 
     def _withdraw(self, event: Sent) -> None:
@@ -148,7 +148,7 @@ class Address:
         if not self._held:
             return
         found = self._find()
-        if isinstance(found, Cell):
+        if isinstance(found, ActorCell):
             self._flush(found)
         elif found is None:
             self.give_up()
@@ -165,7 +165,7 @@ class Address:
     def _send(self, event: Sent) -> None:
         if not self._held:
             found = self._find()
-            if isinstance(found, Cell):
+            if isinstance(found, ActorCell):
                 mailbox = mailbox_of(found)
                 _move(event, found)
                 mailbox.put_nowait(event, via=self)
@@ -182,7 +182,7 @@ class Address:
         self._held.append((event, False))
         self.look()
 
-    def _flush(self, cell: Cell) -> None:
+    def _flush(self, cell: ActorCell) -> None:
         mailbox = cell.mailbox
         while self._held:
             event, is_owed = self._held.popleft()
@@ -199,7 +199,7 @@ class Address:
                 _refuse(event, full.with_traceback(None), "the mailbox was full")
 
     def _bury(self, event: Sent) -> None:
-        _refuse(event, down(self), _NOBODY)
+        _refuse(event, down(self), _NO_RECIPIENT)
 
 
 def _refuse(event: Sent, error: Exception, why: str) -> None:
@@ -210,22 +210,22 @@ def _refuse(event: Sent, error: Exception, why: str) -> None:
         bury(event, why)
 
 
-def _move(event: Sent, cell: Cell) -> None:
+def _move(event: Sent, cell: ActorCell) -> None:
     if isinstance(event, Call) and isinstance(event.to, ReplyTo):
         event.to.move(cell, cell.handle)
 
 
-def is_open(cell: Cell) -> bool:
+def is_open(cell: ActorCell) -> bool:
     """Tell whether an instance lives and may go on: what one that has to go is sent would be lost with it."""
     if cell.exit_reason is not None or cell.stop_reason is not None or cell.killed:
         return False
     return cell.mailbox is None or not cell.mailbox.is_closed
 
 
-def wait_for_end(cell: Cell) -> Wait:
+def wait_for_end(cell: ActorCell) -> Wait:
     """Wait for the end of an instance that takes no messages any more."""
 
-    def subscribe(key: object, look: Look) -> None:
+    def subscribe(key: object, look: OnChange) -> None:
         cell.watch(key, lambda _: look())
 
     return Wait(subscribe, cell.unwatch, cell)

@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from agentrail.actors.mailbox import EMPTY, Mailbox
-from agentrail.otp.statem import TimerFired, TimerKey
+from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
+from agentrail.otp.statem import TimerDue, TimerKey
 
 K = TypeVar("K", bound=Hashable)
 
@@ -96,7 +96,7 @@ async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspen
             if key is not None:
                 return Due(key)
         item = mailbox.take_nowait(control_only=suspended)
-        if item is not EMPTY:
+        if item is not NO_MESSAGE:
             return item
         if deadlines and not suspended and not mailbox.is_held:
             with trio.CancelScope(deadline=deadlines.next_seconds()):
@@ -147,18 +147,18 @@ class MachineTimers:
         self.is_suspended = False
         self._mailbox.put_timers_first(self._take_due())
 
-    def _take_due(self) -> list[TimerFired]:
+    def _take_due(self) -> list[TimerDue]:
         now = trio.current_time()
-        due: list[TimerFired] = []
+        due: list[TimerDue] = []
         while (key := self._deadlines.take_due(now)) is not None:
-            due.append(TimerFired(key, self._epochs.pop(key)))
+            due.append(TimerDue(key, self._epochs.pop(key)))
         return due
 
 
 async def take_in_turn(
     mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
 ) -> object:
-    """Take the next message of a machine; a timer that came due is one of them, `TimerFired`.
+    """Take the next message of a machine; a timer that came due is one of them, `TimerDue`.
 
     Args:
         mailbox: Whose reader the running task is.
@@ -170,7 +170,7 @@ async def take_in_turn(
     await mailbox.give_way()
     while True:
         item = mailbox.take_nowait(control_only=suspended)
-        if item is not EMPTY:
+        if item is not NO_MESSAGE:
             return item
         due_seconds = math.inf if timers is None or mailbox.is_held else timers.next_seconds()
         if timers is None or due_seconds == math.inf:

@@ -18,7 +18,7 @@ from agentrail.actors.dead_letters import bury
 from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
 from agentrail.otp.supervision_types import Report, StopSummary, Token
@@ -46,15 +46,15 @@ class ChildOwner(Protocol):
     """The supervisor of an instance."""
 
     @property
-    def cell(self) -> "Cell":
+    def cell(self) -> "ActorCell":
         """Its own cell."""
         ...
 
-    def child_ended(self, cell: "Cell", reason: ExitReason) -> None:
+    def child_ended(self, cell: "ActorCell", reason: ExitReason) -> None:
         """Hear of the end of a child."""
         ...
 
-    def child_stuck(self, cell: "Cell") -> None:
+    def child_stuck(self, cell: "ActorCell") -> None:
         """Hear that a child did not obey its kill."""
         ...
 
@@ -72,7 +72,7 @@ class ActorContext:
 
     __slots__ = ("_cell",)
 
-    def __init__(self, cell: "Cell") -> None:
+    def __init__(self, cell: "ActorCell") -> None:
         self._cell = cell
 
     @property
@@ -93,7 +93,7 @@ class ActorContext:
 
 
 _NORMAL: Final = Normal()
-_current: Final[ContextVar["Cell | None"]] = ContextVar("current_actor", default=None)
+_current: Final[ContextVar["ActorCell | None"]] = ContextVar("current_actor", default=None)
 
 
 def current_actor() -> ActorContext | None:
@@ -102,12 +102,12 @@ def current_actor() -> ActorContext | None:
     return None if cell is None else ActorContext(cell)
 
 
-def current_cell() -> "Cell | None":
+def current_cell() -> "ActorCell | None":
     """Return the cell of the actor that this code runs in."""
     return _current.get()
 
 
-class Cell:
+class ActorCell:
     """All that the room knows of one instance.
 
     Attributes:
@@ -172,7 +172,7 @@ class Cell:
         # Dicts for their order: an end is told in the order in which people asked for it. Made when they are needed,
         # like the shields: most actors live without, and ten thousand of them would hold fifty thousand empty ones.
         self._debts: dict[ReplyTo, None] | None = None
-        self._links: dict[Cell, None] | None = None
+        self._links: dict[ActorCell, None] | None = None
         self._releases: dict[object, Callable[[], None]] | None = None
         self._watchers: dict[object, Callable[[ExitReason], None]] | None = None
 
@@ -277,7 +277,7 @@ class Cell:
         elif self._releases is not None:
             self._releases.pop(key, None)
 
-    def link(self, other: "Cell") -> None:
+    def link(self, other: "ActorCell") -> None:
         """Let either end with the other."""
         if self.exit_reason is not None:
             other.receive_exit(NoProcess(), self.handle)
@@ -287,17 +287,17 @@ class Cell:
             self._join(other)
             other._join(self)  # noqa: SLF001 - another one of this class
 
-    def unlink(self, other: "Cell") -> None:
+    def unlink(self, other: "ActorCell") -> None:
         """Undo `link`."""
         self._part(other)
         other._part(self)  # noqa: SLF001 - another one of this class
 
-    def _join(self, other: "Cell") -> None:
+    def _join(self, other: "ActorCell") -> None:
         if self._links is None:
             self._links = {}
         self._links[other] = None
 
-    def _part(self, other: "Cell") -> None:
+    def _part(self, other: "ActorCell") -> None:
         if self._links is not None:
             self._links.pop(other, None)
 
@@ -323,10 +323,10 @@ class Cell:
         releases, self._releases = self._releases, None
         # What one of them raises is no matter of the others: a caller that is not told of an end waits for it for ever.
         for release in (releases or {}).values():
-            contain(log_bug, release)
+            call_guarded(log_bug, release)
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
-            contain(log_bug, tell, reason)
+            call_guarded(log_bug, tell, reason)
         links, self._links = self._links, None
         for other in links or ():
             other.unlink(self)
@@ -343,7 +343,7 @@ class ActorHandle:
 
     __slots__ = ("__weakref__", "_cell")
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: ActorCell) -> None:
         """Made by the library."""
         self._cell = cell
 
@@ -525,12 +525,12 @@ def log_bug(error: BaseException) -> None:
     )
 
 
-def cell_of(handle: ActorHandle) -> Cell:
+def cell_of(handle: ActorHandle) -> ActorCell:
     """Return what lies behind a handle; only this room asks."""
     return handle._cell  # noqa: SLF001 - the door between a handle and its cell
 
 
-def mailbox_of(cell: Cell) -> Mailbox[object]:
+def mailbox_of(cell: ActorCell) -> Mailbox[object]:
     """Return the mailbox of an actor that has one.
 
     Raises:
@@ -552,7 +552,7 @@ def check_timeout(seconds: float | None) -> None:
         raise ValueError(message)
 
 
-def refuse_self(cell: Cell, what: str) -> None:
+def refuse_self(cell: ActorCell, what: str) -> None:
     """Refuse what an actor can only wait for in vain.
 
     Raises:

@@ -9,7 +9,7 @@ import trio
 from agentrail.actors.handle import ActorHandle, cell_of, check_timeout, late, refuse_self
 from agentrail.actors.machine_loop import Inspection, MachineCell, MachineLoop
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.start import Behaviour, Status
+from agentrail.actors.start import Behaviour, MachineStatus
 
 
 async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> tuple[Any, Any]:  # noqa: ASYNC109 - as of `call`
@@ -27,7 +27,7 @@ async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0)
     return cast("tuple[Any, Any]", found)
 
 
-async def get_status(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> Status:  # noqa: ASYNC109 - as of `call`
+async def get_status(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> MachineStatus:  # noqa: ASYNC109 - as of `call`
     """Return what a machine is at, as its `format_status` shows it.
 
     Raises:
@@ -37,7 +37,7 @@ async def get_status(handle: ActorHandle, *, timeout_seconds: float | None = 5.0
 
     Cancellation: Always a checkpoint.
     """
-    return cast("Status", await _look(handle, lambda loop: loop.status(), timeout_seconds))
+    return cast("MachineStatus", await _look(handle, lambda loop: loop.status(), timeout_seconds))
 
 
 async def replace_state(

@@ -11,16 +11,16 @@ from msgspec import structs
 
 from agentrail.actors.dead_letters import LOGGER, bury
 from agentrail.actors.deadlines import MachineTimers, take_in_turn
-from agentrail.actors.handle import ActorContext, ActorHandle, Cell, ChildOwner
-from agentrail.actors.judging import judge
+from agentrail.actors.handle import ActorCell, ActorContext, ActorHandle, ChildOwner
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
+from agentrail.actors.raised import reason_of_raised
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.start import Behaviour, Ignore, InitStop, Options, Status, without_contents
+from agentrail.actors.start import Behaviour, Ignore, InitStop, MachineStatus, Options, without_contents
 from agentrail.actors.traced import PASSIVATED, Origins
 from agentrail.errors import MailboxFull, NotSuspended
 from agentrail.otp import statem
-from agentrail.otp.edges import contain, leaves
+from agentrail.otp.edges import call_guarded, leaves
 from agentrail.otp.exits import (
     ActorExit,
     Crashed,
@@ -46,7 +46,7 @@ from agentrail.otp.statem import (
     RefuseCall,
     SendReply,
     Terminate,
-    TimerFired,
+    TimerDue,
 )
 from agentrail.otp.supervision_types import Report, Token
 
@@ -114,7 +114,7 @@ class CrashReport(Report):
         status: What it was at, as its `format_status` shows it.
     """
 
-    status: Status
+    status: MachineStatus
 
 
 class StopOrder:
@@ -136,7 +136,7 @@ class Inspection:
         self.look = look
 
 
-class MachineCell(Cell):
+class MachineCell(ActorCell):
     """The cell of a machine actor. A stop is a message to it."""
 
     __slots__ = ("loop",)
@@ -227,7 +227,9 @@ class MachineLoop:
         if init is not None:
             clock, limits, redact = trio.current_time, self._limits, self._redact
             self._take(
-                statem.start(self.behaviour, init, now=clock(), limits=limits, redact=redact, clock=clock)
+                statem.start_statem(
+                    self.behaviour, init, now=clock(), limits=limits, redact=redact, clock=clock
+                )
             )
         while self.engine.stopped is None:
             item = await take_in_turn(self._mailbox, self._timers, suspended=self.is_suspended)
@@ -235,14 +237,14 @@ class MachineLoop:
                 self._step(item)
                 if self._mailbox.via is not None or self.origins.came is not None:
                     self.origins.note(item, self._mailbox.via, self.engine)
-            elif isinstance(item, TimerFired):
+            elif isinstance(item, TimerDue):
                 self._step(item)
             elif isinstance(item, Notice):
                 if not item.monitor.is_cancelled:
                     self._forget(item.monitor)
                     self._step(Info(item.down))
             elif isinstance(item, StopOrder):
-                self._take(statem.stop(self.engine, item.reason))
+                self._take(statem.stop_statem(self.engine, item.reason))
             elif isinstance(item, Inspection):
                 self._inspect(item)
                 if self._nursery is None and _performs(self.behaviour):
@@ -252,7 +254,9 @@ class MachineLoop:
     def _step(self, event: statem.Incoming) -> None:
         clock = trio.current_time
         self._take(
-            statem.step(self.behaviour, self.engine, event, now=clock(), redact=self._redact, clock=clock)
+            statem.step_statem(
+                self.behaviour, self.engine, event, now=clock(), redact=self._redact, clock=clock
+            )
         )
 
     def _take(self, result: tuple[Engine[Any, Any], tuple[EngineEffect, ...]]) -> None:
@@ -380,14 +384,14 @@ class MachineLoop:
         def look() -> None:
             asked.to.reply(asked.look(self))
 
-        contain(
+        call_guarded(
             lambda error: asked.to.fail(error.with_traceback(None)), look
         )  # the caller's function and error
 
-    def status(self, *, last: bool = False) -> Status:
+    def status(self, *, last: bool = False) -> MachineStatus:
         """Say what the machine is at, as its behaviour wants it shown."""
         engine = self.engine
-        status = Status(
+        status = MachineStatus(
             reason=engine.stopped,
             event=engine.last if last else None,
             state=engine.state,
@@ -397,7 +401,7 @@ class MachineLoop:
             timers=tuple(engine.timers.items()),
         )
         # A report is no reason to crash; and nothing unformatted gets out.
-        return contain(lambda _: without_contents(status), self.behaviour.format_status, status)
+        return call_guarded(lambda _: without_contents(status), self.behaviour.format_status, status)
 
     def replace(self, state: object, data: object) -> None:
         """Put state and data in place of what they were. No event sees it."""
@@ -438,7 +442,7 @@ class MachineLoop:
             except BaseException as error:  # noqa: ASYNC103 - the actor's edge: the error is the exit reason
                 if any(isinstance(part, KeyboardInterrupt | SystemExit) for part in leaves(error)):
                     raise
-                fault, cancelled = judge(error, self._redact, _leave_alone)
+                fault, cancelled = reason_of_raised(error, self._redact, _leave_alone)
             finally:
                 cell.drop_shield(shield)
             if cancelled is not None:
@@ -488,7 +492,7 @@ def _performs(behaviour: Behaviour[Any, Any]) -> bool:
     return type(behaviour).perform is not Behaviour.perform
 
 
-async def begin(
+async def begin_machine(
     cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options
 ) -> MachineLoop | Ignore | InitStop:
     """Call `init`, and make the loop that goes on from there; or return what `init` said in its place.

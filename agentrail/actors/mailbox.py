@@ -20,7 +20,7 @@ from agentrail.otp.statem import Call
 from agentrail.otp.statem_types import check_bound
 
 __all__ = [
-    "EMPTY",
+    "NO_MESSAGE",
     "DeadLetters",
     "LaneStatistics",
     "Mailbox",
@@ -41,7 +41,7 @@ class _Empty(Enum):
     EMPTY = "nothing to take now"
 
 
-EMPTY: Final = _Empty.EMPTY
+NO_MESSAGE: Final = _Empty.EMPTY
 """What `take_nowait` answers when there is nothing to take."""
 
 _DIRECT: Final = object()
@@ -320,13 +320,13 @@ class Mailbox(Generic[M]):
         return not self._held and bool(self._control or (self._queue and not control_only))
 
     def take_nowait(self, *, control_only: bool = False) -> object:
-        """Take the next message, or `EMPTY`."""
+        """Take the next message, or `NO_MESSAGE`."""
         if self._held:
-            return EMPTY
+            return NO_MESSAGE
         if self._control:
             return self._control.popleft()
         if control_only or not self._queue:
-            return EMPTY
+            return NO_MESSAGE
         message, via = self._queue.popleft()
         if via is None:
             self.via = None

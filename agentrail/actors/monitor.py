@@ -7,7 +7,7 @@ from typing import Final, NewType
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import ActorHandle, Cell, ExitSignal, cell_of, mailbox_of
+from agentrail.actors.handle import ActorCell, ActorHandle, ExitSignal, cell_of, mailbox_of
 from agentrail.otp.exits import ExitReason, NoProcess
 
 __all__ = [
@@ -49,7 +49,7 @@ class Monitor:
 
     __slots__ = ("_cell", "_down", "_fired", "_target", "id", "is_cancelled")
 
-    def __init__(self, cell: Cell, target: Cell | None) -> None:
+    def __init__(self, cell: ActorCell, target: ActorCell | None) -> None:
         """Made by `monitor`."""
         self.id = MonitorId(next(_numbers))  # not its address: that is given to another one once it is gone
         self.is_cancelled = False

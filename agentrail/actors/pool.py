@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import trio
 
 from agentrail.actors.blocks import open_supervisor
-from agentrail.actors.pool_core import POOL_STOPPED, Entry, Errors, PoolCore
+from agentrail.actors.pool_core import POOL_STOPPED, Errors, JobRecord, PoolCore
 from agentrail.actors.start import worker
 from agentrail.actors.supervising import Observer
 from agentrail.errors import InvalidSpec
@@ -33,7 +33,7 @@ class PoolJob(Generic[R]):
 
     __slots__ = ("__weakref__", "_core", "_entry")
 
-    def __init__(self, core: PoolCore, entry: Entry) -> None:
+    def __init__(self, core: PoolCore, entry: JobRecord) -> None:
         """Made by `Pool.submit`."""
         self._core = core
         self._entry = entry

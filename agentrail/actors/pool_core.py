@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import trio
 
-from agentrail.actors.handle import Cell, cell_of, current_cell
+from agentrail.actors.handle import ActorCell, cell_of, current_cell
 from agentrail.actors.supervising import Core
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.errors import ActorDown, CallingSelf, JobGivenUp, JobWithdrawn, PoolFull, PoolStopped
@@ -43,7 +43,7 @@ from agentrail.otp.pooling import (
     WorkerDown,
     WorkerNumber,
     WorkerUp,
-    step,
+    step_pool,
 )
 from agentrail.otp.supervision_types import StopSummary
 
@@ -53,7 +53,7 @@ _FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
 Errors: TypeAlias = tuple[type[Exception], ...]
 
 
-class Entry:
+class JobRecord:
     """One job in the books of its pool.
 
     Attributes:
@@ -120,16 +120,16 @@ class _Worker:
 
     __slots__ = ("began", "cell", "is_cancelled", "job", "number", "scope", "wake")
 
-    def __init__(self, number: WorkerNumber, cell: Cell) -> None:
+    def __init__(self, number: WorkerNumber, cell: ActorCell) -> None:
         self.number = number
         self.cell = cell
-        self.job: Entry | None = None
+        self.job: JobRecord | None = None
         self.began = False
         self.is_cancelled = False
         self.scope: trio.CancelScope | None = None
         self.wake = trio.Event()
 
-    def assign(self, job: Entry) -> None:
+    def assign(self, job: JobRecord) -> None:
         """Take a job; the worker was waiting for one."""
         self.job, self.began, self.is_cancelled = job, False, False
         self.wake.set()
@@ -138,7 +138,7 @@ class _Worker:
         """Cancel the job that it has."""
         self.is_cancelled = True
         if self.scope is not None:
-            self.scope.cancel(reason="nobody waits for this job any more")
+            self.scope.cancel(reason="no caller waits for this job any more")
 
 
 class PoolCore:
@@ -161,9 +161,9 @@ class PoolCore:
         self._resource = resource
         self._errors = errors
         self._numbers = itertools.count(1)
-        self._jobs: dict[JobNumber, Entry] = {}
+        self._jobs: dict[JobNumber, JobRecord] = {}
         self._workers: dict[WorkerNumber, _Worker] = {}
-        self._cells: set[Cell] = set()
+        self._cells: set[ActorCell] = set()
         self._supervisor: Supervisor | None = None
         self._drained = trio.Event()
 
@@ -188,10 +188,10 @@ class PoolCore:
 
     # --- jobs
 
-    def offer(self, job: object, *, may_wait: bool) -> Entry:
+    def offer(self, job: object, *, may_wait: bool) -> JobRecord:
         """Bring a job."""
         number = JobNumber(next(self._numbers))
-        entry = Entry(number, _copied(job))
+        entry = JobRecord(number, _copied(job))
         self._jobs[number] = entry
         self._take(Submitted(number, may_wait))
         return entry
@@ -249,7 +249,7 @@ class PoolCore:
         own.job, own.scope = None, None
         self._take(JobFinished(own.number) if is_done else JobStopped(own.number, own.began))
 
-    async def _do(self, job: Entry, given: tuple[Any, ...]) -> None:
+    async def _do(self, job: JobRecord, given: tuple[Any, ...]) -> None:
         try:
             job.value = await self._work(*given, _copied(job.payload))
         except BaseException as error:  # noqa: ASYNC103 - but for the errors that are answers it goes on
@@ -291,7 +291,7 @@ class PoolCore:
     # --- effects
 
     def _take(self, signal: PoolSignal) -> None:
-        self.state, effects = step(self.state, signal)
+        self.state, effects = step_pool(self.state, signal)
         for effect in effects:
             self._carry_out(effect)
 
@@ -348,7 +348,7 @@ def _stopped(reason: ExitReason, *, began: bool) -> PoolStopped:
 
 
 def _withdrawn(job: JobNumber) -> JobWithdrawn:
-    message = f"job {job} was cancelled by whoever submitted it, and has no result"
+    message = f"job {job} was cancelled by the caller that submitted it, and has no result"
     return JobWithdrawn(message)
 
 

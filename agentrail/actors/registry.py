@@ -10,13 +10,13 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import trio
 from attrs import define, frozen
 
-from agentrail.actors.address import Address, Found, Look, Wait, is_open, wait_for_end
+from agentrail.actors.address import Address, Lookup, OnChange, Wait, is_open, wait_for_end
 from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.supervising import Core
 from agentrail.actors.traced import PASSIVATED
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import ExitReason, Normal, check_reason
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
@@ -144,7 +144,7 @@ class Registry:
             None  # how long the chain of changes is that led to the one that is being told
         )
         self._locks: dict[Hashable, _Lock] = {}
-        self._waiters: dict[Hashable, dict[object, Look]] = {}
+        self._waiters: dict[Hashable, dict[object, OnChange]] = {}
         # Whether an actor came and was passivated again, before the activation was over.
         self._activating: dict[Hashable, bool] = {}
         self._closed = False
@@ -367,13 +367,13 @@ class Registry:
         self._check_open(key)
         address: list[Address] = []
 
-        def find() -> Found:
+        def find() -> Lookup:
             return self._find(key, activate, address[0])
 
         address.append(Address(repr(key), find, hold_limit))
         return address[0]
 
-    def _find(self, key: Hashable, activate: Activate | None, address: Address) -> Found:
+    def _find(self, key: Hashable, activate: Activate | None, address: Address) -> Lookup:
         if self._closed:
             return None
         for handle in self._entries.get(key, {}):
@@ -408,7 +408,7 @@ class Registry:
         except trio.Cancelled:  # the end of the run: no actor hears of anything any more
             raise
         except BaseException:  # noqa: BLE001, ASYNC103 - the edge of the code that starts it: what leaves a system task ends the run
-            LOGGER.exception("starting whoever is to hold the key %r failed", key)
+            LOGGER.exception("starting the holder of the key %r failed", key)
         finally:
             is_gone_again = self._activating.pop(key, False)
         if has_failed or not (is_gone_again or self._is_held_or_coming(key)):
@@ -490,7 +490,7 @@ class Registry:
             while self._news:
                 news, listeners, self._telling = self._news.popleft()
                 for listener in listeners:
-                    contain(_log_listener, listener, news)
+                    call_guarded(_log_listener, listener, news)
         finally:
             self._telling = None
 

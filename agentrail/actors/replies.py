@@ -24,9 +24,9 @@ class Callee(Protocol):
 
 
 class _Stage(Enum):
-    OPEN = "nobody has answered"
+    OPEN = "no answer was given"
     ANSWERED = "it has its answer"
-    ABANDONED = "whoever asked has gone"
+    ABANDONED = "the caller has gone"
 
 
 class ReplyTo:
@@ -124,5 +124,5 @@ NO_PROCESS: Final = NoProcess()
 
 def down(handle: object, reason: ExitReason = NO_PROCESS) -> ActorDown:
     """Make the error for a caller whose callee has ended."""
-    message = f"{handle!r} gives no answer ({describe(reason)}): ask whoever lives now"
+    message = f"{handle!r} gives no answer ({describe(reason)}): ask the instance that lives now"
     return ActorDown(message, handle=handle, reason=reason)

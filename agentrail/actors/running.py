@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, Protocol
 
 import trio
 
-from agentrail.actors.handle import Cell, current_cell
-from agentrail.actors.judging import judge
-from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin
+from agentrail.actors.handle import ActorCell, current_cell
+from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin_machine
+from agentrail.actors.raised import reason_of_raised
 from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
 from agentrail.otp.child_specs import Arguments
@@ -30,7 +30,7 @@ from agentrail.otp.supervision_types import StartChild
 _NORMAL: Final = Normal()
 
 
-class WorkerCell(Cell):
+class WorkerCell(ActorCell):
     """The cell of a worker. A stop cancels it."""
 
     __slots__ = ()
@@ -95,7 +95,7 @@ class ChildRun:
         "watcher",
     )
 
-    def __init__(self, wanted: StartChild, start: Start, cell: Cell, watcher: Watcher) -> None:
+    def __init__(self, wanted: StartChild, start: Start, cell: ActorCell, watcher: Watcher) -> None:
         """Keep what was asked for; the arguments only until they are used."""
         self.token = wanted.token
         self.shutdown_seconds = wanted.spec.shutdown_seconds
@@ -155,7 +155,7 @@ def _returned_early(child_id: Hashable) -> ExitReason:
     return Crashed.of_rule("ReturnedEarly", f"child {child_id!r} ended before it reported started")
 
 
-async def run_child(run: ChildRun) -> None:
+async def run_instance(run: ChildRun) -> None:
     """Be the task of an instance."""
     cell = run.cell
     cell.enter()
@@ -173,7 +173,7 @@ async def run_child(run: ChildRun) -> None:
                 raise
             except BaseException as error:  # noqa: ASYNC103, BLE001 - the actor's edge
                 # Before the scope sees it, which takes groups apart by every path to every leaf.
-                fault, cancelled = judge(error, run.watcher.redact, run.watcher.interrupted)
+                fault, cancelled = reason_of_raised(error, run.watcher.redact, run.watcher.interrupted)
             if cancelled is not None:
                 try:
                     raise cancelled
@@ -190,7 +190,7 @@ async def run_child(run: ChildRun) -> None:
     cell.finish(run.end_reason(fault or reason))
 
 
-def _cancelled_reason(cell: Cell) -> ExitReason:
+def _cancelled_reason(cell: ActorCell) -> ExitReason:
     return Killed() if cell.killed else cell.stop_reason or Shutdown()
 
 
@@ -226,7 +226,7 @@ def _life_of(run: ChildRun) -> Awaitable[Any]:
 
 
 async def _live_as_machine(run: ChildRun, cell: MachineCell) -> ExitReason:
-    loop = await begin(cell, run.call(), run.options)
+    loop = await begin_machine(cell, run.call(), run.options)
     if not isinstance(loop, MachineLoop):
         if isinstance(loop, InitStop):
             return InitFailed("stopped", cause=loop.reason)
@@ -272,7 +272,7 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
         cell.cut()  # it had its time: what else there is to clean up has none
 
 
-def _until(seconds: float | None, cell: Cell | None) -> float:
+def _until(seconds: float | None, cell: ActorCell | None) -> float:
     if seconds is None:
         # The ladder of the supervisor has an end of its own; any other that ends an actor sets no time.
         seconds = math.inf if cell is None or cell.is_laddered else UNASKED_SECONDS

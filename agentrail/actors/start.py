@@ -9,13 +9,13 @@ from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from attrs import evolve, field, frozen
 
-from agentrail.actors.handle import ActorContext, ActorHandle, Cell
+from agentrail.actors.handle import ActorCell, ActorContext, ActorHandle
 from agentrail.actors.mailbox import Overflow, check_mailbox
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
 from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, Normal, check_reason
-from agentrail.otp.statem import Event, Init, Limits, Transition
+from agentrail.otp.statem import Init, Limits, MachineEvent, Transition
 
 _NORMAL: Final = Normal()
 S = TypeVar("S")
@@ -44,7 +44,7 @@ class InitStop:
 
 
 @frozen(kw_only=True)
-class Status:
+class MachineStatus:
     """What a machine shows of itself.
 
     Attributes:
@@ -66,9 +66,9 @@ class Status:
     timers: object = ()
 
 
-def without_contents(status: Status) -> Status:
+def without_contents(status: MachineStatus) -> MachineStatus:
     """Keep type names and counts: nothing that anybody said."""
-    return Status(
+    return MachineStatus(
         reason=status.reason,
         event=type(status.event).__name__,
         state=type(status.state).__name__,
@@ -100,7 +100,7 @@ class Behaviour(Generic[S, D]):
         message = f"{type(self).__name__} has no init: it gives the first state, Init(state, data)"
         raise NotImplementedError(message)
 
-    def handle(self, event: Event, state: S, data: D) -> Transition[S, D]:
+    def handle(self, event: MachineEvent, state: S, data: D) -> Transition[S, D]:
         """Decide what an event means in a state."""
         message = (
             f"{type(self).__name__} has no handle: it answers each event with a transition, such as Keep()"
@@ -132,7 +132,7 @@ class Behaviour(Generic[S, D]):
         Cancellation: Shielded; only a kill, or the shutdown time of an actor that was not asked to stop, cuts it.
         """
 
-    def format_status(self, status: Status) -> Status:
+    def format_status(self, status: MachineStatus) -> MachineStatus:
         """Choose what of a status may be shown; by default no contents."""
         return without_contents(status)
 
@@ -141,7 +141,7 @@ class Behaviour(Generic[S, D]):
         return state, data
 
 
-class Name(Protocol):
+class RegistryName(Protocol):
     """A key of a registry, for `Start.with_options`; made by `registry.name(key)`."""
 
     def register(self, handle: ActorHandle) -> None:
@@ -150,7 +150,7 @@ class Name(Protocol):
 
 
 @frozen
-class Look:
+class ActorView:
     """What an actor shows of itself in `Supervisor.tree()`, beyond what its supervisor knows.
 
     Attributes:
@@ -173,13 +173,13 @@ class Options:
         look: Called with the arguments of the start, says how the child looks, also between two instances.
     """
 
-    name: Name | None = None
+    name: RegistryName | None = None
     capacity: int = 1000
     overflow: Overflow = "reject"
     limits: Limits = field(factory=Limits)
     trap_exits: bool = False
-    prepare: Callable[[Cell], None] | None = None
-    look: Callable[..., Look] | None = None
+    prepare: Callable[[ActorCell], None] | None = None
+    look: Callable[..., ActorView] | None = None
 
 
 Form = Literal["worker", "machine", "subtree"]
@@ -200,7 +200,7 @@ class Start(StartRecipe):
     def with_options(
         self,
         *,
-        name: Name | None = None,
+        name: RegistryName | None = None,
         capacity: int = 1000,
         overflow: Overflow = "reject",
         limits: Limits = Limits(),  # noqa: B008 - frozen

@@ -21,8 +21,8 @@ from agentrail.actors.address import Wait
 from agentrail.actors.deadlines import Deadlines, Due, take_next
 from agentrail.actors.handle import (
     LOGGER,
+    ActorCell,
     ActorHandle,
-    Cell,
     ChildOwner,
     check_timeout,
     current_cell,
@@ -33,12 +33,12 @@ from agentrail.actors.handle import (
 from agentrail.actors.machine_loop import MachineCell
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.running import ChildRun, WorkerCell, run_child
+from agentrail.actors.running import ChildRun, WorkerCell, run_instance
 from agentrail.actors.start import Start, as_start
 from agentrail.errors import AlreadyRegistered, AlreadyStarted, ChildStartFailed, InternalError, NoMailbox
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ShutdownTime, Spec, SupervisorFlags
-from agentrail.otp.edges import contain, show
+from agentrail.otp.edges import call_guarded, show
 from agentrail.otp.exits import (
     ExitReason,
     InitFailed,
@@ -52,23 +52,22 @@ from agentrail.otp.exits import (
     keep,
 )
 from agentrail.otp.statem import Call, Cast, Info
-from agentrail.otp.supervision_state import Child, Phase, SupervisorState, is_to_restart
+from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, is_to_restart
 from agentrail.otp.supervision_types import (
-    NOBODY,
-    Answer,
+    NO_CALLER,
+    AnswerRequest,
     AnswerUntaken,
     CancelRetry,
     CancelStart,
-    ChildExited,
-    ChildIgnored,
-    ChildStarted,
-    ChildStartFailed as StartFailed,
-    ChildStopped,
-    ChildStuck,
     Culprit,
-    End,
+    EndSupervisor,
+    InstanceExited,
+    InstanceIgnored,
+    InstanceStarted,
+    InstanceStartFailed as StartFailed,
+    InstanceStopped,
+    InstanceStuck,
     Report,
-    Request,
     RequestCancelled,
     RequestId,
     RetryDue,
@@ -79,6 +78,7 @@ from agentrail.otp.supervision_types import (
     StopSummary,
     SupervisionEffect,
     SupervisionSignal,
+    SupervisorRequest,
     Token,
 )
 from agentrail.otp.tracebacks import print_exception
@@ -97,7 +97,7 @@ class _Forced:
     """A control message: a caller outside wants the end, and waits for it only so long."""
 
 
-class SupervisorCell(Cell):
+class SupervisorCell(ActorCell):
     """The cell of a supervisor."""
 
     __slots__ = ("core",)
@@ -165,7 +165,7 @@ class Tree:
     def report(self, report: Report) -> None:
         """Give a report to the observer, or to the log. One that raises is dropped after one line about it."""
         if self.observer is not None:
-            contain(self._drop_observer, self.observer, report)
+            call_guarded(self._drop_observer, self.observer, report)
         else:
             log_report(report)
 
@@ -233,13 +233,15 @@ class Core:
         self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
         self._request_number = 0
-        self._untaken: list[Answer] = []
+        self._untaken: list[AnswerRequest] = []
         self._farewells: list[tuple[ReplyTo, StopSummary]] = []
         self._nursery: trio.Nursery | None = None
         self._name_taken: AlreadyStarted | None = None
         self._watchdog_seconds = watchdog_seconds
         self._watchdog: threading.Timer | None = None
-        self.state, self._first = supervision.begin(cell.id, flags, specs, at_seconds=trio.current_time())
+        self.state, self._first = supervision.begin_supervisor(
+            cell.id, flags, specs, at_seconds=trio.current_time()
+        )
 
     # --- the loop
 
@@ -295,7 +297,9 @@ class Core:
 
     async def _step_once(self, signal: SupervisionSignal) -> None:
         self.steps += 1
-        self.state, effects = contain(partial(self._put_aside, signal), supervision.step, self.state, signal)
+        self.state, effects = call_guarded(
+            partial(self._put_aside, signal), supervision.step_supervisor, self.state, signal
+        )
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
             self._watchdog = _start_watchdog(self._watchdog_seconds)
         if len(effects) < _EFFECTS_IN_ONE_GO:
@@ -304,7 +308,7 @@ class Core:
         else:
             await self._carry_out_all(effects)
         for look in tuple(self.on_children.values()):
-            contain(log_bug, look)
+            call_guarded(log_bug, look)
 
     def _put_aside(
         self, signal: SupervisionSignal, error: BaseException
@@ -321,7 +325,7 @@ class Core:
             kind,
             print_exception(error),
         )
-        if not isinstance(signal, Request):
+        if not isinstance(signal, SupervisorRequest):
             raise error
         to = self._requests.pop(signal.request_id, None)
         if to is not None:
@@ -376,11 +380,11 @@ class Core:
                     self.mailbox.put_notice(self._make(RetryDue, token=token))
             case CancelRetry(token):
                 self._deadlines.disarm(("retry", token))
-            case Answer():
+            case AnswerRequest():
                 self._answer(effect)
             case Report():
                 self.tree.report(effect)
-            case End(reason, stuck, culprit):
+            case EndSupervisor(reason, stuck, culprit):
                 self.end, self.culprit = reason, culprit
                 if stuck and self.cell.owner is not None:
                     self.cell.owner.child_stuck(self.cell)
@@ -394,9 +398,9 @@ class Core:
         if limit != "infinity" and (run.reports_itself or start.form != "worker"):
             self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
         assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
-        self._nursery.start_soon(run_child, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
+        self._nursery.start_soon(run_instance, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
 
-    def _make_cell(self, wanted: StartChild, start: Start) -> Cell:
+    def _make_cell(self, wanted: StartChild, start: Start) -> ActorCell:
         who = (wanted.spec.id, wanted.incarnation, self, wanted.token)
         match start.form:
             case "machine":
@@ -408,7 +412,7 @@ class Core:
             case "worker":
                 return WorkerCell(*who)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: AnswerRequest) -> None:
         to = self._requests.pop(answer.request_id, None)
         if to is None or not to.is_open:  # the caller went in the instant in which this was decided
             if answer.child is not None:
@@ -489,9 +493,9 @@ class Core:
     def child_up(self, run: ChildRun, info: object) -> None:
         """Hear that a child is up."""
         self._deadlines.disarm(("start", run.token))
-        self.tell(ChildStarted, token=run.token, handle=run.cell.handle, info=info)
+        self.tell(InstanceStarted, token=run.token, handle=run.cell.handle, info=info)
 
-    def child_stuck(self, cell: Cell) -> None:
+    def child_stuck(self, cell: ActorCell) -> None:
         """Hear that a child did not obey its kill."""
         run = None if cell.token is None else self.runs.get(cell.token)
         if run is None or run.is_stuck:
@@ -502,13 +506,13 @@ class Core:
         if not isinstance(cell, SupervisorCell) or cell.core is None:
             cell.give_up(stuck)
         if run.stage == "up":
-            self.tell(ChildStuck, token=run.token)
+            self.tell(InstanceStuck, token=run.token)
         else:
             self.tell(
                 StartFailed, token=run.token, reason=InitFailed(run.failing or "cancelled", cause=stuck)
             )
 
-    def child_ended(self, cell: Cell, reason: ExitReason) -> None:
+    def child_ended(self, cell: ActorCell, reason: ExitReason) -> None:
         """Hear of the end of a child, once: its task is over."""
         token = cell.token
         run = None if token is None else self.runs.pop(token, None)
@@ -518,13 +522,13 @@ class Core:
             self._deadlines.disarm((kind, token))
         if run.stage == "up":
             if run.is_asked and not run.is_stuck:
-                self.tell(ChildStopped, token=token, reason=reason, forced=run.is_forced)
+                self.tell(InstanceStopped, token=token, reason=reason, forced=run.is_forced)
             else:
-                self.tell(ChildExited, token=token, reason=reason)
+                self.tell(InstanceExited, token=token, reason=reason)
         elif run.is_stuck:
-            self.tell(ChildExited, token=token, reason=reason)
+            self.tell(InstanceExited, token=token, reason=reason)
         elif isinstance(reason, Normal):
-            self.tell(ChildIgnored, token=token)
+            self.tell(InstanceIgnored, token=token)
         else:
             self.mailbox.put_notice(
                 _FailedStart(self._make(StartFailed, token=token, reason=reason), run.name_taken)
@@ -582,10 +586,12 @@ class Core:
             if self._requests.pop(request_id, None) is not None:
                 self.mailbox.put_notice(self._make(RequestCancelled, request_id=request_id))
 
-    def post(self, call: Any, request_id: RequestId = NOBODY) -> None:
+    def post(self, call: Any, request_id: RequestId = NO_CALLER) -> None:
         """Put a call to the reducer, and do not wait."""
         path = self._caller_path()
-        self.mailbox.put_nowait(self._make(Request, request_id=request_id, caller_path=path, call=call))
+        self.mailbox.put_nowait(
+            self._make(SupervisorRequest, request_id=request_id, caller_path=path, call=call)
+        )
 
     def _caller_path(self) -> tuple[Token, ...]:
         path: list[Token] = []
@@ -612,12 +618,12 @@ class Core:
         sweep = self.state.sweep
         if sweep is not None and number >= sweep.low:  # its group is being started again
             return True
-        if child.phase is Phase.RUNNING:  # it may have ended without this being read yet
+        if child.phase is ChildPhase.RUNNING:  # it may have ended without this being read yet
             return True
         return (
             child.restarting
-            or child.phase is Phase.STARTING
-            or (child.phase is Phase.EXITED and is_to_restart(child))
+            or child.phase is ChildPhase.STARTING
+            or (child.phase is ChildPhase.EXITED and is_to_restart(child))
         )
 
     def wait_for_child(self) -> Wait:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NoReturn, cast, overload
 import trio
 from attrs import evolve
 
-from agentrail.actors.address import Address, Found, is_open
+from agentrail.actors.address import Address, Lookup, is_open
 from agentrail.actors.handle import ActorHandle, cell_of, check_timeout, refuse_self
 from agentrail.actors.monitor import monitor_started
 from agentrail.actors.replies import down
@@ -367,7 +367,7 @@ def _key(child: Hashable | ActorHandle) -> ChildKey:
     return ById(child)
 
 
-def _find_child(core: Core, child_id: Hashable) -> Found:
+def _find_child(core: Core, child_id: Hashable) -> Lookup:
     child = core.child_of(child_id)
     if child is None or core.cell.exit_reason is not None:
         return None

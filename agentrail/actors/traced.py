@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from agentrail.otp.exits import Shutdown
-from agentrail.otp.statem import Engine, Event
+from agentrail.otp.statem import Engine, MachineEvent
 
 PASSIVATED: Final = Shutdown("passivated")
 """An actor that ends with this is woken by the next message through its address."""
@@ -26,7 +26,7 @@ class Origins:
     def __init__(self) -> None:
         """Begin with none."""
         self.came: dict[int, tuple[object, Any]] | None = None  # made when it is needed
-        self._postponed: Sequence[Event] = ()
+        self._postponed: Sequence[MachineEvent] = ()
 
     def note(self, event: object, via: object, engine: Engine[Any, Any]) -> None:
         """Note how an event came that the machine was given a moment ago, if it has put it by.

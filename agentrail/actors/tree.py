@@ -10,8 +10,8 @@ from datetime import timedelta
 import trio
 from attrs import frozen
 
-from agentrail.actors.handle import Cell, cell_of
-from agentrail.actors.start import Look, Start
+from agentrail.actors.handle import ActorCell, cell_of
+from agentrail.actors.start import ActorView, Start
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.otp.child_specs import ChildKind
 from agentrail.otp.supervision_state import Child, child_status
@@ -97,21 +97,21 @@ def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
     )
 
 
-def _look_of(child: Child) -> Look | None:
+def _look_of(child: Child) -> ActorView | None:
     start = child.spec.start
     if not isinstance(start, Start) or start.options.look is None:
         return None
     return start.options.look(*start.arguments.positional)
 
 
-def _nodes_below(cell: Cell, now_seconds: float) -> tuple[TreeNode, ...]:
+def _nodes_below(cell: ActorCell, now_seconds: float) -> tuple[TreeNode, ...]:
     if not isinstance(cell, SupervisorCell) or cell.core is None:
         return ()
     core = cell.core
     return tuple(_node_of_child(core, child, now_seconds) for _, child in core.state.children.items())
 
 
-def _waiting(cell: Cell) -> int | None:
+def _waiting(cell: ActorCell) -> int | None:
     return None if cell.mailbox is None else cell.mailbox.statistics().waiting
 
 

@@ -23,9 +23,9 @@ def main() -> None:
     """Run the command with the arguments of the process, and exit with its code."""
     try:
         # Not at the top: it takes a tenth of a second, and Ctrl-C in that time must not print a traceback either.
-        from agentrail.cli.commands import run_command
+        from agentrail.cli.commands import run_command_line
 
-        code = run_command(sys.argv[1:])
+        code = run_command_line(sys.argv[1:])
     except* KeyboardInterrupt:
         code = 130
     # All is done and decided: Ctrl-C during the interpreter's own end could only print a traceback.

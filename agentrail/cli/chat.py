@@ -45,7 +45,7 @@ from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.tuning import many_sessions
 
-MAX_WAITING_EVENTS: Final = 100_000
+_MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
 CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -208,7 +208,7 @@ class Chat:
         Raises:
             ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
         """
-        events = self.session.subscribe(buffer=MAX_WAITING_EVENTS)
+        events = self.session.subscribe(buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
             nursery.start_soon(self._show, events)
             with self.work:

@@ -71,7 +71,7 @@ app.command(
 )
 
 
-def run_command(arguments: Sequence[str]) -> int:
+def run_command_line(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code.
 
     Raises:

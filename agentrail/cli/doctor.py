@@ -16,8 +16,8 @@ from agentrail.app import (
     OPENAI_URL,
     VARIABLES,
     choose_model,
+    list_models,
     make_provider,
-    models_of,
     provider_of,
 )
 from agentrail.builds import FOLDER, Build, look_at_build
@@ -189,7 +189,7 @@ async def look_at_server(
 
 async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
     try:
-        models = await models_of(url, key)
+        models = await list_models(url, key)
     except ProviderError as error:
         return _decide_refusal(url, error)
     name = model.partition(":")[2]

@@ -9,7 +9,7 @@ from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel
-from agentrail.core.stack import Entry
+from agentrail.core.stack import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval
@@ -111,7 +111,7 @@ def decide_tools(text: str) -> tuple[Tool, ...]:
     return builtin(*dict.fromkeys(names))
 
 
-def decide_approvals(text: str | None) -> tuple[Entry, ...]:
+def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
     """Make the plugin that asks before the tools that `--approve` names; none without it.
 
     Raises:

@@ -17,9 +17,9 @@ from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.core.hook_codec import decode_hook_event
 from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import explain as explain_run
+from agentrail.core.pipeline import explain_hook as explain_run
 from agentrail.core.plugin import Context
-from agentrail.core.stack import Entry, load_stack
+from agentrail.core.stack import PluginEntry, load_stack
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import SessionId
 from agentrail.plugins.base import Plugin
@@ -87,7 +87,7 @@ def show_plugin(plugin: type[Plugin[Any]]) -> str:
     )
 
 
-def find_stack(name: str) -> Sequence[Entry]:
+def find_stack(name: str) -> Sequence[PluginEntry]:
     """Find a stack by its name.
 
     Raises:
@@ -109,7 +109,7 @@ def find_stack(name: str) -> Sequence[Entry]:
     return [known[word] for word in wanted]
 
 
-def _stack_in(module: str, name: str) -> Sequence[Entry]:
+def _stack_in(module: str, name: str) -> Sequence[PluginEntry]:
     if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:

@@ -25,7 +25,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.tuning import many_sessions
 
-MAX_WAITING_EVENTS: Final = 100_000
+_MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""
 
 _LAST_WORDS_SECONDS: Final = 1.0
@@ -153,7 +153,7 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
         await printer.say(f"model {chosen.model} ({chosen.why})")
         async with open_supervisor(shell_fallback=order.choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(order.choices, chosen))
-            async with session.subscribe(buffer=MAX_WAITING_EVENTS) as events:
+            async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
                 await session.prompt(order.prompt)
                 stop.session = session
                 return await _show_cycle(events, printer)

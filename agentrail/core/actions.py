@@ -174,7 +174,7 @@ class Abort(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class Skip(_Said, Generic[S_co], frozen=True, gc=False):
-    """Later plugins are not asked, and the session goes on as if nobody had acted."""
+    """Later plugins are not asked, and the session goes on as if no plugin had acted."""
 
     state: S_co
 
@@ -386,7 +386,7 @@ SHORT_CIRCUITS: Final[frozenset[ActionType]] = frozenset(
 # --- which hook accepts which action
 
 
-class Cell(enum.Enum):
+class Treatment(enum.Enum):
     """What becomes of an action on a hook."""
 
     ACCEPTED = "✓"
@@ -394,10 +394,10 @@ class Cell(enum.Enum):
     IGNORED = "–"
     """The pipeline goes on, and `ActionIgnored` is published; nothing is raised."""
     COLLECTED = "collected, not applied"
-    """Kept in the outcome for whoever looks, and reported as ignored."""
+    """Kept in the outcome for a look at it, and reported as ignored."""
 
 
-Y, N, C = Cell.ACCEPTED, Cell.IGNORED, Cell.COLLECTED
+Y, N, C = Treatment.ACCEPTED, Treatment.IGNORED, Treatment.COLLECTED
 
 _COLUMNS: Final[tuple[ActionType, ...]] = (
     *(Continue, Emit, Intervene, Abort, Skip, BlockTool, ReplaceToolArgs, SwitchModel, RequireApproval),
@@ -405,17 +405,17 @@ _COLUMNS: Final[tuple[ActionType, ...]] = (
 )
 
 
-def _row(*cells: Cell) -> Mapping[ActionType, Cell]:
-    # Whoever adds an action adds a column: a row that is too short fails when this is imported.
+def _row(*cells: Treatment) -> Mapping[ActionType, Treatment]:
+    # A new action needs a new column: a row that is too short fails when this is imported.
     return MappingProxyType(dict(zip(_COLUMNS, (Y, Y, *cells), strict=True)))
 
 
 # fmt: off
-MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
+MATRIX: Final[Mapping[Hook, Mapping[ActionType, Treatment]]] = MappingProxyType({
     #                            Inter- Abort Skip Block Replace Switch Require Replace    Replace  Replace  Resolve  Request
     #                            vene              Tool  Args    Model  Approval ToolResult Response Messages Approval
     SessionStarted:          _row(N,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
-    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # nobody is left to answer
+    SessionEnding:           _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # no caller is left to answer
     AfterTurn:               _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
     BeforePrompt:            _row(Y,    Y,    Y,   N,    N,      N,     N,      N,         N,       N,       Y,       Y),
     BeforeRequest:           _row(Y,    Y,    Y,   N,    N,      Y,     N,      N,         N,       Y,       N,       Y),
@@ -428,7 +428,7 @@ MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
     BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,      N,         N,       Y,       N,       Y),
     BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
     BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # decided at once, at idle
-    # What a hook waited for is judged by the row of that hook; this one is for answers that nobody waited for.
+    # What a hook waited for is judged by the row of that hook; this one is for answers that no hook waited for.
     RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
 })
 # fmt: on
@@ -436,7 +436,7 @@ MATRIX: Final[Mapping[Hook, Mapping[ActionType, Cell]]] = MappingProxyType({
 
 CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, BeforeFinish})
 """The hooks on which `Request(wait=True)` holds the session: nothing has begun there, or all is done, so nothing hangs
-in between meanwhile. Elsewhere a request is out, calls are open, or somebody is owed an answer in this very step."""
+in between meanwhile. Elsewhere a request is out, calls are open, or a caller is owed an answer in this very step."""
 
 
 def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
@@ -446,7 +446,7 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
 
     Args:
         action: What a plugin said.
-        shown: Messages that it was shown; nobody need look into those again.
+        shown: Messages that it was shown; those need no second look.
     """
     fault = _fault_of_extras(action)
     if fault is not None:
@@ -485,7 +485,7 @@ def fault_of_options(options: object) -> str | None:
     return f"permission_options is a tuple of one or more of {', '.join(PERMISSION_OPTIONS)}, each once; got {options!r}"
 
 
-def events_of(action: Action[Any]) -> tuple[Any, ...]:
+def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
     """Give all that an action wants published, in order."""
     return (*action.events, *action.emits) if isinstance(action, Emit) else action.emits
 
@@ -494,7 +494,7 @@ def _fault_of_extras(action: Any) -> str | None:
     emits: Any = action.emits
     if not isinstance(emits, tuple):
         return f"emits is a tuple of pairs of name and payload; got {emits!r}"
-    for pair in events_of(action):
+    for pair in emitted_events(action):
         match pair:
             case _ if isinstance(pair, Announcement):
                 continue

@@ -5,30 +5,30 @@ from types import MappingProxyType
 from typing import assert_never
 
 from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import TodoChange
 
 
-def apply_changes(work: Work, changes: Iterable[Change]) -> None:
+def apply_changes(step: StepContext, changes: Iterable[Change]) -> None:
     """Apply changes in their order; of two for one thing the last one counts."""
     for change in changes:
         match change:
             case UpdateTodos(todos=todos):
-                work.data.todos = todos
-                work.publish(TodoChange(todos=todos))
+                step.data.todos = todos
+                step.publish(TodoChange(todos=todos))
             case UpdateContext():
-                _update_context(work, change)
+                _update_context(step, change)
             case RequestCompaction(reason=reason):
-                work.data.compact_asked = reason or "asked for by a tool"
+                step.data.compact_asked = reason or "asked for by a tool"
             case _ as never:
                 assert_never(never)
 
 
-def _update_context(work: Work, change: UpdateContext) -> None:
+def _update_context(step: StepContext, change: UpdateContext) -> None:
     if change.key == "memory":
-        work.data.memory = change.value
+        step.data.memory = change.value
         return
-    sections = {key: text for key, text in work.data.sections.items() if key != change.key}
+    sections = {key: text for key, text in step.data.sections.items() if key != change.key}
     if isinstance(change.value, str):
         sections[change.key] = change.value
-    work.data.sections = MappingProxyType(sections)
+    step.data.sections = MappingProxyType(sections)

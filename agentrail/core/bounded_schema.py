@@ -34,7 +34,7 @@ class TooMuchWork(Exception):
     """A judgement would cost more than one may."""
 
 
-class Work:
+class ValidationBudget:
     """What is left of the work that one judgement may cost."""
 
     # The only member of a validator that all validators below it are handed is this one, and formats are not judged.
@@ -73,7 +73,7 @@ class Work:
             raise TooMuchWork from None
 
 
-def parts_of(value: object) -> int:
+def count_parts(value: object) -> int:
     """Count what a value consists of: itself, and all in it."""
     count = 0
     waiting = [value]
@@ -117,30 +117,30 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, Mapping | list | tuple | str) else 0
 
 
-def _cost_of_members(_work: Work, keyword: Any, instance: Any, _schema: Any) -> float:
+def _cost_of_members(_work: ValidationBudget, keyword: Any, instance: Any, _schema: Any) -> float:
     # Only what is there is looked at; to find that out costs a little for each that could be.
     return min(_size(keyword), _size(instance)) + _size(keyword) / 16
 
 
-def _cost_of_each(_work: Work, _keyword: Any, instance: Any, _schema: Any) -> float:
+def _cost_of_each(_work: ValidationBudget, _keyword: Any, instance: Any, _schema: Any) -> float:
     return _size(instance) if not isinstance(instance, str) else 0
 
 
-def _cost_of_comparing(_work: Work, keyword: Any, instance: Any, _schema: Any) -> float:
-    return parts_of(keyword) / 4 if isinstance(instance, Mapping | list) else _size(keyword) / 8
+def _cost_of_comparing(_work: ValidationBudget, keyword: Any, instance: Any, _schema: Any) -> float:
+    return count_parts(keyword) / 4 if isinstance(instance, Mapping | list) else _size(keyword) / 8
 
 
-def _cost_of_listing(_work: Work, keyword: Any, _instance: Any, _schema: Any) -> float:
+def _cost_of_listing(_work: ValidationBudget, keyword: Any, _instance: Any, _schema: Any) -> float:
     return _size(keyword) / 8
 
 
-def _cost_of_a_pattern(work: Work, keyword: Any, instance: Any, _schema: Any) -> float:
+def _cost_of_a_pattern(work: ValidationBudget, keyword: Any, instance: Any, _schema: Any) -> float:
     if isinstance(instance, str):
         work.pay_for_search(keyword, instance)
     return 0
 
 
-def _cost_of_names(patterns: Iterable[str], work: Work, instance: Any) -> float:
+def _cost_of_names(patterns: Iterable[str], work: ValidationBudget, instance: Any) -> float:
     if not isinstance(instance, Mapping):
         return 0
     for pattern in patterns:
@@ -149,27 +149,27 @@ def _cost_of_names(patterns: Iterable[str], work: Work, instance: Any) -> float:
     return len(instance)
 
 
-def _cost_of_named(work: Work, keyword: Any, instance: Any, _schema: Any) -> float:
+def _cost_of_named(work: ValidationBudget, keyword: Any, instance: Any, _schema: Any) -> float:
     return _cost_of_names(keyword, work, instance)
 
 
-def _cost_of_additional(work: Work, keyword: Any, instance: Any, schema: Any) -> float:
+def _cost_of_additional(work: ValidationBudget, keyword: Any, instance: Any, schema: Any) -> float:
     names = _cost_of_names(schema.get("patternProperties", ()), work, instance)
     return names if isinstance(keyword, Mapping) else names / 4
 
 
-def _cost_of_what_is_left(work: Work, _keyword: Any, instance: Any, _schema: Any) -> float:
+def _cost_of_what_is_left(work: ValidationBudget, _keyword: Any, instance: Any, _schema: Any) -> float:
     # Each member is looked for in a list of those that were evaluated, by this part of the schema or another.
     size = _size(instance) if isinstance(instance, Mapping | list) else 0
     return _cost_of_names(work.patterns, work, instance) + size**2 / 200
 
 
-def _cost_of_a_reference(work: Work, keyword: Any, _instance: Any, _schema: Any) -> float:
+def _cost_of_a_reference(work: ValidationBudget, keyword: Any, _instance: Any, _schema: Any) -> float:
     is_pointer = isinstance(keyword, str) and (keyword == "#" or keyword.startswith("#/"))
     return 5 if is_pointer else _UNANCHORED + work.schema_parts * 2
 
 
-_COSTS: Final[Mapping[str, Callable[[Work, Any, Any, Any], float]]] = MappingProxyType(
+_COSTS: Final[Mapping[str, Callable[[ValidationBudget, Any, Any, Any], float]]] = MappingProxyType(
     {
         "$dynamicRef": _cost_of_a_reference,
         "$ref": _cost_of_a_reference,
@@ -191,18 +191,18 @@ _COSTS: Final[Mapping[str, Callable[[Work, Any, Any, Any], float]]] = MappingPro
 )
 
 
-def _cost_of_nothing(_work: Work, _keyword: Any, _instance: Any, _schema: Any) -> float:
+def _cost_of_nothing(_work: ValidationBudget, _keyword: Any, _instance: Any, _schema: Any) -> float:
     return 0
 
 
-def _paid(name: str, judge: Keyword) -> Keyword:
+def _paid(name: str, validate: Keyword) -> Keyword:
     cost = _COSTS.get(name, _cost_of_nothing)
 
-    @functools.wraps(judge)
+    @functools.wraps(validate)
     def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        work: Work = validator.format_checker
+        work: ValidationBudget = validator.format_checker
         work.pay(1 + cost(work, value, instance, schema))
-        for error in judge(validator, value, instance, schema) or ():
+        for error in validate(validator, value, instance, schema) or ():
             work.pay(1 + len(error.message) / _CHARACTERS_PER_UNIT)
             yield error
 
@@ -219,11 +219,11 @@ def _unique_items(
         yield ValidationError(f"{instance!r} has non-unique elements")
 
 
-def _all_differ(items: list[Any], work: Work) -> bool:
+def _all_differ(items: list[Any], work: ValidationBudget) -> bool:
     kinds = set(map(type, items))
     if kinds <= {str} or kinds <= {int}:
         return len(set(items)) == len(items)
-    work.pay(parts_of(items) / 2)
+    work.pay(count_parts(items) / 2)
     return len({_as_json(item) for item in items}) == len(items)
 
 
@@ -274,10 +274,10 @@ _KEYWORDS: Final[Mapping[str, Keyword]] = {
 _create: Final[Any] = create  # its stubs are stricter than it is
 BoundedValidator: Final[Any] = _create(
     meta_schema=Draft202012Validator.META_SCHEMA,
-    validators={name: _paid(name, judge) for name, judge in _KEYWORDS.items()},
+    validators={name: _paid(name, validate) for name, validate in _KEYWORDS.items()},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
     id_of=Draft202012Validator.ID_OF,
     applicable_validators=_in_order,
 )
-"""To be made with a `Work` as its `format_checker`, one for each judgement. No schema below the root may have `$schema`:
+"""To be made with a `ValidationBudget` as its `format_checker`, one for each judgement. No schema below the root may have `$schema`:
 jsonschema would leave this class for that of the dialect."""

@@ -36,7 +36,7 @@ class Budget:
     Attributes:
         max_cost_usd: US dollars, or None for no such limit.
         max_total_tokens: Input and output, or None for no such limit.
-        allow_unknown_prices: Whether requests go out whose bound nobody knows; what they use is booked afterwards.
+        allow_unknown_prices: Whether requests go out whose bound is unknown; what they use is booked afterwards.
 
     Raises:
         OptionError: Your move: no limit at all, or one that is no number above 0.
@@ -107,7 +107,7 @@ class Price(Value, frozen=True, kw_only=True):
 
     @property
     def highest_input(self) -> float:
-        """The most that a token of input can cost: nobody knows beforehand what the cache has, or will be given."""
+        """The most that a token of input can cost: it is not known beforehand what the cache has, or will be given."""
         return max(self.input, self.cache_read or 0.0, self.cache_write or 0.0)
 
 
@@ -150,7 +150,7 @@ class Spent(Value, frozen=True, kw_only=True):
 
     Attributes:
         usage: As far as it was reported.
-        tokens: That count against the limit: those of `usage`, and what was promised to requests of which nobody heard again.
+        tokens: That count against the limit: those of `usage`, and what was promised to requests that were not heard of again.
         nano_usd: What they cost, as far as that is known.
         is_cost_known: Whether `nano_usd` is all of it.
     """
@@ -173,7 +173,7 @@ class Spent(Value, frozen=True, kw_only=True):
 NOTHING_SPENT: Final = Spent(usage=TokenUsage(), tokens=0, nano_usd=0)
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BudgetRefusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request that may not go out.
 
     Attributes:
@@ -207,8 +207,8 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
 
     Args:
         input_tokens: The estimate of what it sends.
-        max_output_tokens: Its output limit, or the model's; None when nobody knows.
-        price: Of the model; None when nobody knows.
+        max_output_tokens: Its output limit, or the model's; None when unknown.
+        price: Of the model; None when unknown.
     """
     tokens = input_tokens + (max_output_tokens or 0)
     knows_tokens = max_output_tokens is not None
@@ -224,7 +224,7 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
     )
 
 
-def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledger | Refusal:
+def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledger | BudgetRefusal:
     """Promise a request what it may use, or refuse it.
 
     Args:
@@ -246,7 +246,7 @@ def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | No
     Args:
         ledger: As it stands.
         reservation_id: Of the request.
-        usage: What it used. Where nobody knows (a crash took the session away while it was out), or where the cost has
+        usage: What it used. Where that is unknown (a crash took the session away while it was out), or where the cost has
             no known price, what was reserved is booked: too much rather than too little.
     """
     bound = _held(ledger, reservation_id)
@@ -260,7 +260,7 @@ def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | No
     return _booked(ledger, reservation_id, tokens, nano_usd, is_cost_known=is_cost_known)
 
 
-def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget] | Refusal:
+def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget] | BudgetRefusal:
     """Promise a child an equal share of what is left, and make the budget that it works with.
 
     Args:
@@ -292,7 +292,7 @@ def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None
     Args:
         ledger: As it stands.
         reservation_id: Of the child.
-        spent: What it used; None: nobody knows, so all that it was lent is booked.
+        spent: What it used; None: unknown, so all that it was lent is booked.
     """
     if spent is None:
         return settle(ledger, reservation_id, None)
@@ -306,7 +306,7 @@ def spent_of(usage: TokenUsage, ledger: Ledger | None) -> Spent:
 
     Args:
         usage: All that was reported to it.
-        ledger: Its own; what is promised there still is counted as used, because nobody will hear of it again.
+        ledger: Its own; what is promised there still is counted as used, because it will not be heard of again.
     """
     if ledger is None:
         is_known = usage.cost_usd is not None
@@ -326,7 +326,7 @@ def _held(ledger: Ledger, reservation_id: ReservationId) -> Bound | None:
 
 
 def _nano_of(cost_usd: float) -> int:
-    # Rounded first, because the cost is a float: its error alone is no billionth that somebody spent.
+    # Rounded first, because the cost is a float: its error alone is no billionth that was spent.
     return math.ceil(round(cost_usd * _NANO, 3))
 
 
@@ -365,17 +365,17 @@ def _left(ledger: Ledger) -> tuple[int, int]:
     return nano_usd, (budget.max_total_tokens or 0) - ledger.spent_tokens - promised_tokens
 
 
-def _nothing_to_lend(reason: Literal["cost", "tokens"], limit: str) -> Refusal:
+def _nothing_to_lend(reason: Literal["cost", "tokens"], limit: str) -> BudgetRefusal:
     message = f"nothing {limit} is left to lend to a sub-agent: raise the budget, or do without one"
-    return Refusal(reason=reason, message=message)
+    return BudgetRefusal(reason=reason, message=message)
 
 
-def _cost_refusal(ledger: Ledger, bound: Bound) -> Refusal | None:
+def _cost_refusal(ledger: Ledger, bound: Bound) -> BudgetRefusal | None:
     budget = ledger.budget
     if budget.max_cost_usd is None:
         return None
     if not bound.knows_cost and not budget.allow_unknown_prices:
-        return Refusal(
+        return BudgetRefusal(
             reason="unknown_price",
             message="the budget limits the cost, and nobody knows what this request may cost: state price= and an output "
             "limit for the model, or allow it with Budget(allow_unknown_prices=True)",
@@ -383,19 +383,19 @@ def _cost_refusal(ledger: Ledger, bound: Bound) -> Refusal | None:
     left, _ = _left(ledger)
     if bound.nano_usd <= left:
         return None
-    return Refusal(
+    return BudgetRefusal(
         reason="cost",
         message=f"the request may cost up to ${bound.nano_usd / _NANO:.6f}, and ${max(0, left) / _NANO:.6f} of "
         f"${budget.max_cost_usd:.6f} are left: raise the budget, or lower max_output_tokens",
     )
 
 
-def _tokens_refusal(ledger: Ledger, bound: Bound) -> Refusal | None:
+def _tokens_refusal(ledger: Ledger, bound: Bound) -> BudgetRefusal | None:
     budget = ledger.budget
     if budget.max_total_tokens is None:
         return None
     if not bound.knows_tokens and not budget.allow_unknown_prices:
-        return Refusal(
+        return BudgetRefusal(
             reason="unknown_output",
             message="the budget limits the tokens, and nobody knows how long the answer may be: give max_output_tokens, "
             "or allow it with Budget(allow_unknown_prices=True)",
@@ -403,7 +403,7 @@ def _tokens_refusal(ledger: Ledger, bound: Bound) -> Refusal | None:
     _, left = _left(ledger)
     if bound.tokens <= left:
         return None
-    return Refusal(
+    return BudgetRefusal(
         reason="tokens",
         message=f"the request may use up to {bound.tokens} tokens, and {max(0, left)} of {budget.max_total_tokens} are "
         "left: raise the budget, or lower max_output_tokens",

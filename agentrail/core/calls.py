@@ -11,7 +11,7 @@ from agentrail.core.open_calls import CallState
 from agentrail.core.owners import OfDrain
 from agentrail.core.request import EffectId
 from agentrail.core.signals import ToolFinished
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
 from agentrail.frozen import canonical_json
 from agentrail.messages import CallId, ToolResult
@@ -37,43 +37,43 @@ def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
     )
 
 
-def publish_start(work: Work, state: CallState) -> CallState:
+def publish_start(step: StepContext, state: CallState) -> CallState:
     """Publish the start of a call, unless that is out already."""
     if state.started:
         return state
     call = state.call
-    work.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
+    step.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
     return msgspec.structs.replace(state, started=True)
 
 
-def publish_end(work: Work, state: CallState, result: ToolResult) -> None:
+def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Publish the end of a call, and of the sessions that worked for it."""
     for child_id in state.child_ids:
-        work.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
-    work.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
+        step.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
+    step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
-def publish_metrics(work: Work, state: CallState, signal: ToolFinished) -> None:
+def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished) -> None:
     """Publish how long the last attempt of a call took."""
-    work.publish(
+    step.publish(
         ToolExecutionMetrics(
             name=state.call.name,
             call_id=state.call.call_id,
             started_at_ms=signal.started_at_ms,
-            ended_at_ms=work.at_ms,
-            duration_ms=max(work.at_ms - signal.started_at_ms, 0),
+            ended_at_ms=step.at_ms,
+            duration_ms=max(step.at_ms - signal.started_at_ms, 0),
             attempts=state.attempt,
         )
     )
 
 
 def answer(
-    work: Work, state: CallState, text: str, *between: Event, is_error: bool = True
+    step: StepContext, state: CallState, text: str, *between: Event, is_error: bool = True
 ) -> tuple[CallState, ToolResult]:
     """Answer a call that is not going to answer itself. One that never began gets its start event here.
 
     Args:
-        work: The step.
+        step: The step.
         state: The call; it has no result yet.
         text: What the model reads.
         between: What happened to it, published between start and end.
@@ -82,40 +82,40 @@ def answer(
     Returns:
         The call as done, and its result.
     """
-    started = publish_start(work, state)
+    started = publish_start(step, state)
     for event in between:
-        work.publish(event)
+        step.publish(event)
     result = result_of(state, text, is_error=is_error)
-    publish_end(work, started, result)
+    publish_end(step, started, result)
     return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
 
 
-def put(work: Work, state: CallState) -> None:
+def put(step: StepContext, state: CallState) -> None:
     """Put a call into the batch, in the place of the one with its id."""
-    work.data.batch = work.data.batch.changed(state)
+    step.data.batch = step.data.batch.changed(state)
 
 
-def find(work: Work, call_id: CallId) -> CallState | None:
+def find_call(step: StepContext, call_id: CallId) -> CallState | None:
     """Find an open call of the batch."""
-    return work.data.batch.find(call_id)
+    return step.data.batch.find(call_id)
 
 
-def one_of_batch(work: Work, call_id: CallId) -> CallState:
-    """Give a call of the batch, for whoever knows that it is one."""
-    state = work.data.batch.find(call_id)
+def one_of_batch(step: StepContext, call_id: CallId) -> CallState:
+    """Give a call of the batch, for a caller that knows that it is one."""
+    state = step.data.batch.find(call_id)
     assert state is not None  # noqa: S101 - an owner of an open effect is in its place; the properties hold it
     return state
 
 
-def is_immune(work: Work, state: CallState) -> bool:
+def is_immune(step: StepContext, state: CallState) -> bool:
     """Say whether a steer or a default abort leaves a call alone."""
     name = state.call.name
-    return name in work.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
+    return name in step.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
 
 
-def survivors_of(work: Work) -> tuple[CallId, ...]:
-    """Name the calls that an abort spared and that nobody has stopped since."""
-    return tuple(state.call.call_id for state in work.data.survivors if state.stage == "running")
+def survivors_of(step: StepContext) -> tuple[CallId, ...]:
+    """Name the calls that an abort spared and that have not been stopped since."""
+    return tuple(state.call.call_id for state in step.data.survivors if state.stage == "running")
 
 
 def is_doubtful(state: CallState) -> bool:
@@ -123,8 +123,8 @@ def is_doubtful(state: CallState) -> bool:
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
 
 
-def drain(work: Work, effect_ids: tuple[EffectId, ...]) -> None:
+def drain(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
     """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
     if effect_ids:
-        work.ask(KillTools(effect_ids=effect_ids))
-        work.start(Teardown(effect_id=work.mint("d"), stopped=effect_ids), OfDrain())
+        step.ask(KillTools(effect_ids=effect_ids))
+        step.start(Teardown(effect_id=step.mint("d"), stopped=effect_ids), OfDrain())

@@ -9,7 +9,7 @@ other, on the wire the envelope is flat, because who reads a line with other too
 it is taken out before an event is written, and put in its place when the text is there, and the other way round.
 
 A newer version has kinds and fields that this one does not know. An event that has some of them is kept as an
-`UnknownEvent`, whole, because whoever only passes it on or draws it must not lose it. A signal is refused: a state that was
+`UnknownEvent`, whole, because a reader that only passes it on or draws it must not lose it. A signal is refused: a state that was
 made from half of a signal would be another state.
 """
 
@@ -31,7 +31,7 @@ from agentrail.messages import SessionId
 SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
     {signal: kind_of(signal) for signal in get_args(Signal)}
 )
-"""The name of each kind of signal in a journal: the class name in snake_case."""
+"""The name of each kind of signal in a journal: its tag, which never changes."""
 
 
 class _Head(Struct, frozen=True, kw_only=True, gc=False):

@@ -39,8 +39,8 @@ class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long a conversation may be.
 
     Attributes:
-        window: Of the model, in tokens; `ASSUMED_WINDOW` where nobody knows it.
-        is_assumed: Whether nobody knows it.
+        window: Of the model, in tokens; `ASSUMED_WINDOW` where it is unknown.
+        is_assumed: Whether it is unknown.
         compact_at_tokens: Compact from here on, however large the window is.
     """
 

@@ -23,13 +23,13 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Owes, whatever happens: any number of `StreamStarted` (at most one) and `ChunksArrived`, then exactly one
     `ResponseCompleted` or `StreamFailed` with the id `request.attempt`.
 
-    With it comes a timer, `look_of` its id, which is gone when the stream has ended or was cancelled; until then it may be
+    With it comes a timer, `stall_timer_of` its id, which is gone when the stream has ended or was cancelled; until then it may be
     set anew.
 
     Attributes:
         request: The whole request.
         look_at_ms: When the timer fires first.
-        is_quiet: Whether nobody wants to hear of it before its end: then no `StreamStarted` and no `ChunksArrived` comes.
+        is_quiet: Whether the session wants to hear only of its end: then no `StreamStarted` and no `ChunksArrived` comes.
     """
 
     request: ModelRequest
@@ -37,7 +37,7 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_quiet: bool = False
 
 
-def look_of(attempt: EffectId) -> EffectId:
+def stall_timer_of(attempt: EffectId) -> EffectId:
     """Name the timer of a stream."""
     return EffectId(f"s{attempt[1:]}")
 
@@ -129,7 +129,7 @@ class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SetTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Wake the session at a time.
 
-    Owes exactly one `TimerFired` with this id, unless a `CancelTimer` comes first.
+    Owes exactly one `TimerFired` with this id, unless a `ClearTimer` comes first.
 
     Attributes:
         effect_id: This timer.
@@ -140,7 +140,7 @@ class SetTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_ms: int
 
 
-class CancelTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ClearTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Forget a timer.
 
     Attributes:
@@ -150,13 +150,13 @@ class CancelTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
 
 
-class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RunPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Do something that a plugin asked for.
 
-    Owes exactly one `ErrandFinished` with this id, unless a `CancelErrand` comes first.
+    Owes exactly one `PluginRequestFinished` with this id, unless a `CancelPluginRequest` comes first.
 
     Attributes:
-        effect_id: This errand.
+        effect_id: This request.
         wanted: What to do, one of a small closed set.
         refused: Why it is not done, but answered with this error: the budget does not hold what it may use.
     """
@@ -166,11 +166,11 @@ class RunErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refused: ErrorInfo | None = None
 
 
-class CancelErrand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CancelPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Stop what is being done for a plugin. What it still says comes late and is dropped.
 
     Attributes:
-        effect_id: Which errand.
+        effect_id: Which request.
     """
 
     effect_id: EffectId
@@ -195,7 +195,7 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: This teardown.
-        stopped: The streams, tools and errands that were told to stop.
+        stopped: The streams, tools and plugin requests that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
         committed: Calls that had ended before, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
@@ -218,7 +218,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     event: Event
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False):
+class ReplyToCaller(msgspec.Struct, frozen=True, gc=False):
     """Answer a caller. One who has gone away gets nothing, and nothing happens.
 
     Attributes:
@@ -259,29 +259,29 @@ Effect: TypeAlias = (
     | SpawnChild
     | KillTools
     | SetTimer
-    | CancelTimer
-    | RunErrand
-    | CancelErrand
+    | ClearTimer
+    | RunPluginRequest
+    | CancelPluginRequest
     | SetProviderOpts
     | Teardown
     | Publish
-    | Reply
+    | ReplyToCaller
     | Refuse
     | End
 )
 """Carried out in the order of the list, and only after the signal is recorded at the durability its class asks for.
 
 - `Publish` comes after the signal is recorded and never before; the events of one step come in one run.
-- `CancelStream`, `KillTools` and `CancelErrand` end scopes at once; a `Teardown` of the same step waits for what they
+- `CancelStream`, `KillTools` and `CancelPluginRequest` end scopes at once; a `Teardown` of the same step waits for what they
   stopped.
-- A `Reply` that tells of a change comes after the change; `End` is always the last.
+- A `ReplyToCaller` that tells of a change comes after the change; `End` is always the last.
 """
 
-Awaited: TypeAlias = RunTool | SpawnChild | SetTimer | RunErrand | Teardown
+Awaited: TypeAlias = RunTool | SpawnChild | SetTimer | RunPluginRequest | Teardown
 """Those that owe an outcome, besides `StartStream`, with which a timer comes."""
 
-Cancel: TypeAlias = CancelStream | CancelTimer | CancelErrand
+Cancel: TypeAlias = CancelStream | ClearTimer | CancelPluginRequest
 """Those after which an outcome that was owed means nothing any more."""
 
-Plain: TypeAlias = KillTools | SetProviderOpts | Publish | Reply | Refuse | End
+Plain: TypeAlias = KillTools | SetProviderOpts | Publish | ReplyToCaller | Refuse | End
 """Those that owe nothing, and end no debt: what a `KillTools` stops still says when it has ended."""

@@ -27,7 +27,7 @@ _LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, 
 
 
 @frozen(kw_only=True)
-class Link:
+class ExplainedAnswer:
     """One answer.
 
     Attributes:
@@ -52,16 +52,16 @@ class Explanation:
     Attributes:
         hook: The hook event.
         links: The answers, in the order in which the plugins were asked.
-        not_asked: Names and priorities of the listeners that nobody asked.
+        not_asked: Names and priorities of the listeners that were not asked.
         outcome: What came of it; the same as `run` returns.
     """
 
     hook: str
-    links: tuple[Link, ...]
+    links: tuple[ExplainedAnswer, ...]
     not_asked: tuple[tuple[str, int], ...]
     outcome: Outcome
 
-    def lost_to(self, link: Link) -> str | None:
+    def lost_to(self, link: ExplainedAnswer) -> str | None:
         """Say who took back what an accepted answer wanted; None when it stands."""
         decision = self.outcome.decision
         if decision is not None and self._is_taken_back(link):
@@ -74,7 +74,7 @@ class Explanation:
             (one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None
         )
 
-    def _is_taken_back(self, link: Link) -> bool:
+    def _is_taken_back(self, link: ExplainedAnswer) -> bool:
         """Say whether a `Skip` made nothing of an answer."""
         decision = self.outcome.decision
         if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
@@ -103,7 +103,7 @@ class Explanation:
 
 
 def _in_words(answer: Any) -> str:
-    """Write an answer without the state that it carries: states may be long, and are nobody else's business."""
+    """Write an answer without the state that it carries: states may be long, and concern only their plugin."""
     match answer:
         case ErrorInfo(message=message):
             return f"failed, {message}"
@@ -131,8 +131,8 @@ def _in_words(answer: Any) -> str:
 
 def _result(outcome: Outcome) -> str:
     if outcome.waiting is not None:
-        errand = outcome.waiting.errand
-        return f"waits for {errand.effect!r}, asked for by {errand.by!r}"
+        plugin_request = outcome.waiting.plugin_request
+        return f"waits for {plugin_request.effect!r}, asked for by {plugin_request.by!r}"
     decision = outcome.decision
     if decision is None:
         return "goes on"

@@ -1,6 +1,6 @@
 """Calling code that is not ours: what it raises becomes data of the core.
 
-A plugin is somebody else's code inside `step`. What it raises must not be taken for a bug of the core, and an error as
+A plugin is foreign code inside `step`. What it raises must not be taken for a bug of the core, and an error as
 data is all that may remain of it: events and journals hold no exception objects.
 """
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.errors import ErrorInfo
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 
-MAX_MESSAGE: Final = 2_000
+MAX_FOREIGN_MESSAGE: Final = 2_000
 """The longest message of an error that is made of an exception, in characters: it goes into events and journals."""
 
 
@@ -33,8 +33,8 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
     Returns:
         What it returned, or `Raised`.
     """
-    return contain(_as_data, function, *args)
+    return call_guarded(_as_data, function, *args)
 
 
 def _as_data(error: BaseException) -> Raised:
-    return Raised(ErrorInfo(code="plugin_raised", message=describe_bug(error)[:MAX_MESSAGE]))
+    return Raised(ErrorInfo(code="plugin_raised", message=describe_bug(error)[:MAX_FOREIGN_MESSAGE]))

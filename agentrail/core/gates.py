@@ -47,10 +47,12 @@ class Refused:
     unknown: bool = False
 
 
-Judgement: TypeAlias = Passed | Refused
+ValidatedCall: TypeAlias = Passed | Refused
 
 
-def judge(call: ToolCall, tools: Toolbox, stop_reason: StopReason, *, withheld: bool) -> Judgement:
+def validate_call(
+    call: ToolCall, tools: Toolbox, stop_reason: StopReason, *, withheld: bool
+) -> ValidatedCall:
     """Take one call through the gates."""
     if withheld:
         return Refused(text=WITHHELD)

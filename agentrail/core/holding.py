@@ -9,14 +9,20 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.effects import CancelErrand, CancelTimer, SetTimer
-from agentrail.core.hooking import ask_further, ask_patiently, book_errand, open_errand, take_decision
+from agentrail.core.effects import CancelPluginRequest, ClearTimer, SetTimer
+from agentrail.core.hooking import (
+    apply_decision,
+    ask_further,
+    ask_patiently,
+    book_plugin_request,
+    open_plugin_request,
+)
 from agentrail.core.hooks import BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.outcome import Outcome
 from agentrail.core.owners import OfHeldHook, OfHoldTimer
 from agentrail.core.request import EffectId
-from agentrail.core.state import Held, QueuedPrompt
-from agentrail.core.work import Work
+from agentrail.core.state import QueuedPrompt, SuspendedHook
+from agentrail.core.work import StepContext
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason, PromptQueued
 
@@ -28,99 +34,103 @@ TOO_LATE: Final = ErrorInfo(
 )
 
 
-def ask_about_prompt(work: Work, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
+def ask_about_prompt(step: StepContext, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
     """Ask the plugins about a prompt. One of them may want to wait: then `held` is set, and nothing is decided."""
-    outcome = ask_patiently(work, event)
+    outcome = ask_patiently(step, event)
     if outcome.waiting is not None:
-        _hold(work, outcome, prompt=prompt)
+        _hold(step, outcome, prompt=prompt)
     return outcome
 
 
-def ask_about_end(work: Work, stop_reason: EndReason) -> Outcome:
+def ask_about_end(step: StepContext, stop_reason: EndReason) -> Outcome:
     """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
-    outcome = ask_patiently(work, BeforeFinish())
+    outcome = ask_patiently(step, BeforeFinish())
     if outcome.waiting is not None:
-        _hold(work, outcome, stop_reason=stop_reason)
+        _hold(step, outcome, stop_reason=stop_reason)
     return outcome
 
 
-def go_on_asking(work: Work, result: RequestResult, *, is_late: bool = False) -> Outcome:
+def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = False) -> Outcome:
     """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait.
 
     Args:
-        work: The step.
+        step: The step.
         result: The answer.
         is_late: Whether that stands for one that did not come in time.
     """
-    held = now_held(work)
-    book_errand(work, held.effect_id, result)
-    work.data.held = None
-    work.cancel(CancelErrand(effect_id=held.effect_id) if is_late else CancelTimer(effect_id=held.timer))
-    outcome = ask_further(work, held.outcome, result)
+    held = now_held(step)
+    book_plugin_request(step, held.effect_id, result)
+    step.data.held = None
+    step.cancel(
+        CancelPluginRequest(effect_id=held.effect_id) if is_late else ClearTimer(effect_id=held.timer)
+    )
+    outcome = ask_further(step, held.outcome, result)
     if outcome.waiting is not None:
-        _hold(work, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+        _hold(step, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
     return outcome
 
 
-def decide_without(work: Work) -> None:
+def decide_without(step: StepContext) -> None:
     """Wait no longer, because the answer would change nothing any more; what was said until now counts."""
-    held = now_held(work)
-    break_off(work)
-    take_decision(work, msgspec.structs.replace(held.outcome, waiting=None))
+    held = now_held(step)
+    cancel_suspended(step)
+    apply_decision(step, msgspec.structs.replace(held.outcome, waiting=None))
 
 
-def break_off(work: Work) -> tuple[EffectId, ...]:
+def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
     """Wait no longer, because what was to be decided is gone. Gives what was told to stop.
 
     The plugin is told nothing: whatever it would say now would be about something that is not there any more.
     """
-    held = now_held(work)
-    book_errand(work, held.effect_id)
-    work.data.held = None
-    work.cancel(CancelErrand(effect_id=held.effect_id))
-    work.cancel(CancelTimer(effect_id=held.timer))
+    held = now_held(step)
+    book_plugin_request(step, held.effect_id)
+    step.data.held = None
+    step.cancel(CancelPluginRequest(effect_id=held.effect_id))
+    step.cancel(ClearTimer(effect_id=held.timer))
     return (held.effect_id,)
 
 
-def back_to_queue(work: Work) -> None:
+def back_to_queue(step: StepContext) -> None:
     """Put a prompt that is judged back in front of the queue, because it cannot start now; its judges are asked again then."""
-    prompt = now_held(work).prompt
-    break_off(work)
-    _queue(work, prompt)
+    prompt = now_held(step).prompt
+    cancel_suspended(step)
+    _queue(step, prompt)
 
 
-def forget(work: Work) -> None:
-    """Note that whoever worked on the answer died with the actor. A prompt that was judged is judged again."""
-    held = work.data.held
+def forget_suspended(step: StepContext) -> None:
+    """Note that the task that worked on the answer died with the actor. A prompt that was judged is judged again."""
+    held = step.data.held
     if held is not None:
-        book_errand(work, held.effect_id)
-        work.data.held = None
-        _queue(work, held.prompt)
+        book_plugin_request(step, held.effect_id)
+        step.data.held = None
+        _queue(step, held.prompt)
 
 
-def now_held(work: Work) -> Held:
+def now_held(step: StepContext) -> SuspendedHook:
     """Give what is held, where something is."""
-    held = work.data.held
+    held = step.data.held
     assert held is not None  # noqa: S101 - the caller looked
     return held
 
 
 def _hold(
-    work: Work,
+    step: StepContext,
     outcome: Outcome,
     *,
     prompt: QueuedPrompt | None = None,
     stop_reason: EndReason | None = None,
 ) -> None:
     assert outcome.waiting is not None  # noqa: S101 - the caller looked
-    effect_id = open_errand(work, outcome.waiting.errand, OfHeldHook())
-    timer = work.mint("w")
-    work.start(SetTimer(effect_id=timer, at_ms=work.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())
-    held = Held(effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason)
-    work.data.held = held
+    effect_id = open_plugin_request(step, outcome.waiting.plugin_request, OfHeldHook())
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())
+    held = SuspendedHook(
+        effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason
+    )
+    step.data.held = held
 
 
-def _queue(work: Work, prompt: QueuedPrompt | None) -> None:
+def _queue(step: StepContext, prompt: QueuedPrompt | None) -> None:
     if prompt is not None:
-        work.data.queue = (prompt, *work.data.queue)
-        work.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))
+        step.data.queue = (prompt, *step.data.queue)
+        step.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))

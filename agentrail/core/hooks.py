@@ -1,7 +1,7 @@
-"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for whoever asked for something.
+"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that asked for something.
 
 Values only. What a plugin may answer stands in `actions.py`, what its answer leads to in `pipeline.py`. They are
-Structs and not attrs classes, because one is made for every hook of every turn that somebody listens to.
+Structs and not attrs classes, because one is made for every hook of every turn that has a listener.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from agentrail.structs import TaggedValue, Value
 
 
 class _LifecycleBase(Value, frozen=True, tag_field="hook", tag=True):
-    """What the fourteen share: whoever writes one down names its class."""
+    """What the fourteen share: where one is written down, its class is named."""
 
 
 class SessionStarted(_LifecycleBase, frozen=True, kw_only=True):
@@ -253,7 +253,7 @@ class RequestFailed(TaggedValue, frozen=True, kw_only=True):
 
     Attributes:
         error: Why; `budget_exceeded` where the session could not pay for a `CallModel`.
-        usage: What a model used for it all the same; None: it broke off, and nobody knows.
+        usage: What a model used for it all the same; None: it broke off, and that is unknown.
     """
 
     error: ErrorInfo
@@ -264,7 +264,7 @@ RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | Reques
 
 
 class RequestDone(Value, frozen=True, kw_only=True):
-    """What this plugin asked for with `Request` is there. Nobody else sees it.
+    """What this plugin asked for with `Request` is there. No other plugin sees it.
 
     Attributes:
         tag: As in the request.

@@ -63,7 +63,7 @@ def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair,
     """
     given = tuple(messages)
     importing = _Importing(given)
-    # Results belong to the response before them, also when somebody spoke meanwhile, and never to one after that.
+    # Results belong to the response before them, also when the user spoke meanwhile, and never to one after that.
     starts = [position for position, message in enumerate(given) if isinstance(message, AssistantMessage)]
     for start, end in pairwise([0, *starts, len(given)]):
         importing.take(start, given[start:end])

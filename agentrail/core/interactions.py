@@ -1,7 +1,7 @@
 """What waits for a person: approvals and questions. Data in the state, so waiting costs nothing and survives a restart.
 
 Here they are opened and closed; what a decision means for the call stands in `decisions`. An interaction is decided once,
-whoever decides: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
+by the first of these: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
 """
 
 import re
@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.effects import CancelTimer, SetTimer
+from agentrail.core.effects import ClearTimer, SetTimer
 from agentrail.core.gates import hash_arguments
 from agentrail.core.open_calls import CallState
 from agentrail.core.owners import OfInteraction
 from agentrail.core.request import EffectId
 from agentrail.core.signals import SignalId, ToolAsked
 from agentrail.core.state import Interaction, Resolved, Rule
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
 from agentrail.events import (
     Approval,
@@ -52,8 +52,8 @@ def family_of(arguments: JsonObject) -> str | None:
     """Name the commands that are like this one; None for a call that runs no command.
 
     The family of a simple command is its program, and the command of the program where it has those: `git status`, `ls`.
-    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: nobody who allows
-    one such line has allowed another.
+    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: a person who allows
+    one such line has not allowed another.
     """
     command = arguments.get("command")
     if not isinstance(command, str):
@@ -81,7 +81,7 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
 
 
 def require_approval(
-    work: Work,
+    step: StepContext,
     state: CallState,
     hint: str | None,
     timeout_ms: int | None,
@@ -90,84 +90,84 @@ def require_approval(
     """Let a call wait for a person.
 
     Args:
-        work: The step.
+        step: The step.
         state: The call, with its final arguments.
         hint: Why a person is asked.
         timeout_ms: How long it waits; None for ever.
         options: The answers that are taken.
     """
-    config = work.data.config
-    expires_at_ms = work.at_ms + timeout_ms if timeout_ms is not None else None
+    config = step.data.config
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     approval = Approval(
-        id=ApprovalId(_name(work)),
+        id=ApprovalId(_name(step)),
         call_id=state.call.call_id,
         tool=state.call.name,
         arguments=state.arguments,
         arguments_hash=hash_arguments(state.arguments),
         hint=hint,
-        requested_at_ms=work.at_ms,
+        requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
         path=config.path,
         permission_options=options,
     )
-    _open(work, approval, expires_at_ms)
-    work.publish(ApprovalRequired(approval=approval))
+    _open(step, approval, expires_at_ms)
+    step.publish(ApprovalRequired(approval=approval))
 
 
-def ask(work: Work, state: CallState, timeout_ms: int | None) -> None:
+def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
     """Let a call wait for the answer to the question that it is.
 
     Args:
-        work: The step.
+        step: The step.
         state: The call; `question` and perhaps `options` are among its arguments.
         timeout_ms: How long it waits; None for ever.
     """
     listed = state.arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
-    expires_at_ms = work.at_ms + timeout_ms if timeout_ms is not None else None
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     question = Question(
-        ref=QuestionRef(_name(work)),
+        ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
         question=str(state.arguments.get("question", "")),
         options=options,
-        requested_at_ms=work.at_ms,
+        requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
-        path=work.data.config.path,
+        path=step.data.config.path,
     )
-    _open(work, question, expires_at_ms)
-    work.publish(AskUser(ref=question.ref, question=question.question, options=options))
+    _open(step, question, expires_at_ms)
+    step.publish(AskUser(ref=question.ref, question=question.question, options=options))
 
 
-def ask_for_tool(work: Work, state: CallState, signal: ToolAsked) -> None:
+def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
     """Let a running tool wait for the answer to a question of its own.
 
     Args:
-        work: The step.
+        step: The step.
         state: The call, which runs.
         signal: What it asks; its reply is the answer.
     """
-    expires_at_ms = work.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
+    expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
     question = Question(
-        ref=QuestionRef(_name(work)),
+        ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
         question=signal.question,
         options=signal.options,
-        requested_at_ms=work.at_ms,
+        requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
-        path=work.data.config.path,
+        path=step.data.config.path,
     )
-    _open(work, question, expires_at_ms, asker=signal.signal_id)
-    work.publish(AskUser(ref=question.ref, question=question.question, options=question.options))
+    _open(step, question, expires_at_ms, asker=signal.signal_id)
+    step.publish(AskUser(ref=question.ref, question=question.question, options=question.options))
 
 
-def withdraw(work: Work, call_id: CallId) -> None:
-    """Close the questions of a tool that runs no more; whoever still waits for an answer hears that there will be none."""
-    for interaction in work.data.interactions:
+def withdraw(step: StepContext, call_id: CallId) -> None:
+    """Close the questions of a tool that runs no more; a tool that still waits for an answer hears that there will be none."""
+    for interaction in step.data.interactions:
         if interaction.asker is not None and interaction.asked.call_id == call_id:
-            close(work, interaction, "aborted", "abort")
+            close_interaction(step, interaction, "aborted", "abort")
 
 
-def find(work: Work, wanted: str) -> Interaction:
+def find_interaction(step: StepContext, wanted: str) -> Interaction:
     """Find what a person decides.
 
     Raises:
@@ -175,12 +175,12 @@ def find(work: Work, wanted: str) -> Interaction:
         ApprovalExpired: Its time is over.
         UnknownApproval: There never was one of this id, or it was decided long ago.
     """
-    for interaction in work.data.interactions:
+    for interaction in step.data.interactions:
         if interaction.id == wanted:
             return interaction
-    resolved = next((one for one in work.data.resolved if one.id == wanted), None)
+    resolved = next((one for one in step.data.resolved if one.id == wanted), None)
     if resolved is None:
-        ids = ", ".join(one.id for one in work.data.interactions) or "none"
+        ids = ", ".join(one.id for one in step.data.interactions) or "none"
         message = f"nothing waits under {wanted!r}; waiting: {ids}"
         raise UnknownApproval(message)
     if resolved.status == "timeout":
@@ -190,50 +190,54 @@ def find(work: Work, wanted: str) -> Interaction:
     raise AlreadyResolved(message, status=resolved.status, by=resolved.by)
 
 
-def of_call(work: Work, call_id: CallId) -> Interaction:
+def of_call(step: StepContext, call_id: CallId) -> Interaction:
     """Find what a call that is asking waits for."""
-    return next(one for one in work.data.interactions if one.asked.call_id == call_id and one.asker is None)
+    return next(one for one in step.data.interactions if one.asked.call_id == call_id and one.asker is None)
 
 
-def close(work: Work, interaction: Interaction, status: ApprovalStatus, by: DecidedBy) -> None:
+def close_interaction(
+    step: StepContext, interaction: Interaction, status: ApprovalStatus, by: DecidedBy
+) -> None:
     """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
-    work.data.interactions = tuple(one for one in work.data.interactions if one is not interaction)
-    work.data.resolved = (*work.data.resolved, Resolved(id=interaction.id, status=status, by=by))[
+    step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)
+    step.data.resolved = (*step.data.resolved, Resolved(id=interaction.id, status=status, by=by))[
         -MAX_RESOLVED:
     ]
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
-        work.cancel(CancelTimer(effect_id=interaction.timer))
+        step.cancel(ClearTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
-        work.refuse(interaction.asker, CycleAborted("the call that asked is over"))
+        step.refuse(interaction.asker, CycleAborted("the call that asked is over"))
     if isinstance(interaction.asked, Approval):
-        work.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
+        step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
 
 
-def rearm(work: Work) -> None:
+def rearm(step: StepContext) -> None:
     """Set the timers anew after a restart: those of the old actor died with it."""
     renewed: list[Interaction] = []
-    for interaction in work.data.interactions:
-        timer = _set_timer(work, interaction.id, interaction.asked.expires_at_ms)
+    for interaction in step.data.interactions:
+        timer = _set_timer(step, interaction.id, interaction.asked.expires_at_ms)
         renewed.append(msgspec.structs.replace(interaction, timer=timer))
-    work.data.interactions = tuple(renewed)
+    step.data.interactions = tuple(renewed)
 
 
 def _open(
-    work: Work, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
+    step: StepContext, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
 ) -> None:
     opened = Interaction(asked=asked, timer=None, asker=asker)
-    timer = _set_timer(work, opened.id, expires_at_ms)
-    work.data.interactions = (*work.data.interactions, msgspec.structs.replace(opened, timer=timer))
+    timer = _set_timer(step, opened.id, expires_at_ms)
+    step.data.interactions = (*step.data.interactions, msgspec.structs.replace(opened, timer=timer))
 
 
-def _set_timer(work: Work, interaction_id: ApprovalId | QuestionRef, at_ms: int | None) -> EffectId | None:
+def _set_timer(
+    step: StepContext, interaction_id: ApprovalId | QuestionRef, at_ms: int | None
+) -> EffectId | None:
     if at_ms is None:
         return None
-    timer = work.mint("w")
-    work.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))
     return timer
 
 
-def _name(work: Work) -> str:
+def _name(step: StepContext) -> str:
     # The session is part of it, so that an answer given through a parent finds the one child that it is meant for.
-    return f"{work.data.config.session_id}/{work.mint('a')}"
+    return f"{step.data.config.session_id}/{step.mint('a')}"

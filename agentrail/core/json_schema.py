@@ -10,7 +10,13 @@ from jsonschema.exceptions import ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from agentrail.core.bounded_schema import BoundedValidator, TooMuchWork, Work, name_patterns_of, parts_of
+from agentrail.core.bounded_schema import (
+    BoundedValidator,
+    TooMuchWork,
+    ValidationBudget,
+    count_parts,
+    name_patterns_of,
+)
 from agentrail.core.plain_schema import quick_check
 from agentrail.core.schema_faults import MAX_FAULT_CHARACTERS, fault_of_schema
 from agentrail.messages import JsonObject
@@ -38,14 +44,14 @@ class CompiledSchema:
         # Its dialect is known, and naming it would make jsonschema leave our validator for its own.
         self._schema = {name: value for name, value in schema.items() if name != "$schema"}
         self._name_patterns = name_patterns_of(schema)
-        self._parts = parts_of(schema)
+        self._parts = count_parts(schema)
         self._is_plainly_fine = quick_check(schema)
 
     def faults(self, value: object) -> tuple[str, ...]:
         """Say what is wrong with a value, at most ten sentences, each with its path; nothing when all is well."""
         if self._is_plainly_fine is not None and self._is_plainly_fine(value):
             return ()
-        work = Work(patterns=self._name_patterns, schema_parts=self._parts)
+        work = ValidationBudget(patterns=self._name_patterns, schema_parts=self._parts)
         errors: list[ValidationError] = []
         further = 0
         try:

@@ -35,36 +35,36 @@ from agentrail.core.owners import (
     Owner,
 )
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
     Compact,
-    ErrandFinished,
+    EffectOutcome,
     MessagesQuery,
-    Outcome,
     Parked,
     PluginLagged,
+    PluginRequestFinished,
     Prompt,
     Reject,
     ReplyQuery,
     Respond,
     ResponseCompleted,
     Restarted,
+    SessionBegan,
     Signal,
     SnapshotQuery,
-    Started,
     StatusQuery,
     Steer,
     StepCrashed,
-    Stop,
+    StopSession,
     StreamFailed,
     StreamStarted,
-    SwitchModel,
     TeardownFinished,
     TimerFired,
     ToolAsked,
@@ -85,7 +85,7 @@ class Verdict(enum.Enum):
     POSTPONE = "postpone"
     """Legal, not now: delivered again after the next change of phase."""
     DROP = "drop"
-    """Legal and late: nobody waits for it; counted."""
+    """Legal and late: it is not waited for any more; counted."""
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
@@ -119,26 +119,26 @@ T, P, D = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP
 # fmt: off
 LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType({
     #                       IDLE    RUNNING STREAMING EXECUTING_TOOLS
-    Prompt:            _row("IRE",  "R",    "S",      "E"),  # not postponed: whoever prompts hears the position at once
+    Prompt:            _row("IRE",  "R",    "S",      "E"),  # not postponed: the caller hears the position at once
     Steer:             _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
-    Abort:             _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
+    AbortCycle:             _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
     AbortTool:         _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
-    Stop:              _row("I",    "I",    "I",      "I"),
+    StopSession:              _row("I",    "I",    "I",      "I"),
     ReplyQuery:        _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once
     StatusQuery:       _row("I",    "R",    "S",      "E"),
     MessagesQuery:     _row("I",    "R",    "S",      "E"),
     SnapshotQuery:     _row("I",    "R",    "S",      "E"),
-    Approve:           _row("IER",  "R",    "S",      "ERI"),  # whoever decides too late or too early hears which it was
+    Approve:           _row("IER",  "R",    "S",      "ERI"),  # a user who decides too late or too early hears which it was
     Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    ToolAsked:         _row("I",    "R",    "S",      "E"),  # whoever asks too late hears that nobody will answer
+    ToolAsked:         _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
     ToolWantsChild:    _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
-    SwitchModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
+    ChangeModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
     UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
     ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
     ChangeTools:       _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
     Compact:           _row("IR",   "R",    "S",      "E"),  # now in idle, else before the next request
-    Started:           _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
+    SessionBegan:           _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
     Restarted:         _row("IR",   "IR",   "IR",     "IR"),  # whatever ran died with the old actor
     Parked:            _row("I",    "I",    "I",      "I"),
     StepCrashed:       _row("IRE",  "RI",   "SRI",    "ERI"),
@@ -152,27 +152,27 @@ LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType(
     ChildPublished:    _row("I",    "R",    "S",      "E"),
     ToolEmitted:       _row(D,      D,      D,        "E"),  # as ToolProgressed
     ToolFinished:      _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
-    TimerFired:        _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: whoever streams may fall silent
-    ErrandFinished:    _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
+    TimerFired:        _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: a stream may fall silent
+    PluginRequestFinished:    _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
     TeardownFinished:  _row("IR",   "R",    "S",      "ERI"),  # behind an abort in idle; of calls that were stopped, anywhere
 })
 # fmt: on
 
 
 def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
-    """Read the table; an outcome that nobody waits for is dropped, whatever the cell says."""
+    """Read the table; an outcome that is not waited for is dropped, whatever the cell says."""
     cell = LEGALITY[type(signal)][phase].verdict
-    if cell is T and isinstance(signal, Outcome) and not is_awaited(data, signal):
+    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):
         return D
     return cell
 
 
-def is_awaited(data: Known, outcome: Outcome) -> bool:
-    """Say whether somebody waits for this outcome: the effect is open, and what owns it is told such things."""
+def is_awaited(data: Known, outcome: EffectOutcome) -> bool:
+    """Say whether this outcome is waited for: the effect is open, and what owns it is told such things."""
     return type(data.open.get(outcome.effect_id)) in AWAITED_BY[type(outcome)]
 
 
-AWAITED_BY: Final[Mapping[type[Outcome], frozenset[type[Owner]]]] = MappingProxyType(
+AWAITED_BY: Final[Mapping[type[EffectOutcome], frozenset[type[Owner]]]] = MappingProxyType(
     {
         StreamStarted: frozenset({OfStream}),
         ChunksArrived: frozenset({OfStream}),
@@ -184,7 +184,7 @@ AWAITED_BY: Final[Mapping[type[Outcome], frozenset[type[Owner]]]] = MappingProxy
         ChildPublished: frozenset({OfCall, OfSurvivor, OfChild}),
         ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfChild, OfLoan}),
         TimerFired: frozenset({OfStallTimer, OfPause, OfSummaryTimer, OfRetry, OfInteraction, OfHoldTimer}),
-        ErrandFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
+        PluginRequestFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
         TeardownFinished: frozenset({OfDrain, OfTeardown}),
     }
 )

@@ -2,7 +2,7 @@
 
 The history keeps what the model said, tags and all: it goes back to the model byte for byte, and a model that does not see
 its own tags stops writing them. People get the text without them, wherever they get it: in deltas, in replies, in a
-snapshot. Whoever shows messages of the history takes the tags out by `visible_text`.
+snapshot. Code that shows messages of the history takes the tags out by `visible_text`.
 """
 
 from collections.abc import Iterable
@@ -11,33 +11,33 @@ import msgspec
 
 from agentrail.core.state import SessionConfig, Stream
 from agentrail.core.tags import Tag, TagReader
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
 from agentrail.messages import AssistantMessage, Message
 
 
-def hear(work: Work, text: str) -> None:
+def append_text(step: StepContext, text: str) -> None:
     """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs."""
-    stream = work.stream
-    if work.data.config.inline_tags:
+    stream = step.stream
+    if step.data.config.inline_tags:
         reader, visible, tags = stream.reader.fed(text)
     else:
         reader, visible, tags = stream.reader, text, ()
-    work.data.stream = msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader)
-    _publish(work, visible, tags)
+    step.data.stream = msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader)
+    _publish(step, visible, tags)
 
 
-def hear_rest(work: Work) -> None:
+def flush(step: StepContext) -> None:
     """Give back what was held back in case it became a tag: nothing more comes."""
-    visible, tags = work.stream.reader.closed()
-    _publish(work, visible, tags)
+    visible, tags = step.stream.reader.closed()
+    _publish(step, visible, tags)
 
 
-def hear_at_once(work: Work, message: AssistantMessage) -> None:
+def publish_tags(step: StepContext, message: AssistantMessage) -> None:
     """Take the tags out of a response that came in one piece; its text is in the `ResponseComplete` that follows."""
-    if work.data.config.inline_tags:
+    if step.data.config.inline_tags:
         reader, _, tags = TagReader().fed(message.text)
-        _publish(work, "", (*tags, *reader.closed()[1]))
+        _publish(step, "", (*tags, *reader.closed()[1]))
 
 
 def visible_text(text: str, config: SessionConfig) -> str:
@@ -60,10 +60,10 @@ def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
     return "".join([visible_text(message.text, config) for message in said])
 
 
-def _publish(work: Work, visible: str, tags: tuple[Tag, ...]) -> None:
+def _publish(step: StepContext, visible: str, tags: tuple[Tag, ...]) -> None:
     if visible:
-        work.publish(MessageDelta(delta=visible, attempt=work.cycle.attempts.number))
+        step.publish(MessageDelta(delta=visible, attempt=step.cycle.attempts.number))
     for tag in tags:
         if not tag.text:
             continue
-        work.publish(StatusUpdate(text=tag.text) if tag.name == "status" else TitleGenerated(title=tag.text))
+        step.publish(StatusUpdate(text=tag.text) if tag.name == "status" else TitleGenerated(title=tag.text))

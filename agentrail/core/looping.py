@@ -1,4 +1,4 @@
-"""Loops, as the session sees them: a batch that is answered is looked at, and whoever goes in circles hears so or is stopped.
+"""Loops, as the session sees them: a batch that is answered is looked at, and a model that goes in circles hears so or is stopped.
 
 What a loop is stands in `loops`.
 """
@@ -8,32 +8,32 @@ import msgspec
 from agentrail.core.gates import hash_arguments
 from agentrail.core.loops import CallSeen, file_change_in, watched
 from agentrail.core.open_calls import CallState, OpenCalls
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import LoopDetected
 from agentrail.messages import JsonObject, Text, UserMessage
 
 
-def look_for_loops(work: Work, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
+def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
     """Look at a batch whose calls are all answered.
 
     Returns:
         What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
     """
-    cycle = work.cycle
+    cycle = step.cycle
     watch, loops = watched(cycle.loops, [_seen(state) for state in batch])
-    work.data.cycle = msgspec.structs.replace(cycle, loops=watch)
+    step.data.cycle = msgspec.structs.replace(cycle, loops=watch)
     for loop in loops:
-        work.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
+        step.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]
     why = ends[0][1:-1] if ends else None  # people need no brackets to tell it from what the user said
     return tuple(loop.text for loop in loops), why
 
 
-def tell(work: Work, notes: tuple[str, ...]) -> None:
+def tell(step: StepContext, notes: tuple[str, ...]) -> None:
     """Tell the model about its loops, behind the results that show them."""
     if notes:
         content = tuple(Text(text=note) for note in notes)
-        work.data.history = work.data.history.with_user(UserMessage(content=content, origin="note"))
+        step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
 
 
 def _seen(state: CallState) -> CallSeen:

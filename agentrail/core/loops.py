@@ -89,7 +89,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     returns: int = 0
 
 
-class LoopWatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LoopHistory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a cycle has done so far, as far as loops are judged by it. The mappings are never written to.
 
     Attributes:
@@ -123,7 +123,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return note.format(name=self.name, count=self.count)
 
 
-def watched(watch: LoopWatch, calls: Sequence[CallSeen]) -> tuple[LoopWatch, tuple[Loop, ...]]:
+def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory, tuple[Loop, ...]]:
     """Look at a batch.
 
     Args:
@@ -141,7 +141,7 @@ def watched(watch: LoopWatch, calls: Sequence[CallSeen]) -> tuple[LoopWatch, tup
         loops += _repeated(repeats, call)
         if call.change is not None and not call.is_error:
             loops += _returned(files, call.change)
-    return LoopWatch(repeats=repeats, files=files), tuple(loops)
+    return LoopHistory(repeats=repeats, files=files), tuple(loops)
 
 
 def file_change_in(details: JsonValue) -> FileChange | None:

@@ -37,7 +37,7 @@ from agentrail.core import (
 from agentrail.core.budget import Ledger
 from agentrail.core.effects import Effect, End
 from agentrail.core.gates import call_ids_of
-from agentrail.core.hooking import ask, errand_finished, somebody_listens
+from agentrail.core.hooking import ask_plugins, has_listeners, plugin_request_finished
 from agentrail.core.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.importing import import_messages
 from agentrail.core.legality import LEGALITY, Verdict, verdict
@@ -65,36 +65,36 @@ from agentrail.core.owners import (
 from agentrail.core.projection import snapshot_of, status_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
     Asked,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
     Compact,
-    ErrandFinished,
     MessagesQuery,
     Parked,
     PluginLagged,
+    PluginRequestFinished,
     Prompt,
     Reject,
     ReplyQuery,
     Respond,
     ResponseCompleted,
     Restarted,
+    SessionBegan,
     Signal,
     SnapshotQuery,
-    Started,
     StatusQuery,
     Steer,
     StepCrashed,
-    Stop,
+    StopSession,
     StreamFailed,
     StreamStarted,
-    SwitchModel,
     TeardownFinished,
     TimerFired,
     ToolAsked,
@@ -107,7 +107,7 @@ from agentrail.core.signals import (
 from agentrail.core.stack import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.state import BreakOff, Known, Next, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.toolbox import Toolbox
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import InternalError, MailboxFull, SessionDown
 from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
 from agentrail.messages import Message
@@ -123,11 +123,11 @@ _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an en
 
 S = TypeVar("S", bound=Signal)
 A = TypeVar("A", bound=Asked)
-Take: TypeAlias = Callable[[Work, Phase, Any], Next]
+Take: TypeAlias = Callable[[StepContext, Phase, Any], Next]
 """Says what a signal means, which may be taken in this phase; gives what follows."""
 
 _Ending: TypeAlias = (
-    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | ErrandFinished | TeardownFinished
+    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | PluginRequestFinished | TeardownFinished
 )
 """The outcomes that end an effect."""
 
@@ -139,7 +139,7 @@ def new_session(
     plugin_states: PluginStates = NO_STATES,
     messages: Sequence[Message] = (),
 ) -> SessionState:
-    """Make the state of a session that has not begun; its first signal is `Started`.
+    """Make the state of a session that has not begun; its first signal is `SessionBegan`.
 
     Args:
         config: How it is set up.
@@ -177,17 +177,17 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     at_ms = given.at_ms
     if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
         _check_time(signal)
-    work = Work(state.data, at_ms)
+    step = StepContext(state.data, at_ms)
     try:
-        phase, postponed, ended = _advance(work, state.phase, state.postponed, signal)
-        after = SessionState(phase, work.close(), postponed, ended)
+        phase, postponed, ended = _advance(step, state.phase, state.postponed, signal)
+        after = SessionState(phase, step.close(), postponed, ended)
     except BaseException as error:  # noqa: ASYNC103 - a bug of ours is an error of the step, whatever class it has
         if travels(error):
             raise
         crash = Crashed.from_exception(error)
     else:
-        return after, tuple(work.effects)
-    # Out here, so that it carries no frames along: what they hold is of no use to whoever keeps the error.
+        return after, tuple(step.effects)
+    # Out here, so that it carries no frames along: what they hold is of no use to the keeper of the error.
     raise InternalError(describe(crash))
 
 
@@ -197,7 +197,7 @@ def _check_time(signal: Signal) -> None:
         is_time = math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
-    if not is_time:  # no clock says that; a bug of whoever made the signal
+    if not is_time:  # no clock says that; a bug of the code that made the signal
         message = (
             f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
         )
@@ -205,7 +205,7 @@ def _check_time(signal: Signal) -> None:
 
 
 def _advance(
-    work: Work, phase: Phase, postponed: tuple[Signal, ...], signal: Signal
+    step: StepContext, phase: Phase, postponed: tuple[Signal, ...], signal: Signal
 ) -> tuple[Phase, tuple[Signal, ...], bool]:
     """Take a signal, and all that follows from it, until only the mailbox could bring more.
 
@@ -216,22 +216,22 @@ def _advance(
     while True:
         before = phase
         if todo:
-            judged = todo.pop()
-            judgement = verdict(phase, work.data, judged)
-            if judgement is _TAKE:
-                phase = settled(work, TAKERS[type(judged)](work, phase, judged))
-            elif judgement is Verdict.DROP:
-                work.data.dropped += 1
+            taken = todo.pop()
+            decided = verdict(phase, step.data, taken)
+            if decided is _TAKE:
+                phase = settle_step(step, TAKERS[type(taken)](step, phase, taken))
+            elif decided is Verdict.DROP:
+                step.data.dropped += 1
             else:
-                postponed = _postponed(work, postponed, judged)
+                postponed = _postponed(step, postponed, taken)
         elif phase is not _IDLE:
             return phase, postponed, False
-        elif teardown.is_over(work):
-            teardown.say_goodbye(work)
-            work.ask(End(describe(Shutdown(work.data.stopping))))
+        elif teardown.is_over(step):
+            teardown.finish_session(step)
+            step.ask(End(describe(Shutdown(step.data.stopping))))
             return phase, postponed, True
-        elif work.data.queue and work.data.cycle is None and work.data.teardown is None:
-            phase = settled(work, cycle.start_next(work))
+        elif step.data.queue and step.data.cycle is None and step.data.teardown is None:
+            phase = settle_step(step, cycle.start_next(step))
         else:
             return phase, postponed, False
         if postponed and phase is not before:
@@ -239,121 +239,121 @@ def _advance(
             postponed = ()
 
 
-def settled(work: Work, after: Next) -> Phase:
+def settle_step(step: StepContext, after: Next) -> Phase:
     """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
     if type(after) is BreakOff:
-        after = teardown.abort_by_plugin(work, after.reason)
-    held = work.data.held
-    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (work.data.cycle is None):
-        holding.back_to_queue(work)  # it was judged beside a suspended cycle, which goes on now, or is over
-    if work.data.wishes or work.data.loans:
-        children.look_after(work)
+        after = teardown.abort_by_plugin(step, after.reason)
+    held = step.data.held
+    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (step.data.cycle is None):
+        holding.back_to_queue(step)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if step.data.wishes or step.data.loans:
+        children.look_after(step)
     if after is _IDLE:
-        settings.apply_updates(work)
+        settings.apply_updates(step)
     return after
 
 
-def _postponed(work: Work, postponed: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
+def _postponed(step: StepContext, postponed: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
     if len(postponed) < MAX_POSTPONED:
         return (*postponed, signal)
     if not isinstance(signal, Asked):
         message = f"{MAX_POSTPONED} signals are postponed, and nobody waits for this {type(signal).__name__} who could be told"
         raise InternalError(message)
-    work.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
+    step.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
     return postponed
 
 
 # --- what each signal means
 
 
-def _go_on_held(work: Work, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
+def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
     """Go on where a hook waited."""
-    held = holding.now_held(work)
+    held = holding.now_held(step)
     if held.prompt is not None:
-        return prompts.go_on(work, phase, held.prompt, result, is_late=is_late)
-    outcome = holding.go_on_asking(work, result, is_late=is_late)
-    if work.data.held is not None or held.stop_reason is None:
+        return prompts.continue_prompt(step, phase, held.prompt, result, is_late=is_late)
+    outcome = holding.go_on_asking(step, result, is_late=is_late)
+    if step.data.held is not None or held.stop_reason is None:
         return phase
-    return cycle.finish_judged(work, held.stop_reason, outcome)
+    return cycle.finish_checked(step, held.stop_reason, outcome)
 
 
-def _compact(work: Work, phase: Phase, signal: Compact) -> Phase:
+def _compact(step: StepContext, phase: Phase, signal: Compact) -> Phase:
     """Shorten the history: at once where nothing goes on, else before the next request."""
-    data = work.data
+    data = step.data
     if data.stopping is not None:
-        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return phase
     if data.compaction is None:  # else the one that goes on serves, and its end is the answer
-        work.data.compact_asked = signal.reason or "asked"
-    work.reply(signal.signal_id, None)
+        step.data.compact_asked = signal.reason or "asked"
+    step.reply(signal.signal_id, None)
     is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
-    return Phase.RUNNING if is_free and compacting.begin(work) else phase
+    return Phase.RUNNING if is_free and compacting.begin_compaction(step) else phase
 
 
-def _ended(work: Work, phase: Phase, signal: _Ending) -> Next:
-    """Take what an effect came to: it is open no more, and whoever owned it goes on."""
-    owner = work.ended(signal.effect_id)
+def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
+    """Take what an effect came to: it is open no more, and its owner goes on."""
+    owner = step.ended(signal.effect_id)
     match owner, signal:
         case OfStream(), ResponseCompleted():
-            return response.completed(work, phase, signal)
+            return response.completed(step, phase, signal)
         case OfCall(call_id), ToolFinished():
-            return batch.call_finished(work, phase, signal, call_id)
+            return batch.call_finished(step, phase, signal, call_id)
         case OfStream(), StreamFailed():
-            return response.failed(work, phase, signal)
+            return response.response_failed(step, phase, signal)
         case OfStallTimer(), TimerFired():
-            return response.look_at_silence(work, phase, signal)
+            return response.look_at_silence(step, phase, signal)
         case OfPause(), TimerFired():
-            return cycle.send_request(work)
+            return cycle.send_request(step)
         case OfRetry(call_id), TimerFired():
-            return batch.pause_is_over(work, call_id)
+            return batch.pause_is_over(step, call_id)
         case OfStoppedCall(call_id), ToolFinished():
-            return batch.stopped_call_ended(work, phase, signal, call_id)
+            return batch.stopped_call_ended(step, phase, signal, call_id)
         case OfSurvivor(call_id), ToolFinished():
-            return batch.survivor_finished(work, phase, signal, call_id)
+            return batch.survivor_finished(step, phase, signal, call_id)
         case OfChild(), ToolFinished():
-            return batch.child_ended(work, phase, signal)
+            return batch.child_ended(step, phase, signal)
         case OfLoan(), ToolFinished():
-            return batch.loan_ended(work, phase, signal)
+            return batch.loan_ended(step, phase, signal)
         case OfInteraction(interaction_id), TimerFired():
-            return decisions.time_is_up(work, phase, interaction_id)
-        case OfPluginRequest() as asked, ErrandFinished():
-            errand_finished(work, asked, signal)
+            return decisions.time_is_up(step, phase, interaction_id)
+        case OfPluginRequest() as asked, PluginRequestFinished():
+            plugin_request_finished(step, asked, signal)
             return phase
-        case OfHeldHook(), ErrandFinished():
-            return _go_on_held(work, phase, signal.result)
+        case OfHeldHook(), PluginRequestFinished():
+            return _go_on_held(step, phase, signal.result)
         case OfHoldTimer(), TimerFired():
-            # What a judge used that is given up nobody knows, so all that was reserved for it is booked.
-            return _go_on_held(work, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
+            # What a model used whose answer is given up is unknown, so all that was reserved for it is booked.
+            return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
         case OfSummary(), ResponseCompleted():
-            compacting.summarised(work, signal.message.text, signal.usage)
+            compacting.summarised(step, signal.message.text, signal.usage)
             return phase
         case OfSummary() | OfTranscript(), StreamFailed():
-            return cycle.go_on_after_compaction(work, compacting.failed(work, signal.usage))
+            return cycle.go_on_after_compaction(step, compacting.go_on_without_summary(step, signal.usage))
         case OfSummaryTimer(), TimerFired():
-            return cycle.go_on_after_compaction(work, compacting.stop_waiting(work))
-        case OfTranscript(), ErrandFinished():
-            return cycle.go_on_after_compaction(work, compacting.saved(work, signal.result))
+            return cycle.go_on_after_compaction(step, compacting.stop_waiting(step))
+        case OfTranscript(), PluginRequestFinished():
+            return cycle.go_on_after_compaction(step, compacting.saved(step, signal.result))
         case OfDrain(), TeardownFinished():
-            return batch.drained(work, phase)
+            return batch.drained(step, phase)
         case OfTeardown(), TeardownFinished():
-            teardown.settled(work, signal.receipt)
+            teardown.teardown_settled(step, signal.receipt)
             return phase
         case _:
             message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
             raise InternalError(message)
 
 
-def _put_aside(work: Work, phase: Phase, signal: StepCrashed) -> Next:
-    """Say that a signal was put aside, and stand in for it where somebody waits: its caller, or the cycle itself."""
-    work.data.quarantined += 1
-    work.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
-    work.refuse(signal.asked_by, InternalError(signal.error.message))
+def _put_aside(step: StepContext, phase: Phase, signal: StepCrashed) -> Next:
+    """Say that a signal was put aside, and stand in for it where it is waited for: its caller, or the cycle itself."""
+    step.data.quarantined += 1
+    step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
+    step.refuse(signal.asked_by, InternalError(signal.error.message))
     if signal.owed_by is None:
         return phase
-    owner = work.data.open.get(signal.owed_by)
+    owner = step.data.open.get(signal.owed_by)
     if owner is None:
         return phase
-    return _ended(work, phase, _stand_in(owner, signal, signal.owed_by))
+    return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
 
 
 def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
@@ -370,54 +370,54 @@ def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending
             return TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
         case OfPluginRequest() | OfHeldHook():
             result = RequestFailed(error=error, usage=None)
-            return ErrandFinished(at_ms=at_ms, effect_id=effect_id, result=result)
+            return PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
         case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
             return TimerFired(at_ms=at_ms, effect_id=effect_id)
         case _ as never:
             assert_never(never)
 
 
-def _start(work: Work, phase: Phase, signal: Started) -> Phase:
-    work.data.started_at_ms = signal.at_ms
-    data = work.data
-    work.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
-    if somebody_listens(work, SessionStarted):
-        abort = ask(work, SessionStarted()).abort
+def _start(step: StepContext, phase: Phase, signal: SessionBegan) -> Phase:
+    step.data.started_at_ms = signal.at_ms
+    data = step.data
+    step.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
+    if has_listeners(step, SessionStarted):
+        abort = ask_plugins(step, SessionStarted()).abort
         if abort is not None:
-            return teardown.refuse_session(work, abort)
+            return teardown.refuse_session(step, abort)
     return phase
 
 
-def _wait_for_reply(work: Work, signal: ReplyQuery) -> None:
-    cycle.wait_for_reply(work, signal.signal_id)
+def _wait_for_reply(step: StepContext, signal: ReplyQuery) -> None:
+    cycle.wait_for_reply(step, signal.signal_id)
 
 
 def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
     return data.history.messages[:]
 
 
-def _plugin_lagged(work: Work, signal: PluginLagged) -> None:
-    work.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
+def _plugin_lagged(step: StepContext, signal: PluginLagged) -> None:
+    step.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
 
 
-def _by(kind: type[S], take: Callable[[Work, Phase, S], Next]) -> tuple[type[Any], Take]:
+def _by(kind: type[S], take: Callable[[StepContext, Phase, S], Next]) -> tuple[type[Any], Take]:
     return kind, take
 
 
-def _in_any(kind: type[S], take: Callable[[Work, S], Next]) -> tuple[type[Any], Take]:
+def _in_any(kind: type[S], take: Callable[[StepContext, S], Next]) -> tuple[type[Any], Take]:
     """Let a function take a signal that wants to know of no phase."""
 
-    def taken(work: Work, _: Phase, signal: S) -> Next:
-        return take(work, signal)
+    def taken(step: StepContext, _: Phase, signal: S) -> Next:
+        return take(step, signal)
 
     return kind, taken
 
 
-def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any], Take]:
+def _staying(kind: type[S], take: Callable[[StepContext, S], None]) -> tuple[type[Any], Take]:
     """Let a function take a signal that changes no phase."""
 
-    def taken(work: Work, phase: Phase, signal: S) -> Phase:
-        take(work, signal)
+    def taken(step: StepContext, phase: Phase, signal: S) -> Phase:
+        take(step, signal)
         return phase
 
     return kind, taken
@@ -426,8 +426,8 @@ def _staying(kind: type[S], take: Callable[[Work, S], None]) -> tuple[type[Any],
 def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
     """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
 
-    def taken(work: Work, phase: Phase, signal: A) -> Phase:
-        work.reply(signal.signal_id, tell(phase, work.data, signal.at_ms))
+    def taken(step: StepContext, phase: Phase, signal: A) -> Phase:
+        step.reply(signal.signal_id, tell(phase, step.data, signal.at_ms))
         return phase
 
     return kind, taken
@@ -437,39 +437,39 @@ _GIVEN: Final = dict(
     (
         _by(Prompt, prompts.admit),
         _by(Steer, prompts.steer),
-        _in_any(Abort, teardown.abort),
+        _in_any(AbortCycle, teardown.abort),
         _by(AbortTool, batch.abort_tool),
-        _in_any(Stop, teardown.stop),
+        _in_any(StopSession, teardown.stop_session),
         _staying(ReplyQuery, _wait_for_reply),
         _telling(StatusQuery, status_of),
         _telling(MessagesQuery, _messages_of),
         _telling(SnapshotQuery, snapshot_of),
         _by(Approve, decisions.approve),
-        _by(Reject, decisions.reject),
-        _by(Respond, decisions.respond),
+        _by(Reject, decisions.reject_call),
+        _by(Respond, decisions.answer_question),
         _staying(ToolAsked, batch.tool_asked),
         _staying(ToolWantsChild, children.wanted),
-        _staying(SwitchModel, settings.switch_model),
+        _staying(ChangeModel, settings.switch_model),
         _by(UpdatePluginOpts, settings.update_plugin_opts),
         _staying(ChangePlugins, settings.change_plugins),
         _staying(ChangeTools, settings.change_tools),
         _by(Compact, _compact),
-        _by(Started, _start),
+        _by(SessionBegan, _start),
         _in_any(Restarted, teardown.restarted),
         _in_any(Parked, teardown.parked),
         _by(StepCrashed, _put_aside),
         _staying(PluginLagged, _plugin_lagged),
-        _in_any(StreamStarted, response.started),
+        _in_any(StreamStarted, response.stream_started),
         _by(ChunksArrived, response.arrived),
         _by(ResponseCompleted, _ended),
         _by(StreamFailed, _ended),
         _staying(ToolProgressed, batch.tool_progressed),
-        _staying(ChildStarted, children.started),
-        _staying(ChildPublished, children.published),
+        _staying(ChildStarted, children.child_started),
+        _staying(ChildPublished, children.child_published),
         _staying(ToolEmitted, batch.tool_emitted),
         _by(ToolFinished, _ended),
         _by(TimerFired, _ended),
-        _by(ErrandFinished, _ended),
+        _by(PluginRequestFinished, _ended),
         _by(TeardownFinished, _ended),
     )
 )

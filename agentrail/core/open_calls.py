@@ -38,8 +38,8 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         edited: Whether a person changed the arguments.
         attempt: 1 for the first.
         operation_id: The same for all attempts; empty before the first.
-        bound_to: The hash of the arguments that somebody decided to let run, taken when they were shown; nothing else runs.
-            None where nobody was asked.
+        bound_to: The hash of the arguments that a person decided to let run, taken when they were shown; nothing else runs.
+            None where no person was asked.
         arguments_hash: Of what ran, since the first attempt; empty before.
         began_at_ms: When its last attempt was started; 0 before the first.
         child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.

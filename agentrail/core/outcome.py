@@ -51,7 +51,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         action: What was said.
-        by: The plugin that said it; of `Unfit` whoever rewrote last.
+        by: The plugin that said it; of `Unfit` the one that rewrote last.
         failed: Whether it stands for a closed plugin that failed.
     """
 
@@ -86,7 +86,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by: str
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something to do for a plugin, whose answer goes to `deliver`.
 
     Attributes:
@@ -104,12 +104,12 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why the run is not over; the answer goes to `resume`.
 
     Attributes:
-        errand: What has to be done first.
+        plugin_request: What has to be done first.
         todo: Who has still to be asked.
         round: Which time the arguments are judged again; 0 in the first pass.
     """
 
-    errand: Errand
+    plugin_request: PluginRequest
     todo: tuple[str, ...]
     round: int
 
@@ -129,8 +129,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         context: Sections of the system prompt; None removes one. Of two for one key the last one counts.
         hints: What the session is asked to heed; of two words on one thing the last one counts.
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
-        errands: What plugins asked for and do not wait for.
-        waiting: Set when the run is not over: nothing but `states`, `events` and `errands` may be carried out yet.
+        plugin_requests: What plugins asked for and do not wait for.
+        waiting: Set when the run is not over: nothing but `states`, `events` and `plugin_requests` may be carried out yet.
         seen_by: The safety plugins that have judged the arguments in `event`.
         guarded: The hook event as the safety plugins left it; what a `Skip` goes back to.
         guarded_by: The safety plugins that have judged the arguments in that.
@@ -148,7 +148,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     context: Mapping[str, str | None] = NO_CONTEXT
     hints: Hints = NO_HINTS
     events: tuple[Event, ...] = ()
-    errands: tuple[Errand, ...] = ()
+    plugin_requests: tuple[PluginRequest, ...] = ()
     waiting: Waiting | None = None
     seen_by: frozenset[str] = frozenset()
     guarded: HookEvent | None = None
@@ -157,7 +157,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def abort(self) -> str | None:
-        """Why the cycle is to be over; None when nobody wants that."""
+        """Why the cycle is to be over; None when no plugin wants that."""
         decision = self.decision
         return decision.action.reason if decision is not None and isinstance(decision.action, Abort) else None
 
@@ -168,24 +168,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def arguments(self) -> JsonObject | None:
-        """Other arguments for the call; None when nobody rewrote them."""
+        """Other arguments for the call; None when no plugin rewrote them."""
         if self.rewritten_by and isinstance(self.event, BeforeTool):
             return self.event.arguments
         return None
 
     @property
     def result(self) -> ToolResult | None:
-        """What the model will see instead of the result; None when nobody replaced it."""
+        """What the model will see instead of the result; None when no plugin replaced it."""
         return self.event.result if self.replaced_by and isinstance(self.event, AfterTool) else None
 
     @property
     def message(self) -> AssistantMessage | None:
-        """What stands in the history instead of the response; None when nobody replaced it."""
+        """What stands in the history instead of the response; None when no plugin replaced it."""
         return self.event.message if self.replaced_by and isinstance(self.event, AfterResponse) else None
 
     @property
     def messages(self) -> tuple[Message, ...] | None:
-        """What is sent in place of the conversation; None when nobody replaced it."""
+        """What is sent in place of the conversation; None when no plugin replaced it."""
         if self.replaced_by and isinstance(self.event, BeforeRequest | BeforeCompact):
             return self.event.messages
         return None

@@ -19,12 +19,12 @@ from agentrail.messages import AssistantMessage, JsonValue, Message, PromptRef, 
 
 FRESH_MESSAGES: Final = 20
 STEP: Final = 10
-MAX_CHARACTERS: Final = 2_000
+MAX_ARGUMENT_CHARACTERS: Final = 2_000
 KEPT_CHARACTERS: Final = 500
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was found so far. It follows from the messages, so whoever lost it begins with an empty one.
+    """What was found so far. It follows from the messages, so one that is lost is made anew from an empty one.
 
     Attributes:
         first: The first message of the conversation; another one there means another conversation.
@@ -153,7 +153,7 @@ def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:
 def _is_long(value: JsonValue) -> bool:
     match value:
         case str():
-            return len(value) > MAX_CHARACTERS
+            return len(value) > MAX_ARGUMENT_CHARACTERS
         case list():
             return any(map(_is_long, value))
         case dict():
@@ -164,7 +164,7 @@ def _is_long(value: JsonValue) -> bool:
 
 def _short(value: JsonValue) -> JsonValue:
     match value:
-        case str() if len(value) > MAX_CHARACTERS:
+        case str() if len(value) > MAX_ARGUMENT_CHARACTERS:
             return f"{value[:KEPT_CHARACTERS]} [… {len(value) - KEPT_CHARACTERS:,} characters left out …]"
         case list():
             return [_short(item) for item in value]

@@ -1,9 +1,9 @@
 """Who waits for the outcome of an open effect: data, one owner for each id that would still mean something.
 
-`SessionData.open` holds exactly these ids: what was asked for, until its outcome has come, it is cancelled, or nobody waits
+`SessionData.open` holds exactly these ids: what was asked for, until its outcome has come, it is cancelled, or it is not waited
 for it any more. An owner says what the effect is for, and no more: where that stands, the field of it says.
 
-Which outcome an owner waits for stands in `legality`, what becomes of it in the one `match` of `machine`. Only `Work` enters
+Which outcome an owner waits for stands in `legality`, what becomes of it in the one `match` of `machine`. Only `StepContext` enters
 owners and takes them out, in the call that asks for the effect or cancels it.
 """
 
@@ -82,7 +82,7 @@ class OfChild(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfLoan(msgspec.Struct, frozen=True, gc=False):
-    """A call that nobody waits for, and a child of which has spending that is not counted yet."""
+    """A call that is not waited for, and a child of which has spending that is not counted yet."""
 
 
 class OfRetry(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +154,7 @@ Owner: TypeAlias = (
     | OfTeardown
 )
 OpenEffects: TypeAlias = MappingProxyType[EffectId, Owner] | dict[EffectId, Owner]
-"""Inside of a step a dict, a copy that it makes when it changes something; behind it nobody writes to it any more.
+"""Inside of a step a dict, a copy that it makes when it changes something; behind it it is never written to.
 
 Not a tree: what is open at once is a handful, and to copy a thousand costs less than a tenth of the step that does it.
 """

@@ -130,7 +130,7 @@ class _Looker:
         if op in {_ops.LITERAL, _ops.NOT_LITERAL, _ops.ANY, _ops.IN}:
             return _Part(first=self._characters(op, value))
         if op is _ops.AT:
-            # The end is in one place, or two where there is a last line feed. Elsewhere nobody knows what is asked for.
+            # The end is in one place, or two where there is a last line feed. Elsewhere it is unclear what is asked for.
             at_end = value in {_ops.AT_END, _ops.AT_END_STRING} and self._is_plain
             return _Part(factor=2) if at_end else _Part(first=_ALL, is_nullable=True)
         if op is _ops.BRANCH:

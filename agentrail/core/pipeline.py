@@ -1,11 +1,11 @@
 """How the answers of several plugins become one: the only place from which a plugin is called.
 
-`run` asks each listener of a hook, by priority, with the event as left by those before it. Short circuits stop the rest.
+`run_hook` asks each listener of a hook, by priority, with the event as left by those before it. Short circuits stop the rest.
 Whatever a plugin does wrong is a failure of that plugin, as data: its state stays as it was, and what its failing means
 it has declared. Nothing raises from here but a bug of ours.
 
 No order of plugins lets a call past a guard: arguments that were rewritten must fit the schema, and then be judged by
-every safety plugin that has not seen them, until nobody changes them any more.
+every safety plugin that has not seen them, until no plugin changes them any more.
 """
 
 import inspect
@@ -23,7 +23,6 @@ from agentrail.core.actions import (
     NO_HINTS,
     Abort,
     BlockTool,
-    Cell,
     Continue,
     Emit,
     Hints,
@@ -37,10 +36,11 @@ from agentrail.core.actions import (
     ResolveApproval,
     Skip,
     SwitchModel,
-    events_of,
+    Treatment,
+    emitted_events,
     malformed,
 )
-from agentrail.core.explanation import Explanation, Link
+from agentrail.core.explanation import ExplainedAnswer, Explanation
 from agentrail.core.foreign import Raised, attempt
 from agentrail.core.hooks import (
     AfterResponse,
@@ -58,9 +58,18 @@ from agentrail.core.hooks import (
     RequestDone,
     RequestResult,
 )
-from agentrail.core.outcome import NO_CONTEXT, Decision, Errand, Injected, Outcome, Unfit, Waiting, switch_of
+from agentrail.core.outcome import (
+    NO_CONTEXT,
+    Decision,
+    Injected,
+    Outcome,
+    PluginRequest,
+    Unfit,
+    Waiting,
+    switch_of,
+)
 from agentrail.core.plugin import Context
-from agentrail.core.plugin_events import published
+from agentrail.core.plugin_events import emitted_event
 from agentrail.core.plugin_state import unstorable
 from agentrail.core.request import CachePoint
 from agentrail.core.stack import Member, PluginStates, Stack, attempt_as, fault_of_state
@@ -71,7 +80,7 @@ from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, Message, ToolResult
 from agentrail.otp.edges import show
 
-MAX_ROUNDS: Final = 3
+MAX_REWRITES: Final = 3
 """How often rewritten arguments are judged again before the call is given up."""
 
 Fit: TypeAlias = Callable[[JsonObject], JsonObject | str]
@@ -95,7 +104,7 @@ REFUSALS: Final[Mapping[Hook, Callable[[str], BlockTool[None] | Abort[None]]]] =
 """What a closed plugin that fails is taken to have said; on the other hooks there is nothing to refuse."""
 
 
-def run(
+def run_hook(
     stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
 ) -> Outcome:
     """Ask a stack about a hook event.
@@ -108,12 +117,12 @@ def run(
         fit: On `BeforeTool`: judges rewritten arguments before the safety plugins do.
 
     Returns:
-        What to carry out. With `waiting` set the run is not over: do the errand, and call `resume`.
+        What to carry out. With `waiting` set the run is not over: do what is asked for, and call `resume_hook`.
     """
     return _Run(stack, _opened(event, states), ctx, fit).through(stack.listeners(type(event)))
 
 
-def resume(  # noqa: PLR0913 - what `run` takes, and the answer
+def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
     stack: Stack,
     outcome: Outcome,
     result: RequestResult,
@@ -126,48 +135,48 @@ def resume(  # noqa: PLR0913 - what `run` takes, and the answer
     """Go on with a run that waited. What the plugin says to the answer counts on the hook that waited.
 
     Args:
-        stack: As it is now; whoever has left it is passed over.
+        stack: As it is now; a plugin that has left it is passed over.
         outcome: With `waiting` set.
-        result: The answer to `outcome.waiting.errand`.
+        result: The answer to `outcome.waiting.plugin_request`.
         states: As they are now.
         ctx: Of the signal that brought the answer.
-        fit: As in `run`.
+        fit: As in `run_hook`.
         may_wait: Whether the plugin that waited may wait again. Not where it is refused within the step, which would never end.
 
     Returns:
-        The outcome of the whole run; its `events` and `errands` are only those that came since.
+        The outcome of the whole run; its `events` and `plugin_requests` are only those that came since.
     """
     waiting = outcome.waiting
     if waiting is None:
         message = "resume needs an outcome that waits"
         raise ValueError(message)
-    outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), errands=())
-    told = RequestDone(tag=waiting.errand.tag, result=result)
+    outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
+    told = RequestDone(tag=waiting.plugin_request.tag, result=result)
     going_on = _Run(stack, outcome, ctx, fit)
-    going_on.impatient = None if may_wait else waiting.errand.by
+    going_on.impatient = None if may_wait else waiting.plugin_request.by
     return going_on.again(waiting, told)
 
 
 def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
-    """Give a plugin the answer to a request that nobody waits for. One that has left the stack misses nothing."""
+    """Give a plugin the answer to a request that no hook waits for. One that has left the stack misses nothing."""
     member = stack.find(by)
     return _Run(stack, Outcome(event=done, states=states), ctx, None).through(
         () if member is None else (member,)
     )
 
 
-def judge_again(  # noqa: PLR0913 - what `run` takes, and who did it
+def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
 ) -> Outcome:
     """Let the safety plugins judge arguments that changed outside of the pipeline.
 
     Args:
-        stack: As in `run`.
+        stack: As in `run_hook`.
         event: With the new arguments.
-        states: As in `run`.
-        ctx: As in `run`.
+        states: As in `run_hook`.
+        ctx: As in `run_hook`.
         by: Who changed them: a host plugin, or a person.
-        fit: As in `run`.
+        fit: As in `run_hook`.
     """
     opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
     return _Run(stack, opened, ctx, fit).settled()
@@ -188,7 +197,7 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
                 f"returned {show(said)}, expected a name and a payload" if emit is None else malformed(emit)
             )
             if emit is not None and fault is None:
-                events += (published(one, ctx.user_data) for one in events_of(emit))
+                events += (emitted_event(one, ctx.user_data) for one in emitted_events(emit))
                 continue
             error = _misbehaved(f"on_session_end: {fault}")
         events.append(
@@ -197,15 +206,15 @@ def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def explain(
+def explain_hook(
     stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
 ) -> Explanation:
-    """Ask like `run`, and tell the whole chain: who was asked, what each answered, what won and what lost."""
-    links: list[Link] = []
+    """Ask like `run_hook`, and tell the whole chain: who was asked, what each answered, what won and what lost."""
+    links: list[ExplainedAnswer] = []
 
     def heard(member: Member, rounds: int, answer: object, verdict: str) -> None:
         links.append(
-            Link(
+            ExplainedAnswer(
                 plugin=member.name,
                 priority=member.priority,
                 round=rounds,
@@ -230,7 +239,7 @@ def _opened(event: HookEvent, states: PluginStates) -> Outcome:
 
 
 _SILENCE: Final = object()
-"""What is heard when nobody who is left has anything to say."""
+"""What is heard when no plugin that is left has anything to say."""
 
 
 @final
@@ -258,7 +267,7 @@ class _Run:
     def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
         """Go on where the run waited."""
         todo = tuple(member for member in self.stack.members if member.name in waiting.todo)
-        member = self.stack.find(waiting.errand.by)
+        member = self.stack.find(waiting.plugin_request.by)
         if member is None or self._hear(member, told, waiting.round, todo):
             self._ask_all(todo, waiting.round)
         return self.settled(waiting.round)
@@ -270,9 +279,9 @@ class _Run:
             unseen = tuple(member for member in guards if member.name not in self.out.seen_by)
             if not unseen:
                 break
-            if rounds == MAX_ROUNDS:
+            if rounds == MAX_REWRITES:
                 self._give_up(
-                    "arguments_unstable", f"its arguments were rewritten in each of {MAX_ROUNDS} rounds"
+                    "arguments_unstable", f"its arguments were rewritten in each of {MAX_REWRITES} rounds"
                 )
                 break
             rounds += 1
@@ -295,7 +304,7 @@ class _Run:
             self._give_up("invalid_arguments", fitted)
             return False
         self._change(is_fit=True)
-        if not same_json(fitted, event.arguments):  # defaults were filled in, and nobody has judged those
+        if not same_json(fitted, event.arguments):  # defaults were filled in, and no plugin has checked those
             event = msgspec.structs.replace(event, arguments=fitted)
             self._change(event=event, seen_by=frozenset())
         return True
@@ -357,7 +366,7 @@ class _Run:
             self._has_seen(member)
         if answer.state is not state:
             self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
-        self._publish(*(published(said, self.ctx.user_data) for said in events_of(answer)))
+        self._publish(*(emitted_event(said, self.ctx.user_data) for said in emitted_events(answer)))
         if answer.context is not None:
             self._take_context(member, answer.context)
         if answer.hints is not None:
@@ -367,8 +376,8 @@ class _Run:
     def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
         """Write down what an action means; say whether the next plugin is to be asked."""
         cell = MATRIX[type(self.out.event)][type(action)]
-        if cell is not Cell.ACCEPTED:
-            if isinstance(action, SwitchModel) and cell is Cell.COLLECTED:
+        if cell is not Treatment.ACCEPTED:
+            if isinstance(action, SwitchModel) and cell is Treatment.COLLECTED:
                 self._change(collected=(*self.out.collected, switch_of(action, member.name)))
             self._ignore(member, type(action).__name__)
             return self._note(member, rounds, action, "ignored")
@@ -408,9 +417,9 @@ class _Run:
         return bool(rounds) and isinstance(action, RequireApproval)
 
     def _forget(self, member: Member) -> None:
-        """Go on as if nobody had acted; only what the guards made of arguments or messages stands, and a replaced response.
+        """Go on as if no plugin had acted; only what the guards made of arguments or messages stands, and a replaced response.
 
-        That is what was said, and not what the session does next; nobody brings back what a filter took out.
+        That is what was said, and not what the session does next; no plugin brings back what a filter took out.
         """
         kept: dict[str, Any] = {}
         guards = {known.name for known in self.stack.members if known.guards}
@@ -463,15 +472,15 @@ class _Run:
         if action.wait and member.name == self.impatient:
             self._ignore(member, "Request")
             return self._note(member, rounds, action, "ignored")
-        errand = Errand(effect=action.effect, tag=action.tag, by=member.name)
+        plugin_request = PluginRequest(effect=action.effect, tag=action.tag, by=member.name)
         if action.wait and not isinstance(
             self.out.event, RequestDone
         ):  # nothing waits for what comes after an answer
             names = tuple(left.name for left in todo)
-            self._change(waiting=Waiting(errand=errand, todo=names, round=rounds))
+            self._change(waiting=Waiting(plugin_request=plugin_request, todo=names, round=rounds))
             self._note(member, rounds, action, "waits")
             return False
-        self._change(errands=(*self.out.errands, errand))
+        self._change(plugin_requests=(*self.out.plugin_requests, plugin_request))
         return self._note(member, rounds, action, "accepted")
 
     def _take_context(self, member: Member, sections: Mapping[str, str | None]) -> None:
@@ -544,7 +553,7 @@ def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> Er
         return answer.error
     if type(answer) not in ACTIONS:
         if inspect.iscoroutine(answer):
-            answer.close()  # or Python complains that nobody awaited it
+            answer.close()  # or Python complains that it was not awaited
         return _misbehaved(f"returned {show(answer)}, expected an action such as Continue(state)")
     fault = fault_of_state(member, answer.state) or (
         None if answer.state is state else unstorable(answer.state)

@@ -1,7 +1,7 @@
 """A quick yes for plain schemas.
 
 Most tools take a few strings and numbers, and most models write them well. For schemas of plain keywords this compiles a
-check that costs a twentieth of the validator's. It only ever says yes: whoever hears no, or has a schema of other
+check that costs a twentieth of the validator's. It only ever says yes: a caller that hears no, or has a schema of other
 keywords, asks the validator, which knows the whole standard and finds the words for what is wrong.
 """
 

@@ -24,7 +24,7 @@ Emission: TypeAlias = object
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a plugin may know of its session. Read-only; made anew for each hook that somebody listens to.
+    """What a plugin may know of its session. Read-only; made anew for each hook that has a listener.
 
     Attributes:
         session_id: The session.

@@ -16,12 +16,12 @@ from agentrail.core.actions import Abort
 from agentrail.core.foreign import Raised
 from agentrail.core.hooks import BeforePluginOptsUpdate, HookEvent
 from agentrail.core.outcome import Outcome
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.plugin import Context, Plugin
 from agentrail.core.plugin_state import loses
 from agentrail.core.stack import (
-    Entry,
     Member,
+    PluginEntry,
     PluginStates,
     Stack,
     attempt_as,
@@ -35,7 +35,7 @@ from agentrail.frozen import FrozenDict, frozen_json
 from agentrail.messages import JsonObject
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ChangedStack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stack and its states after a change.
 
     Attributes:
@@ -111,7 +111,7 @@ def decide_update(
         gone = ErrorInfo(code="no_such_plugin", message=f"plugin {name!r} is not in the stack any more")
         return OptionChange(stack=stack, states=states, events=(_failed(name, gone),))
     others = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
-    outcome = run(others, BeforePluginOptsUpdate(plugin=name, options=options), states, ctx)
+    outcome = run_hook(others, BeforePluginOptsUpdate(plugin=name, options=options), states, ctx)
     refused = _refusal(outcome)
     if refused is not None:
         return OptionChange(
@@ -131,7 +131,7 @@ def decide_update(
     )
 
 
-def attach_plugin(stack: Stack, states: PluginStates, entry: Entry) -> Change:
+def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> ChangedStack:
     """Add a plugin; among those of its priority it is asked last.
 
     Raises:
@@ -139,10 +139,10 @@ def attach_plugin(stack: Stack, states: PluginStates, entry: Entry) -> Change:
     """
     member, state = load_plugin(entry, ask=stack.ask)
     grown = compile_stack([*stack.members, member], ask=stack.ask)
-    return Change(stack=grown, states=MappingProxyType({**states, member.name: state}))
+    return ChangedStack(stack=grown, states=MappingProxyType({**states, member.name: state}))
 
 
-def detach_plugin(stack: Stack, states: PluginStates, name: str) -> Change:
+def detach_plugin(stack: Stack, states: PluginStates, name: str) -> ChangedStack:
     """Take a plugin away, and its state with it.
 
     Raises:
@@ -151,16 +151,16 @@ def detach_plugin(stack: Stack, states: PluginStates, name: str) -> Change:
     member = find_plugin(stack, name)
     rest = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     left = {other: state for other, state in states.items() if other != name}
-    return Change(stack=rest, states=MappingProxyType(left))
+    return ChangedStack(stack=rest, states=MappingProxyType(left))
 
 
 def reload_plugin(
     stack: Stack,
     states: PluginStates,
-    entry: Entry,
+    entry: PluginEntry,
     *,
     rehearsal: Iterable[tuple[HookEvent, Context]] = (),
-) -> Change:
+) -> ChangedStack:
     """Put new code in the place of the plugin of the same name, with its state.
 
     Args:
@@ -184,7 +184,7 @@ def reload_plugin(
         raise PluginError([f"plugin {fresh.name!r} was not reloaded: {fault.message}"])
     _rehearse(fresh, state, rehearsal)
     members = [fresh if one is old else one for one in stack.members]
-    return Change(
+    return ChangedStack(
         stack=compile_stack(members, ask=stack.ask), states=MappingProxyType({**states, fresh.name: state})
     )
 
@@ -193,7 +193,7 @@ def _rehearse(member: Member, state: Any, rehearsal: Iterable[tuple[HookEvent, C
     alone = compile_stack([member])
     states: PluginStates = MappingProxyType({member.name: state})
     for event, ctx in rehearsal:
-        outcome = run(alone, event, states, ctx)
+        outcome = run_hook(alone, event, states, ctx)
         states = outcome.states
         for published in outcome.events:
             if isinstance(published, PluginFailed):

@@ -12,7 +12,7 @@ from agentrail.messages import JsonObject
 NO_USER_DATA: Final = "_no_user_data"
 
 
-def published(said: Any, user_data: JsonObject) -> Event:
+def emitted_event(said: Any, user_data: JsonObject) -> Event:
     """Make an event of what a plugin emits: a name and a payload, or an event of the kinds that plugins may make."""
     match said:
         case (str(name), payload):

@@ -68,7 +68,7 @@ class PluginStatus:
 
 
 @frozen(kw_only=True)
-class Child:
+class ChildSession:
     """A session that works for a call.
 
     Attributes:
@@ -105,7 +105,7 @@ class Status:
         last_seq: The number of the last committed event.
         uptime_ms: Since it first came up.
         restarts: How often it crashed and came back.
-        dropped_signals: Late outcomes that nobody waited for.
+        dropped_signals: Late outcomes that were not waited for.
         quarantined_signals: Signals that crashed the core.
         unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
             confines them; False until that is known, and where commands are refused. The core does not know of it.
@@ -133,7 +133,7 @@ class Status:
     dropped_signals: int
     quarantined_signals: int
     unconfined_commands: bool = False
-    children: tuple[Child, ...] = ()
+    children: tuple[ChildSession, ...] = ()
     plugins: tuple[PluginStatus, ...] = ()
 
     @property
@@ -207,7 +207,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         dropped_signals=data.dropped,
         quarantined_signals=data.quarantined,
         children=tuple(
-            Child(session_id=child_id, call_id=state.call.call_id)
+            ChildSession(session_id=child_id, call_id=state.call.call_id)
             for state in (*data.batch, *data.survivors)
             if state.stage in {"running", "stopping"}
             for child_id in state.child_ids

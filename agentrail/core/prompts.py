@@ -11,13 +11,13 @@ import msgspec
 from agentrail.core import cycle, holding
 from agentrail.core.actions import ResolveApproval
 from agentrail.core.decisions import find_approval_in_chat, hear_steer, hold_offered, resolve, supersede
-from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.hooking import ask_plugins, has_listeners
 from agentrail.core.hooks import BeforeSteering, RequestResult
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.signals import Prompt, Steer
 from agentrail.core.state import Known, Next, Phase, QueuedPrompt, QueuedSteer
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import (
     ClientIdReused,
     InteractionError,
@@ -30,117 +30,119 @@ from agentrail.events import PromptQueued, PromptReceived, PromptTaken, Steering
 from agentrail.messages import ApprovalId, PromptRef, Text
 
 
-def admit(work: Work, phase: Phase, signal: Prompt) -> Next:
+def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
     """Start a prompt at once, or put it at the end of the queue, or say that there is no room.
 
     A prompt that comes while a cycle waits for a person supersedes what it waits for.
     """
-    data = work.data
+    data = step.data
     if not signal.content:  # it would wait in the queue, and nothing behind it would ever start
-        work.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
+        step.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
         return phase
-    if _is_answered(work, signal, signal.content, PromptReceipt):
+    if _is_answered(step, signal, signal.content, PromptReceipt):
         return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
-        work.refuse(signal.signal_id, PromptQueueFull(message))
+        step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
     askers = (signal.signal_id,) if signal.reply == "text" else ()
     prompt = QueuedPrompt(ref=signal.ref, content=signal.content, askers=askers)
     if is_free:
-        work.publish(PromptReceived(ref=signal.ref, content=signal.content))
-        _give_receipt(work, signal, PromptReceipt(ref=signal.ref, queued=False, seq=work.data.seq))
-        return _start(work, phase, prompt)
+        step.publish(PromptReceived(ref=signal.ref, content=signal.content))
+        _give_receipt(step, signal, PromptReceipt(ref=signal.ref, queued=False, seq=step.data.seq))
+        return _start(step, phase, prompt)
     if data.cycle is not None and phase is Phase.IDLE:
         if data.held is not None:
-            holding.back_to_queue(work)
-        supersede(work)
-    position = len(work.data.queue)
-    work.data.queue = (*work.data.queue, prompt)
-    work.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
+            holding.back_to_queue(step)
+        supersede(step)
+    position = len(step.data.queue)
+    step.data.queue = (*step.data.queue, prompt)
+    step.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
     _give_receipt(
-        work, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=work.data.seq)
+        step, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=step.data.seq)
     )
     return phase
 
 
-def _start(work: Work, phase: Phase, prompt: QueuedPrompt) -> Next:
+def _start(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
     """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
-    waiting = work.data.interventions
-    outcome = cycle.before_prompt(work, prompt)
-    if work.data.held is not None:
-        return Phase.RUNNING if work.data.cycle is None else phase
-    return _judged_prompt(work, phase, prompt, outcome, waiting)
+    waiting = step.data.interventions
+    outcome = cycle.before_prompt(step, prompt)
+    if step.data.held is not None:
+        return Phase.RUNNING if step.data.cycle is None else phase
+    return _checked_prompt(step, phase, prompt, outcome, waiting)
 
 
-def go_on(work: Work, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool) -> Next:
+def continue_prompt(
+    step: StepContext, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool
+) -> Next:
     """Do what a prompt that was held comes to, now that the answer is there, unless it is held once more."""
-    waiting = work.data.interventions
-    outcome = holding.go_on_asking(work, result, is_late=is_late)
-    return phase if work.data.held is not None else _judged_prompt(work, phase, prompt, outcome, waiting)
+    waiting = step.data.interventions
+    outcome = holding.go_on_asking(step, result, is_late=is_late)
+    return phase if step.data.held is not None else _checked_prompt(step, phase, prompt, outcome, waiting)
 
 
-def _judged_prompt(
-    work: Work,
+def _checked_prompt(
+    step: StepContext,
     phase: Phase,
     prompt: QueuedPrompt,
     outcome: Outcome | None,
     waiting: tuple[Injected, ...],
 ) -> Next:
-    if work.data.cycle is None:
-        return cycle.start_judged(work, prompt, outcome)
-    work.data.interventions = (
+    if step.data.cycle is None:
+        return cycle.start_checked(step, prompt, outcome)
+    step.data.interventions = (
         waiting  # what is said here belongs to the prompt, and not to the cycle that waits
     )
     abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if abort is not None:
-        return cycle.reject(work, prompt, abort)
+        return cycle.reject_prompt(step, prompt, abort)
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        return _resolve(work, phase, prompt, decision.action, by=decision.by)
-    supersede(work)
-    return cycle.start_judged(work, prompt, outcome)
+        return _resolve(step, phase, prompt, decision.action, by=decision.by)
+    supersede(step)
+    return cycle.start_checked(step, prompt, outcome)
 
 
 def _resolve(
-    work: Work, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str
+    step: StepContext, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str
 ) -> Next:
     """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
     try:
-        approval = find_approval_in_chat(work, action.approval_id)
+        approval = find_approval_in_chat(step, action.approval_id)
         hold_offered(approval, action.decision)
     except InteractionError as error:
-        return cycle.reject(work, prompt, str(error))
-    work.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))
+        return cycle.reject_prompt(step, prompt, str(error))
+    step.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))
     for asker in prompt.askers:
-        cycle.wait_for_reply(work, asker)
-    return resolve(work, phase, approval, action.decision)
+        cycle.wait_for_reply(step, asker)
+    return resolve(step, phase, approval, action.decision)
 
 
-def steer(work: Work, phase: Phase, signal: Steer) -> Next:
+def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
     """Let the running cycle hear something at its next gap; without a cycle it is a prompt."""
-    data = work.data
-    if _is_answered(work, signal, signal.text, SteerReceipt):
+    data = step.data
+    if _is_answered(step, signal, signal.text, SteerReceipt):
         return phase
-    signal, rejected = _judged(work, signal)
+    signal, rejected = _checked_steer(step, signal)
     if rejected:
         return phase
     if data.cycle is None:
-        return _steer_becomes_prompt(work, phase, signal)
+        return _steer_becomes_prompt(step, phase, signal)
     full = _why_no_steer(data)
     if full is not None:
-        _say(work, signal, "rejected_full")
-        work.refuse(signal.signal_id, SteeringQueueFull(full))
+        _say(step, signal, "rejected_full")
+        step.refuse(signal.signal_id, SteeringQueueFull(full))
         return phase
-    work.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))
-    _say(work, signal, "queued")
-    _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="queued", seq=work.data.seq))
-    if work.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(work):
-        # There will be another turn whatever a judge says of this answer, so nobody waits for that any more.
-        holding.decide_without(work)
-        return cycle.begin_turn(work)
-    return hear_steer(work, phase) if work.data.batch else phase
+    step.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))
+    _say(step, signal, "queued")
+    _give_steer_receipt(step, signal, SteerReceipt(ref=signal.ref, status="queued", seq=step.data.seq))
+    if step.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(step):
+        # There will be another turn whatever a plugin says of this answer, so that is not waited for any more.
+        holding.decide_without(step)
+        return cycle.begin_turn(step)
+    return hear_steer(step, phase) if step.data.batch else phase
 
 
 def _why_no_steer(data: Known) -> str | None:
@@ -159,71 +161,71 @@ def _why_no_steer(data: Known) -> str | None:
 
 
 def _is_answered(
-    work: Work, signal: Prompt | Steer, said: object, kind: type[PromptReceipt] | type[SteerReceipt]
+    step: StepContext, signal: Prompt | Steer, said: object, kind: type[PromptReceipt] | type[SteerReceipt]
 ) -> bool:
     """Answer what needs no look at the session: it is ending, or the message came before, and has its receipt."""
-    data = work.data
+    data = step.data
     if data.stopping is not None:
-        work.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return True
     try:
-        known = recall(work, signal.client_id, said, kind)
+        known = recall(step, signal.client_id, said, kind)
     except ClientIdReused as error:
-        work.refuse(signal.signal_id, error)
+        step.refuse(signal.signal_id, error)
         return True
     if known is not None:
-        work.reply(signal.signal_id, known)
+        step.reply(signal.signal_id, known)
     return known is not None
 
 
-def _judged(work: Work, signal: Steer) -> tuple[Steer, bool]:
+def _checked_steer(step: StepContext, signal: Steer) -> tuple[Steer, bool]:
     """Ask the plugins about a steer: with what they put in front of it, and whether they refuse it."""
-    if not somebody_listens(work, BeforeSteering):
+    if not has_listeners(step, BeforeSteering):
         return signal, False
-    waiting = work.data.interventions
-    outcome = ask(work, BeforeSteering(text=signal.text))
-    work.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
+    waiting = step.data.interventions
+    outcome = ask_plugins(step, BeforeSteering(text=signal.text))
+    step.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
     if outcome.abort is not None:
-        _say(work, signal, "rejected_by_plugin")
-        receipt = SteerReceipt(ref=signal.ref, status="rejected_by_plugin", seq=work.data.seq)
-        _give_steer_receipt(work, signal, receipt)
+        _say(step, signal, "rejected_by_plugin")
+        receipt = SteerReceipt(ref=signal.ref, status="rejected_by_plugin", seq=step.data.seq)
+        _give_steer_receipt(step, signal, receipt)
         return signal, True
     if outcome.prompt is not None:
         signal = msgspec.structs.replace(signal, text=f"{outcome.prompt}\n\n{signal.text}")
     return signal, False
 
 
-def _steer_becomes_prompt(work: Work, phase: Phase, signal: Steer) -> Next:
-    data = work.data
+def _steer_becomes_prompt(step: StepContext, phase: Phase, signal: Steer) -> Next:
+    data = step.data
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
-        _say(work, signal, "rejected_full")
+        _say(step, signal, "rejected_full")
         message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
-        work.refuse(signal.signal_id, PromptQueueFull(message))
+        step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
-    _say(work, signal, "became_prompt")
-    _give_steer_receipt(work, signal, SteerReceipt(ref=signal.ref, status="became_prompt", seq=work.data.seq))
+    _say(step, signal, "became_prompt")
+    _give_steer_receipt(step, signal, SteerReceipt(ref=signal.ref, status="became_prompt", seq=step.data.seq))
     ref, content = PromptRef(signal.ref), (Text(text=signal.text),)
     prompt = QueuedPrompt(ref=ref, content=content)
     if is_free:
-        work.publish(PromptReceived(ref=ref, content=content))
-        return cycle.start(work, prompt)
-    work.data.queue = (*data.queue, prompt)
-    work.publish(PromptQueued(ref=ref, content=content, position=position))
+        step.publish(PromptReceived(ref=ref, content=content))
+        return cycle.start_cycle(step, prompt)
+    step.data.queue = (*data.queue, prompt)
+    step.publish(PromptQueued(ref=ref, content=content, position=position))
     return phase
 
 
-def _say(work: Work, signal: Steer, status: SteerStatus) -> None:
-    work.publish(SteeringReceived(ref=signal.ref, text=signal.text, queued_at_ms=signal.at_ms, status=status))
+def _say(step: StepContext, signal: Steer, status: SteerStatus) -> None:
+    step.publish(SteeringReceived(ref=signal.ref, text=signal.text, queued_at_ms=signal.at_ms, status=status))
 
 
-def _give_receipt(work: Work, signal: Prompt, receipt: PromptReceipt) -> None:
-    remember(work, signal.client_id, signal.content, receipt)
+def _give_receipt(step: StepContext, signal: Prompt, receipt: PromptReceipt) -> None:
+    remember(step, signal.client_id, signal.content, receipt)
     if signal.reply == "receipt":
-        work.reply(signal.signal_id, receipt)
+        step.reply(signal.signal_id, receipt)
 
 
-def _give_steer_receipt(work: Work, signal: Steer, receipt: SteerReceipt) -> None:
-    remember(work, signal.client_id, signal.text, receipt)
-    work.reply(signal.signal_id, receipt)
+def _give_steer_receipt(step: StepContext, signal: Steer, receipt: SteerReceipt) -> None:
+    remember(step, signal.client_id, signal.text, receipt)
+    step.reply(signal.signal_id, receipt)

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from agentrail.core.state import Remembered
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import ClientIdReused
 from agentrail.messages import PromptRef, SteerRef
 
@@ -60,11 +60,11 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     missing: tuple[str, ...] = ()
 
 
-def recall(work: Work, client_id: str | None, said: object, kind: type[R]) -> R | None:
+def recall(step: StepContext, client_id: str | None, said: object, kind: type[R]) -> R | None:
     """Find the receipt of a message that came before.
 
     Args:
-        work: The step.
+        step: The step.
         client_id: The sender's name of the message; None: it has none, and is new.
         said: What it says; must be the same as then.
         kind: What its receipt is.
@@ -74,7 +74,7 @@ def recall(work: Work, client_id: str | None, said: object, kind: type[R]) -> R 
     """
     if client_id is None:
         return None
-    known = next((one for one in work.data.remembered if one.client_id == client_id), None)
+    known = next((one for one in step.data.remembered if one.client_id == client_id), None)
     if known is None:
         return None
     if known.digest != _digest_of(said) or not isinstance(known.receipt, kind):
@@ -85,11 +85,11 @@ def recall(work: Work, client_id: str | None, said: object, kind: type[R]) -> R 
     return known.receipt
 
 
-def remember(work: Work, client_id: str | None, said: object, receipt: object) -> None:
+def remember(step: StepContext, client_id: str | None, said: object, receipt: object) -> None:
     """Keep the receipt of a message that has a name of its sender's."""
     if client_id is not None:
         one = Remembered(client_id=client_id, digest=_digest_of(said), receipt=receipt)
-        work.data.remembered = (*work.data.remembered, one)[-MAX_REMEMBERED:]
+        step.data.remembered = (*step.data.remembered, one)[-MAX_REMEMBERED:]
 
 
 def _digest_of(said: object) -> str:

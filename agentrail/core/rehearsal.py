@@ -53,7 +53,7 @@ def _events_of(message: Message, known: tuple[Message, ...], *, is_last: bool) -
             yield BeforePrompt(text=text, content=content)
         case UserMessage(origin="steer", content=content):
             yield BeforeSteering(text="\n".join(block.text for block in content if isinstance(block, Text)))
-        case UserMessage():  # what plugins and the session said nobody was asked about
+        case UserMessage():  # about what plugins and the session said no plugin was asked
             pass
         case AssistantMessage(cut=True):  # it was stopped before anybody saw it whole
             yield BeforeRequest(messages=known)

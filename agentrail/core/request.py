@@ -27,9 +27,9 @@ class ModelFacts(Value, frozen=True, kw_only=True):
     Attributes:
         model: The whole model string, `provider:name`.
         context_window: Tokens.
-        window_is_assumed: Whether nobody knows the window, and this is a guess.
-        max_output_tokens: The most that one answer may have; None when nobody knows.
-        price: The most that its tokens cost; None when nobody knows.
+        window_is_assumed: Whether the window is unknown, and this is a guess.
+        max_output_tokens: The most that one answer may have; None when unknown.
+        price: The most that its tokens cost; None when unknown.
         stalls: How patient to be with it.
         max_retries: How often a request is sent to it again; None for the session's own number.
     """
@@ -82,7 +82,7 @@ class TextDelta(TaggedValue, frozen=True):
     text: str
 
 
-class ThinkingDelta(TaggedValue, frozen=True):
+class ReasoningDelta(TaggedValue, frozen=True, tag="thinking_delta"):
     """More thinking, or the signature that ends it."""
 
     text: str
@@ -118,4 +118,4 @@ class Completed(TaggedValue, frozen=True):
     usage: TokenUsage
 
 
-Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolCallStarted | ArgumentsDelta | UsageUpdate | Completed
+Chunk: TypeAlias = TextDelta | ReasoningDelta | ToolCallStarted | ArgumentsDelta | UsageUpdate | Completed

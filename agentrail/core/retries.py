@@ -135,7 +135,7 @@ def decide_retry(
         return _changed(attempts, retries=attempts.retries + 1), RetryAfter(pause_ms)
     failed = (*attempts.failed, (options.models[attempts.model], error.code))
     following = attempts.model + 1
-    # An error that nobody put into the table, such as one of a foreign provider: what may pass may be a model's fault.
+    # An error that is not in the table, such as one of a foreign provider: what may pass may be a model's fault.
     if _NEXT_MODEL.get(error.code, error.retryable) and following < len(options.models):
         after = _changed(attempts, retries=0, model=following, failed=failed)
         return after, NextModel(options.models[following])

@@ -19,8 +19,8 @@ from referencing.jsonschema import DRAFT202012
 from agentrail.core.patterns import NoPattern, effort_of
 from agentrail.messages import JsonObject
 
-MAX_PARTS: Final = 10_000
-MAX_DEPTH: Final = 100
+MAX_SCHEMA_PARTS: Final = 10_000
+MAX_SCHEMA_DEPTH: Final = 100
 MAX_PATTERN_WORK: Final = 6_000  # characters of all patterns, and fifty more for each
 MAX_ANCHORS: Final = 10
 MAX_PARTS_OF_ANCHORS: Final = 1_000
@@ -31,7 +31,7 @@ MAX_SHOWN: Final = 200
 _EMPTY: Final[Registry[Any]] = Registry()
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Check = Callable[[Any], bool]
+_Check = Callable[[Any], bool]
 
 # Where schemas stand within a schema.
 _ONE: Final = frozenset(
@@ -86,7 +86,7 @@ MAX_ASKED: Final = 200
 
 _KINDS: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
-_PLAINLY_FINE: Final[Mapping[str, Check]] = MappingProxyType(
+_PLAINLY_FINE: Final[Mapping[str, _Check]] = MappingProxyType(
     {
         "type": lambda value: (
             (isinstance(value, str) and value in _KINDS)
@@ -133,7 +133,7 @@ def _count(schema: object) -> int:
     """Refuse what is too large or too deep, before anything goes through it that costs more than counting."""
     parts = 0
     level: list[object] = [schema]
-    for depth in range(MAX_DEPTH):
+    for depth in range(MAX_SCHEMA_DEPTH):
         below: list[object] = []
         for one in level:
             if depth and isinstance(one, Mapping) and isinstance(one.get("$schema"), str):
@@ -141,14 +141,14 @@ def _count(schema: object) -> int:
                 raise _Fault(message)
             inner = list(one.values() if isinstance(one, Mapping) else one)  # type: ignore[call-overload]
             parts += 1 + len(inner)
-            if parts > MAX_PARTS:
-                message = f"has more than {MAX_PARTS:,} parts: describe less, or in words"
+            if parts > MAX_SCHEMA_PARTS:
+                message = f"has more than {MAX_SCHEMA_PARTS:,} parts: describe less, or in words"
                 raise _Fault(message)
             below += [each for each in inner if isinstance(each, Mapping | list | tuple)]
         if not below:
             return parts
         level = below
-    message = f"is nested deeper than {MAX_DEPTH} levels: use $defs"
+    message = f"is nested deeper than {MAX_SCHEMA_DEPTH} levels: use $defs"
     raise _Fault(message)
 
 
@@ -186,7 +186,7 @@ def _look_through(schema: JsonObject, parts: int) -> None:
             raise _Fault(message)
         if anchors and not is_crawled:
             resolver, is_crawled = _crawled(registry, root), True
-        # What is referred to may stand where nobody looks for a schema.
+        # What is referred to may stand where no schema is looked for.
         waiting += [_find(resolver, reference) for reference in sorted(new)]
         waiting += _below(place)
 

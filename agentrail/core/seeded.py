@@ -25,7 +25,7 @@ class SeededRandom:
     def __init__(self, seed: int | tuple[str | int, ...]) -> None:
         """Start from the lowest 64 bits of a number, or from what names a moment, as `seed_of` takes it.
 
-        Of a name the seed is made when somebody draws: a session makes a generator for each hook, and hardly one is used.
+        Of a name the seed is made at the first draw: a session makes a generator for each hook, and hardly one is used.
         """
         self._named = seed
         self._seed: int | None = None
@@ -74,7 +74,7 @@ class SeededRandom:
     def begin(self, salt: int) -> None:
         """Begin anew, at a place that depends on the seed and the salt, not on what was drawn so far.
 
-        The pipeline does this before it asks a plugin, so each has numbers of its own, whoever else stands in the stack.
+        The pipeline does this before it asks a plugin, so each has numbers of its own, with any others in the stack.
         """
         self._salt, self._state = salt, None
 

@@ -36,7 +36,7 @@ from agentrail.messages import (
 from agentrail.structs import TaggedValue
 
 SignalId = NewType("SignalId", str)
-KillTools: TypeAlias = Literal["killable", "all", "none"]
+KillMode: TypeAlias = Literal["killable", "all", "none"]
 
 
 class Stamped(TaggedValue, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class Stamped(TaggedValue, frozen=True, kw_only=True):
 
 
 class Asked(Stamped, frozen=True, kw_only=True):
-    """A call from outside, whose caller waits for exactly one `Reply`.
+    """A call from outside, whose caller waits for exactly one `ReplyToCaller`.
 
     Attributes:
         signal_id: What the reply is addressed to.
@@ -59,7 +59,7 @@ class Asked(Stamped, frozen=True, kw_only=True):
     signal_id: SignalId
 
 
-class Outcome(Stamped, frozen=True, kw_only=True):
+class EffectOutcome(Stamped, frozen=True, kw_only=True):
     """What became of an effect. One whose id is no longer open is dropped and counted.
 
     Attributes:
@@ -102,7 +102,7 @@ class Steer(Asked, frozen=True, kw_only=True):
     client_id: str | None = None
 
 
-class Abort(Asked, frozen=True, kw_only=True):
+class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort"):
     """Stop the cycle, now.
 
     Attributes:
@@ -113,7 +113,7 @@ class Abort(Asked, frozen=True, kw_only=True):
     """
 
     reason: str | None = None
-    kill_tools: KillTools = "killable"
+    kill_tools: KillMode = "killable"
     clear_queue: bool = False
     wait: bool = True
 
@@ -130,7 +130,7 @@ class AbortTool(Asked, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Stop(Asked, frozen=True, kw_only=True):
+class StopSession(Asked, frozen=True, kw_only=True, tag="stop"):
     """End the session: abort what runs, then go.
 
     Attributes:
@@ -141,19 +141,19 @@ class Stop(Asked, frozen=True, kw_only=True):
 
 
 class ReplyQuery(Asked, frozen=True, kw_only=True):
-    """Somebody wants the text of the running cycle, or of the last one."""
+    """A caller wants the text of the running cycle, or of the last one."""
 
 
 class StatusQuery(Asked, frozen=True, kw_only=True):
-    """Somebody wants to know how the session stands."""
+    """A caller wants to know how the session stands."""
 
 
 class MessagesQuery(Asked, frozen=True, kw_only=True):
-    """Somebody wants the conversation."""
+    """A caller wants the conversation."""
 
 
 class SnapshotQuery(Asked, frozen=True, kw_only=True):
-    """Somebody wants all that a late client needs to draw the session."""
+    """A caller wants all that a late client needs to draw the session."""
 
 
 class Approve(Asked, frozen=True, kw_only=True):
@@ -205,7 +205,7 @@ class Respond(Asked, frozen=True, kw_only=True):
 class ToolAsked(Asked, frozen=True, kw_only=True):
     """A running tool has a question to the user, and waits for the answer.
 
-    Answered with the text; with None when nobody answered in time; refused with `CycleAborted` when its call is over first.
+    Answered with the text; with None when no answer came in time; refused with `CycleAborted` when its call is over first.
 
     Attributes:
         effect_id: The attempt that asks.
@@ -241,7 +241,7 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True):
     max_turns: int | None = None
 
 
-class SwitchModel(Asked, frozen=True, kw_only=True):
+class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
     """Another model from now on; a request that is out keeps its own.
 
     Attributes:
@@ -303,7 +303,7 @@ class ChangePlugins(Asked, frozen=True, kw_only=True):
 
 
 class Compact(Asked, frozen=True, kw_only=True):
-    """Somebody wants the history shortened: now in idle, else before the next request.
+    """A caller wants the history shortened: now in idle, else before the next request.
 
     Attributes:
         reason: For people.
@@ -315,7 +315,7 @@ class Compact(Asked, frozen=True, kw_only=True):
 # --- from the supervisor
 
 
-class Started(Stamped, frozen=True, kw_only=True):
+class SessionBegan(Stamped, frozen=True, kw_only=True, tag="started"):
     """The actor is up, for the first time."""
 
 
@@ -374,15 +374,15 @@ class PluginLagged(Stamped, frozen=True, kw_only=True):
 # --- outcomes of effects
 
 
-class Final(Outcome, frozen=True, kw_only=True):
+class Final(EffectOutcome, frozen=True, kw_only=True):
     """The one outcome that an effect owes; nothing comes after it."""
 
 
-class StreamStarted(Outcome, frozen=True, kw_only=True):
+class StreamStarted(EffectOutcome, frozen=True, kw_only=True):
     """The first chunk of a response is here."""
 
 
-class ChunksArrived(Outcome, frozen=True, kw_only=True):
+class ChunksArrived(EffectOutcome, frozen=True, kw_only=True):
     """More of a response: all chunks that waited together. Ephemeral, never journaled.
 
     Attributes:
@@ -422,7 +422,7 @@ class StreamFailed(Final, frozen=True, kw_only=True):
     jitter: float = 0.0
 
 
-class ToolProgressed(Outcome, frozen=True, kw_only=True):
+class ToolProgressed(EffectOutcome, frozen=True, kw_only=True):
     """A tool says how far it is. Ephemeral, never journaled.
 
     Attributes:
@@ -432,7 +432,7 @@ class ToolProgressed(Outcome, frozen=True, kw_only=True):
     text: str
 
 
-class ChildStarted(Outcome, frozen=True, kw_only=True):
+class ChildStarted(EffectOutcome, frozen=True, kw_only=True):
     """A session works for a call, or for the tool that the call runs.
 
     Attributes:
@@ -444,7 +444,7 @@ class ChildStarted(Outcome, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class ChildPublished(Outcome, frozen=True, kw_only=True):
+class ChildPublished(EffectOutcome, frozen=True, kw_only=True):
     """A child published an event.
 
     Attributes:
@@ -456,7 +456,7 @@ class ChildPublished(Outcome, frozen=True, kw_only=True):
     child_id: SessionId | None = None
 
 
-class ToolEmitted(Outcome, frozen=True, kw_only=True):
+class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
     """A running tool lets the world know something.
 
     Attributes:
@@ -484,7 +484,7 @@ class ToolFinished(Final, frozen=True, kw_only=True):
         jitter: A random number from 0 to below 1, for the pause before that.
         changes: What the tool wants changed in its session.
         late: Whether the tool gave a value although it had been stopped; that value is not in here.
-        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where nobody knows.
+        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
     """
 
     text: str
@@ -507,7 +507,7 @@ class TimerFired(Final, frozen=True, kw_only=True):
     """The time that a `SetTimer` named has come.
 
     Attributes:
-        jitter: A random number from 0 to below 1, for whoever must not come back with all the others.
+        jitter: A random number from 0 to below 1, for a retry that must not come with all the others.
         pinged_at_ms: Of a look at a stream: when its server last gave a sign of life that is no chunk; 0 if never.
     """
 
@@ -515,7 +515,7 @@ class TimerFired(Final, frozen=True, kw_only=True):
     pinged_at_ms: int = 0
 
 
-class ErrandFinished(Final, frozen=True, kw_only=True):
+class PluginRequestFinished(Final, frozen=True, kw_only=True, tag="errand_finished"):
     """What a plugin had asked for is there, or cannot be done.
 
     Attributes:
@@ -538,9 +538,9 @@ class TeardownFinished(Final, frozen=True, kw_only=True):
 Signal: TypeAlias = (
     Prompt
     | Steer
-    | Abort
+    | AbortCycle
     | AbortTool
-    | Stop
+    | StopSession
     | ReplyQuery
     | StatusQuery
     | MessagesQuery
@@ -550,12 +550,12 @@ Signal: TypeAlias = (
     | Respond
     | ToolAsked
     | ToolWantsChild
-    | SwitchModel
+    | ChangeModel
     | ChangeTools
     | UpdatePluginOpts
     | ChangePlugins
     | Compact
-    | Started
+    | SessionBegan
     | Restarted
     | Parked
     | StepCrashed
@@ -570,6 +570,6 @@ Signal: TypeAlias = (
     | ToolEmitted
     | ToolFinished
     | TimerFired
-    | ErrandFinished
+    | PluginRequestFinished
     | TeardownFinished
 )

@@ -1,6 +1,6 @@
 """A stack of plugins, compiled: who is asked on which hook, in which order; and what is wrong with it, told at once.
 
-Compiled once per change, so that a hook to which nobody listens costs one look into a mapping, and nothing is sorted
+Compiled once per change, so that a hook without a listener costs one look into a mapping, and nothing is sorted
 while a session runs. Lower priorities are asked first, equal ones in the order of registration.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, ActionType, Cell, Continue, Emit, Request
+from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, ActionType, Continue, Emit, Request, Treatment
 from agentrail.core.foreign import Raised, attempt
 from agentrail.core.hooks import HOOKS, Hook, HookEvent
 from agentrail.core.plugin import SAFETY_BELOW, Context, OnError, Plugin
@@ -23,7 +23,7 @@ from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.edges import show
 
-Entry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, JsonObject]
+PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, JsonObject]
 """How a plugin is named in the options of a session: a class, an instance, or one of them with its options."""
 
 PluginStates: TypeAlias = Mapping[str, Any]
@@ -69,7 +69,7 @@ Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
 """How a handler is called. The shell may give one that also looks at a clock, which the core has not."""
 
 
-def ask(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
     """Call a handler, and nothing else."""
     return member.plugin.handle(event, state, ctx)
 
@@ -77,7 +77,7 @@ def ask(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
 def attempt_as(ask: Ask, function: Callable[..., Any], *args: Any) -> Any:
     """Call other code of a plugin than its handlers, and give what it returned, or `Raised`.
 
-    Where the shell's `ask` has a `call` as well, it is called through that: a crash goes to the log there.
+    Where the shell's `call_handler` has a `call` as well, it is called through that: a crash goes to the log there.
     """
     call = getattr(ask, "call", None)
     return attempt(function, *args) if call is None else attempt(call, function, *args)
@@ -96,7 +96,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     members: tuple[Member, ...] = ()
     by_hook: Mapping[Hook, tuple[Member, ...]] = MappingProxyType({})
     warnings: tuple[str, ...] = ()
-    ask: Ask = ask
+    ask: Ask = call_handler
 
     def listeners(self, hook: Hook) -> tuple[Member, ...]:
         """Give those that listen to a hook. Where it is empty, there is no need to run the pipeline."""
@@ -115,7 +115,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 EMPTY_STACK: Final = Stack()
 
 
-def load_stack(entries: Sequence[Entry], *, ask: Ask = ask) -> tuple[Stack, PluginStates]:
+def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tuple[Stack, PluginStates]:
     """Make a stack of what a session was given, and the first state of each plugin.
 
     Args:
@@ -143,7 +143,7 @@ def load_stack(entries: Sequence[Entry], *, ask: Ask = ask) -> tuple[Stack, Plug
     return compile_stack(members, ask=ask), MappingProxyType(states)
 
 
-def load_plugin(entry: Entry, *, ask: Ask = ask) -> tuple[Member, Any]:
+def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
     """Make a member and its first state.
 
     Args:
@@ -163,7 +163,7 @@ def load_plugin(entry: Entry, *, ask: Ask = ask) -> tuple[Member, Any]:
     return member, state
 
 
-def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = ask) -> Member:
+def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_handler) -> Member:
     """Make the member of a plugin whose state was stored. Its `init` is called only where it does not say what its states are.
 
     Not with all that a session was given meanwhile: `init` need not take what `on_config_update` took.
@@ -208,7 +208,7 @@ def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
     return state
 
 
-def compile_stack(members: Sequence[Member], *, ask: Ask = ask) -> Stack:
+def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stack:
     """Put members in order, and check them against each other.
 
     Raises:
@@ -263,7 +263,7 @@ def _faults_of(plugin: Any) -> Iterator[str]:
     if inspect.iscoroutinefunction(plugin.handle):
         yield "its handle is async: a plugin cannot wait; what it wants done it asks for with Request"
     for hook, action in plugin.always.items():
-        if MATRIX.get(hook, {}).get(action) is not Cell.ACCEPTED:
+        if MATRIX.get(hook, {}).get(action) is not Treatment.ACCEPTED:
             yield f"it always answers {_hook_name(hook)} with {action.__name__}, which that hook does not accept"
 
 

@@ -18,7 +18,7 @@ from agentrail.core.compaction import CompactionPlan, CompactionWatch
 from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.importing import Repair
-from agentrail.core.loops import LoopWatch
+from agentrail.core.loops import LoopHistory
 from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.outcome import Injected, Outcome
 from agentrail.core.outgoing import Outgoing
@@ -150,7 +150,7 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ref: Its name.
         content: What the user said.
-        askers: Whoever waits for the text of its cycle.
+        askers: The callers that wait for the text of its cycle.
     """
 
     ref: PromptRef
@@ -181,7 +181,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         turn: The turn it is in, from 1.
         usage: What it used so far.
         attempts: What the requests of this turn have been through.
-        askers: Whoever waits for its text.
+        askers: The callers that wait for its text.
         repaired: Whether the model had its turn to put an answer right that is not of the response format.
         loops: What its calls were, as far as loops are judged by it.
         resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
@@ -199,7 +199,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: Attempts = Attempts()
     askers: tuple[SignalId, ...] = ()
     repaired: bool = False
-    loops: LoopWatch = LoopWatch()
+    loops: LoopHistory = LoopHistory()
     resume: bool = True
     cache_points: tuple[CachePoint, ...] = ()
     handed: tuple[Message, ...] | None = None
@@ -236,7 +236,7 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         asked: As it was published.
-        timer: What ends it when nobody answers; None: it waits for ever.
+        timer: What ends it when no answer comes; None: it waits for ever.
         asker: The running tool that waits for the answer; None where the call itself does.
     """
 
@@ -306,11 +306,11 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorInfo | None = None
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
 
     Attributes:
-        effect_id: Of the errand.
+        effect_id: Of the request.
         timer: What ends the wait when nothing comes.
         outcome: What the plugins said so far, with `waiting` set.
         prompt: The prompt that is judged; None: it is the end of the cycle.
@@ -341,7 +341,7 @@ class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: The teardown's id.
-        waiting: Whoever waits for the receipt.
+        waiting: The callers that wait for the receipt.
     """
 
     effect_id: EffectId
@@ -349,7 +349,7 @@ class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How the last cycle ended, for whoever asks later.
+    """How the last cycle ended, for a caller that asks later.
 
     Attributes:
         outcome: One of three; no adapter turns one into another.
@@ -382,8 +382,8 @@ class _Fields(msgspec.Struct, gc=False):
     cycle: Cycle | None = (
         None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
     )
-    held: Held | None = (
-        None  # only in RUNNING and beside a suspended cycle; its errand and its timer are open
+    held: SuspendedHook | None = (
+        None  # only in RUNNING and beside a suspended cycle; its request and its timer are open
     )
     interventions: tuple[
         Injected, ...
@@ -399,7 +399,7 @@ class _Fields(msgspec.Struct, gc=False):
     )
     compaction: Compaction | None = None  # only in RUNNING
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
-    compact_asked: str | None = None  # why somebody wants one before the next request
+    compact_asked: str | None = None  # why a caller wants one before the next request
     refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without a word
     outgoing: Outgoing = (
         Outgoing()
@@ -418,7 +418,7 @@ class _Fields(msgspec.Struct, gc=False):
     stopping: str | None = (
         None  # why it ends; set only while a teardown or drain goes on, and when it has ended
     )
-    stoppers: tuple[SignalId, ...] = ()  # whoever waits for the end; empty unless stopping
+    stoppers: tuple[SignalId, ...] = ()  # the callers that wait for the end; empty unless stopping
     last: Ended | None = None  # how the last cycle ended; None before the first
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
     memory: JsonValue = None  # what tools keep between their calls; no model sees it
@@ -453,12 +453,12 @@ class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the 
 class Draft(_Fields, gc=False):
     """All that a session knows, besides its phase, inside a step: its fields are written as decisions fall.
 
-    One step makes it, and nobody else ever sees it. The values in it are frozen, so they may be kept and handed out.
+    One step makes it, and no other code ever sees it. The values in it are frozen, so they may be kept and handed out.
     """
 
 
 Known: TypeAlias = SessionData | Draft
-"""What a session knows, for whoever only reads."""
+"""What a session knows, for code that only reads."""
 
 
 class SessionState(msgspec.Struct, frozen=True, gc=False):

@@ -17,7 +17,7 @@ are too many entries the first one goes.
 from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
 from agentrail.core.shapes import Misfit, Shape, brief_of, expected_kind, read_json, step_down, written
-from agentrail.core.stack import Ask, PluginStates, Stack, ask as plainly
+from agentrail.core.stack import Ask, PluginStates, Stack, call_handler as plainly
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.state_shapes import (
     NO_PLUGINS,

@@ -37,12 +37,12 @@ from agentrail.core.shapes import (
 from agentrail.core.signals import ChangePlugins, Signal
 from agentrail.core.stack import (
     Ask,
-    Entry,
     Member,
+    PluginEntry,
     PluginStates,
     Stack,
-    ask as plainly,
     attempt_as,
+    call_handler as plainly,
     compile_stack,
     fault_of_state,
     restored_member,
@@ -471,7 +471,7 @@ def _record_of(member: Member) -> PluginRecord:
     )
 
 
-def _entry_record(entry: Entry) -> PluginRecord:
+def _entry_record(entry: PluginEntry) -> PluginRecord:
     record = attempt(_look_at_entry, entry)
     if isinstance(record, PluginRecord):
         return record
@@ -479,7 +479,7 @@ def _entry_record(entry: Entry) -> PluginRecord:
     raise Misfit(message)
 
 
-def _look_at_entry(entry: Entry) -> PluginRecord | None:
+def _look_at_entry(entry: PluginEntry) -> PluginRecord | None:
     given, options = entry if isinstance(entry, tuple) else (entry, None)
     name, version = getattr(given, "name", None), getattr(given, "version", None)
     if not isinstance(name, str) or not isinstance(version, str):

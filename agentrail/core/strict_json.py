@@ -74,7 +74,7 @@ def without_half_pairs(text: str) -> str:
     return _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], whole)
 
 
-def kind_of(value: JsonValue) -> str:
+def json_kind_of(value: JsonValue) -> str:
     """Name the kind of a value, for a sentence."""
     match value:
         case None:

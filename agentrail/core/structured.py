@@ -33,7 +33,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     value: JsonValue
 
 
-class Repair(msgspec.Struct, frozen=True, gc=False):
+class RepairTurn(msgspec.Struct, frozen=True, gc=False):
     """The model gets another turn.
 
     Attributes:
@@ -53,20 +53,20 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo
 
 
-AnswerVerdict: TypeAlias = Accepted | Repair | Rejected
+AnswerVerdict: TypeAlias = Accepted | RepairTurn | Rejected
 
 
 class ResponseFormat:
     """The schema of final answers, ready to judge them. One is made per session, and equal schemas make equal ones."""
 
-    __slots__ = ("_judge", "schema")
+    __slots__ = ("_faults_of", "schema")
 
     def __init__(self, schema: JsonObject) -> None:
         """Take a schema that `fault_of_format` has nothing against."""
         self.schema = frozen_json(schema)
-        self._judge = CompiledSchema(self.schema)
+        self._faults_of = CompiledSchema(self.schema)
 
-    def judge(self, text: str, *, repaired: bool) -> AnswerVerdict:
+    def check(self, text: str, *, repaired: bool) -> AnswerVerdict:
         """Judge the final text of a cycle.
 
         Args:
@@ -77,13 +77,13 @@ class ResponseFormat:
             value = _read(text)
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
-        faults = self._judge.faults(value)
+        faults = self._faults_of.faults(value)
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
 
-    def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> Repair | Rejected:
+    def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> RepairTurn | Rejected:
         said = "; ".join(faults)
         if not repaired:
-            return Repair(REPAIR_NOTE.format(faults=said))
+            return RepairTurn(REPAIR_NOTE.format(faults=said))
         message = f"the answer is not of the response_format, and no turn is left to put it right: {said}"
         return Rejected(ErrorInfo(code="response_format", message=message))
 
@@ -112,7 +112,7 @@ def _read(text: str) -> JsonValue:
     try:
         return decode_strictly(text.strip())
     except NotJson:
-        # Many models put it into a fence, however they are asked. Of two blocks nobody knows which is meant.
+        # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
         blocks = _FENCED.findall(text)
         if len(blocks) != 1:
             raise

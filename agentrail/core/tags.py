@@ -18,7 +18,7 @@ TagName: TypeAlias = Literal["status", "title"]
 Code: TypeAlias = Literal["none", "inline", "fence"]
 
 MAX_CONTENT: Final = 500
-"""A status is a line, and a title shorter: whoever writes more between two tags writes about tags, not with them."""
+"""A status is a line, and a title shorter: a model that writes more between two tags writes about tags, not with them."""
 MAX_TITLE: Final = 60
 
 _NAMES: Final[tuple[TagName, ...]] = ("status", "title")
@@ -141,7 +141,7 @@ def _mark_behind(text: str, mark: "re.Match[str]") -> "re.Match[str] | None":
 
 
 def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "none"]:
-    """Judge a `<`: the tag that it begins, with the place behind it; or that it begins none, or that nobody knows yet."""
+    """Judge a `<`: the tag that it begins, with the place behind it; or that it begins none, or that this is open yet."""
     for name, opening, ending in _SPELLED:
         if text.startswith(opening, start):
             begin = start + len(opening)

@@ -10,35 +10,35 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agentrail.core import calls, compacting, holding, hooking, interactions
-from agentrail.core.batch import STOPPED, go_on, into_history, open_batch, stop as stop_call
+from agentrail.core.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
 from agentrail.core.cycle import (
     MAX_ASKERS,
     after_turn,
-    close,
+    close_cycle,
     drop_queue,
     fail,
     refuse_askers,
     requeue_steers,
 )
-from agentrail.core.effects import CancelStream, CancelTimer, KillTools, Teardown
-from agentrail.core.hooking import ask, somebody_listens
+from agentrail.core.effects import CancelStream, ClearTimer, KillTools, Teardown
+from agentrail.core.hooking import ask_plugins, has_listeners
 from agentrail.core.hooks import SessionEnding, SessionStarted
-from agentrail.core.listening import hear_rest
+from agentrail.core.listening import flush
 from agentrail.core.open_calls import CallState
 from agentrail.core.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
 from agentrail.core.projection import model_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
-    KillTools as KillPolicy,
+    AbortCycle,
+    KillMode as KillPolicy,
     Parked,
     Restarted,
     SignalId,
-    Stop,
+    StopSession,
 )
 from agentrail.core.spending import spend_on_abort, spend_what_is_out
 from agentrail.core.state import Ended, Next, Phase, TeardownState
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
     AbortReceipt,
@@ -56,212 +56,212 @@ Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
 """The effects that were told to stop, and the calls among them that may have taken effect."""
 
 STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
-UNKNOWN: Final = "[Outcome unknown: the session crashed while this ran]"
+_CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this ran]"
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 
-def abort(work: Work, signal: Abort) -> Phase:
+def abort(step: StepContext, signal: AbortCycle) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    committed = _break_off(work, signal.reason, signal.kill_tools)
-    requeue_steers(work)
+    committed = _break_off(step, signal.reason, signal.kill_tools)
+    requeue_steers(step)
     if signal.clear_queue:
-        drop_queue(work, CycleAborted(signal.reason))
-    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
-    if work.data.teardown is None:
-        work.publish(AbortSettled(receipt=receipt))
+        drop_queue(step, CycleAborted(signal.reason))
+    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+    if step.data.teardown is None:
+        step.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
-        work.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
-    elif work.data.teardown is None:
-        work.reply(signal.signal_id, receipt)
-    elif len(work.data.teardown.waiting) >= MAX_ASKERS:
-        work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
+        step.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
+    elif step.data.teardown is None:
+        step.reply(signal.signal_id, receipt)
+    elif len(step.data.teardown.waiting) >= MAX_ASKERS:
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
     else:
-        _wait_for_teardown(work, signal.signal_id)
+        _wait_for_teardown(step, signal.signal_id)
     return Phase.IDLE
 
 
-def abort_by_plugin(work: Work, reason: str) -> Phase:
+def abort_by_plugin(step: StepContext, reason: str) -> Phase:
     """Stop the cycle because a plugin said so, in the step in which it did."""
-    if work.data.cycle is None:
+    if step.data.cycle is None:
         return Phase.IDLE
-    if work.data.history.open and not work.data.batch:
-        open_batch(work)
-    committed = _break_off(work, reason, "killable")
-    requeue_steers(work)
-    if work.data.teardown is None:
-        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(work))
-        work.publish(AbortSettled(receipt=receipt))
+    if step.data.history.open and not step.data.batch:
+        open_batch(step)
+    committed = _break_off(step, reason, "killable")
+    requeue_steers(step)
+    if step.data.teardown is None:
+        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+        step.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
 
-def refuse_session(work: Work, reason: str) -> Phase:
+def refuse_session(step: StepContext, reason: str) -> Phase:
     """End a session that a plugin did not let begin."""
-    work.data.stopping = f"refused by a plugin: {reason}"
+    step.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
 
-def stop(work: Work, signal: Stop) -> Phase:
+def stop_session(step: StepContext, signal: StopSession) -> Phase:
     """Abort what runs, survivors too, and end the session when all of it is gone."""
-    data = work.data
+    data = step.data
     if len(data.stoppers) >= MAX_ASKERS:
-        work.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
         return Phase.IDLE
-    work.data.stopping = data.stopping or signal.reason
-    work.data.stoppers = (*data.stoppers, signal.signal_id)
-    data = work.data
+    step.data.stopping = data.stopping or signal.reason
+    step.data.stoppers = (*data.stoppers, signal.signal_id)
+    data = step.data
     if data.cycle is not None or data.compaction is not None or data.held is not None:
-        _break_off(work, signal.reason, "all")
-    requeue_steers(work)
-    drop_queue(work, SessionDown(data.config.session_id, signal.reason))
-    if work.data.teardown is None:
-        _stop_survivors(work)
+        _break_off(step, signal.reason, "all")
+    requeue_steers(step)
+    drop_queue(step, SessionDown(data.config.session_id, signal.reason))
+    if step.data.teardown is None:
+        _stop_survivors(step)
     return Phase.IDLE
 
 
-def settled(work: Work, receipt: AbortReceipt) -> None:
+def teardown_settled(step: StepContext, receipt: AbortReceipt) -> None:
     """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
-    teardown = work.data.teardown
+    teardown = step.data.teardown
     assert teardown is not None  # noqa: S101 - its effect was open
-    work.data.teardown = None
-    work.publish(AbortSettled(receipt=receipt))
+    step.data.teardown = None
+    step.publish(AbortSettled(receipt=receipt))
     for caller in teardown.waiting:
-        work.reply(caller, receipt)
-    if work.data.stopping is not None:
-        _stop_survivors(work)
+        step.reply(caller, receipt)
+    if step.data.stopping is not None:
+        _stop_survivors(step)
 
 
-def is_over(work: Work) -> bool:
+def is_over(step: StepContext) -> bool:
     """Say whether nothing keeps the session any more."""
-    data = work.data
+    data = step.data
     return data.stopping is not None and data.teardown is None and not any(owned_by(data.open, OfDrain))
 
 
-def say_goodbye(work: Work) -> None:
+def finish_session(step: StepContext) -> None:
     """Publish the last event and answer those who wait for the end."""
-    if somebody_listens(work, SessionEnding):
-        ask(work, SessionEnding())
-    hooking.say_goodbye(work)
-    data = work.data
+    if has_listeners(step, SessionEnding):
+        ask_plugins(step, SessionEnding())
+    hooking.tell_session_ending(step)
+    data = step.data
     reason = data.stopping or ""
-    spend_what_is_out(work)
-    work.give_up_all()
-    work.publish(SessionEnd(reason=reason))
+    spend_what_is_out(step)
+    step.give_up_all()
+    step.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
-        work.reply(caller, None)
-    work.data.stoppers = ()
+        step.reply(caller, None)
+    step.data.stoppers = ()
 
 
-def restarted(work: Work, signal: Restarted) -> Next:
+def restarted(step: StepContext, signal: Restarted) -> Next:
     """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
 
     What waits for a person goes on waiting; a cycle that waited for anything else has failed.
     """
-    work.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
-    work.data.incarnation = max(signal.incarnation, work.data.incarnation)
-    for state in work.data.batch:
-        interactions.withdraw(work, state.call.call_id)  # whoever asked is gone
-    lost = [asked for _, asked in owned_by(work.data.open, OfPluginRequest)]
-    work.give_up_all()
-    interactions.rearm(work)
+    step.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
+    step.data.incarnation = max(signal.incarnation, step.data.incarnation)
+    for state in step.data.batch:
+        interactions.withdraw(step, state.call.call_id)  # the tool that asked is gone
+    lost = [asked for _, asked in owned_by(step.data.open, OfPluginRequest)]
+    step.give_up_all()
+    interactions.rearm(step)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
-    holding.forget(work)
-    _forget_what_ran(work)
-    hooking.errands_lost(work, lost, error)
-    if somebody_listens(work, SessionStarted):
-        abort = ask(work, SessionStarted(recovered=True)).abort
+    holding.forget_suspended(step)
+    _forget_what_ran(step)
+    hooking.plugin_requests_lost(step, lost, error)
+    if has_listeners(step, SessionStarted):
+        abort = ask_plugins(step, SessionStarted(recovered=True)).abort
         if abort is not None:
             reason = f"refused by a plugin: {abort}"
-            return _end(work, reason, ErrorInfo(code="aborted", message=reason))
-    if work.data.interactions:
-        _answer_what_ran(work)
-        return go_on(work)
-    _fail_cycle(work, error)
+            return _end(step, reason, ErrorInfo(code="aborted", message=reason))
+    if step.data.interactions:
+        _answer_what_ran(step)
+        return continue_batch(step)
+    _fail_cycle(step, error)
     return Phase.IDLE
 
 
-def parked(work: Work, signal: Parked) -> Phase:
+def parked(step: StepContext, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
-    work.publish(SessionParked(reason=signal.reason))
+    step.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
-    work.give_up_all()
-    holding.forget(work)
-    _forget_what_ran(work)
-    return _end(work, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+    step.give_up_all()
+    holding.forget_suspended(step)
+    _forget_what_ran(step)
+    return _end(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
 
 
-def _end(work: Work, reason: str, error: ErrorInfo) -> Phase:
+def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
     """Let nothing wait any more in a session that is not to go on."""
-    for interaction in work.data.interactions:
-        interactions.close(work, interaction, "aborted", "abort")
-    _fail_cycle(work, error)
-    drop_queue(work, SessionDown(work.data.config.session_id, reason))
-    work.data.stopping = reason
+    for interaction in step.data.interactions:
+        interactions.close_interaction(step, interaction, "aborted", "abort")
+    _fail_cycle(step, error)
+    drop_queue(step, SessionDown(step.data.config.session_id, reason))
+    step.data.stopping = reason
     return Phase.IDLE
 
 
-def _forget_what_ran(work: Work) -> None:
-    """End survivors and teardowns of an actor that is gone, as nobody will hear of them again."""
-    spend_what_is_out(work)
-    compacting.forget(work)
-    for state in work.data.survivors:
+def _forget_what_ran(step: StepContext) -> None:
+    """End survivors and teardowns of an actor that is gone, as they will not be heard of again."""
+    spend_what_is_out(step)
+    compacting.forget_compaction(step)
+    for state in step.data.survivors:
         if state.result is None:
-            calls.publish_end(work, state, calls.result_of(state, UNKNOWN))
-    work.data.survivors = ()
-    if work.data.teardown is not None:
-        settled(work, AbortReceipt())
+            calls.publish_end(step, state, calls.result_of(state, _CRASHED_WHILE_IT_RAN))
+    step.data.survivors = ()
+    if step.data.teardown is not None:
+        teardown_settled(step, AbortReceipt())
 
 
-def _answer_what_ran(work: Work) -> None:
+def _answer_what_ran(step: StepContext) -> None:
     """Answer the calls that died with the actor; those that wait for a person go on waiting."""
-    for state in work.data.batch:
+    for state in step.data.batch:
         if state.result is not None:
-            calls.put(work, msgspec.structs.replace(state, stage="done", effect_id=None))
+            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
         elif state.stage != "asking":
-            text = NEVER_RAN if state.stage == "waiting" else UNKNOWN
-            calls.put(work, calls.answer(work, state, text)[0])
+            text = NEVER_RAN if state.stage == "waiting" else _CRASHED_WHILE_IT_RAN
+            calls.put(step, calls.answer(step, state, text)[0])
 
 
-def _fail_cycle(work: Work, error: ErrorInfo) -> None:
-    if work.data.cycle is None:
+def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
+    if step.data.cycle is None:
         return
-    if work.data.batch:
-        for state in work.data.batch:
+    if step.data.batch:
+        for state in step.data.batch:
             if state.stage == "asking":
-                calls.put(work, calls.answer(work, state, STOPPED)[0])
-        _answer_what_ran(work)
-        into_history(work)
-    fail(work, error)
+                calls.put(step, calls.answer(step, state, STOPPED)[0])
+        _answer_what_ran(step)
+        into_history(step)
+    fail(step, error)
 
 
-def _break_off(work: Work, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+def _break_off(step: StepContext, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
     """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
 
     Returns:
         The calls of its batch that had ended before.
     """
-    committed = _ids_of(tuple(state for state in work.data.batch if state.stage == "done"))
+    committed = _ids_of(tuple(state for state in step.data.batch if state.stage == "done"))
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
-    if work.data.compaction is not None:
-        stopped = compacting.break_off(work)
-    elif work.data.stream is not None:
-        stopped = _stop_stream(work)
-    elif work.data.batch:
-        stopped, unknown = _stop_batch(work, reason, kill)
-    if work.data.held is not None:
-        stopped += _stop_holding(work, reason)
-    askers = work.data.cycle.askers if work.data.cycle is not None else ()
-    if work.data.cycle is not None:
-        close(work, "aborted", reason=reason)
+    if step.data.compaction is not None:
+        stopped = compacting.cancel_compaction(step)
+    elif step.data.stream is not None:
+        stopped = _stop_stream(step)
+    elif step.data.batch:
+        stopped, unknown = _stop_batch(step, reason, kill)
+    if step.data.held is not None:
+        stopped += _stop_holding(step, reason)
+    askers = step.data.cycle.askers if step.data.cycle is not None else ()
+    if step.data.cycle is not None:
+        close_cycle(step, "aborted", reason=reason)
     else:  # there is nothing to look back on, but plugins see every abort
-        after_turn(work, "aborted", reason=reason)
-    work.publish(AgentAbort(reason=reason))
+        after_turn(step, "aborted", reason=reason)
+    step.publish(AgentAbort(reason=reason))
     for asker in askers:
-        work.refuse(asker, CycleAborted(reason))
+        step.refuse(asker, CycleAborted(reason))
     if stopped:
-        _begin_teardown(work, stopped, committed, unknown)
+        _begin_teardown(step, stopped, committed, unknown)
     return committed
 
 
@@ -269,101 +269,104 @@ def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
     return tuple(state.call.call_id for state in states)
 
 
-def _stop_holding(work: Work, reason: str | None) -> tuple[EffectId, ...]:
+def _stop_holding(step: StepContext, reason: str | None) -> tuple[EffectId, ...]:
     """Give up a hook that waits. A prompt that was judged is refused: it is what was going on."""
-    prompt = holding.now_held(work).prompt
-    stopped = holding.break_off(work)
+    prompt = holding.now_held(step).prompt
+    stopped = holding.cancel_suspended(step)
     if prompt is not None:
-        work.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
-        refuse_askers(work, prompt, CycleAborted(reason))
-        if work.data.cycle is None:
-            work.data.last = Ended(outcome="aborted", text="", reason=reason)
+        step.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
+        refuse_askers(step, prompt, CycleAborted(reason))
+        if step.data.cycle is None:
+            step.data.last = Ended(outcome="aborted", text="", reason=reason)
     return stopped
 
 
-def _stop_stream(work: Work) -> tuple[EffectId, ...]:
-    stream = work.stream
+def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
+    stream = step.stream
     if stream.pausing:
-        work.cancel(CancelTimer(effect_id=stream.effect_id))
+        step.cancel(ClearTimer(effect_id=stream.effect_id))
         return ()
-    work.cancel(CancelStream(effect_id=stream.effect_id))
-    spend_on_abort(work)
-    hear_rest(work)
+    step.cancel(CancelStream(effect_id=stream.effect_id))
+    spend_on_abort(step)
+    flush(step)
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
     text = "".join(stream.text)
     if text:
-        message = AssistantMessage(content=(Text(text=text),), model=model_of(work.data).model, cut=True)
-        work.data.history = work.data.history.with_response(message)
+        message = AssistantMessage(content=(Text(text=text),), model=model_of(step.data).model, cut=True)
+        step.data.history = step.data.history.with_response(message)
     return (stream.effect_id,)
 
 
-def _stop_batch(work: Work, reason: str | None, kill: KillPolicy) -> Stopped:
+def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stopped:
     """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
     text = f"[Stopped: {reason}]" if reason else STOPPED
     killed: list[EffectId] = []
     spared: list[CallState] = []
-    for interaction in work.data.interactions:
-        interactions.close(work, interaction, "aborted", "abort")
-    for state in work.data.batch:
+    for interaction in step.data.interactions:
+        interactions.close_interaction(step, interaction, "aborted", "abort")
+    for state in step.data.batch:
         if state.result is not None:
             continue
-        if state.stage == "running" and _is_spared(work, state, kill):
+        if state.stage == "running" and _is_spared(step, state, kill):
             spared.append(state)
             assert state.effect_id is not None  # noqa: S101 - it runs
-            work.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
-            calls.put(work, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
+            step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
+            calls.put(step, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
             continue
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
-        killed += stop_call(work, state, text, *(happened if state.stage == "running" else ()))
-    stopping = tuple(state for state in work.data.batch if state.stage == "stopping")
+        killed += stop_call(step, state, text, *(happened if state.stage == "running" else ()))
+    stopping = tuple(state for state in step.data.batch if state.stage == "stopping")
     if killed:
-        work.ask(KillTools(effect_ids=tuple(killed)))
-    work.data.survivors = (*work.data.survivors, *spared)
-    into_history(work)
-    return _left_to_teardown(work, stopping)
+        step.ask(KillTools(effect_ids=tuple(killed)))
+    step.data.survivors = (*step.data.survivors, *spared)
+    into_history(step)
+    return _left_to_teardown(step, stopping)
 
 
-def _left_to_teardown(work: Work, states: tuple[CallState, ...]) -> Stopped:
+def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
     """Wait for no call by itself any more: the teardown waits for all of them."""
     ids = tuple(state.effect_id for state in states if state.effect_id is not None)
     for effect_id in ids:
-        work.give_up(effect_id)
+        step.give_up(effect_id)
     return ids, _ids_of(tuple(state for state in states if calls.is_doubtful(state)))
 
 
-def _is_spared(work: Work, state: CallState, kill: KillPolicy) -> bool:
-    return kill == "none" or (kill == "killable" and calls.is_immune(work, state))
+def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
+    return kill == "none" or (kill == "killable" and calls.is_immune(step, state))
 
 
-def _stop_survivors(work: Work) -> None:
-    survivors = work.data.survivors
+def _stop_survivors(step: StepContext) -> None:
+    survivors = step.data.survivors
     if not survivors:
         return
-    ids, unknown = _left_to_teardown(work, survivors)
+    ids, unknown = _left_to_teardown(step, survivors)
     for state in survivors:
         if (
             state.result is not None
         ):  # told to stop already, and not gone yet: the teardown waits for it all the same
             continue
         call = state.call
-        work.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=work.data.stopping or "stopped"))
-        calls.publish_end(work, state, calls.result_of(state, "[Stopped: the session ended]"))
-    work.data.survivors = ()
-    work.ask(KillTools(effect_ids=ids))
-    _begin_teardown(work, ids, (), unknown)
+        step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=step.data.stopping or "stopped"))
+        calls.publish_end(step, state, calls.result_of(state, "[Stopped: the session ended]"))
+    step.data.survivors = ()
+    step.ask(KillTools(effect_ids=ids))
+    _begin_teardown(step, ids, (), unknown)
 
 
 def _begin_teardown(
-    work: Work, stopped: tuple[EffectId, ...], committed: tuple[CallId, ...], unknown: tuple[CallId, ...]
+    step: StepContext,
+    stopped: tuple[EffectId, ...],
+    committed: tuple[CallId, ...],
+    unknown: tuple[CallId, ...],
 ) -> None:
-    effect_id = work.mint("d")
-    work.data.teardown = TeardownState(effect_id=effect_id, waiting=())
-    work.start(
+    effect_id = step.mint("d")
+    step.data.teardown = TeardownState(effect_id=effect_id, waiting=())
+    step.start(
         Teardown(
             effect_id=effect_id,
             stopped=stopped,
-            survivors=calls.survivors_of(work),
+            survivors=calls.survivors_of(step),
             committed=committed,
             unknown=unknown,
         ),
@@ -371,7 +374,7 @@ def _begin_teardown(
     )
 
 
-def _wait_for_teardown(work: Work, caller: SignalId) -> None:
-    teardown = work.data.teardown
+def _wait_for_teardown(step: StepContext, caller: SignalId) -> None:
+    teardown = step.data.teardown
     assert teardown is not None  # noqa: S101 - the caller looked
-    work.data.teardown = TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller))
+    step.data.teardown = TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller))

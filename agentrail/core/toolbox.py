@@ -13,7 +13,7 @@ from typing import Final, Literal, NoReturn, TypeAlias
 from msgspec.structs import force_setattr
 
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
-from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
+from agentrail.core.strict_json import NotJson, decode_strictly, json_kind_of
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
@@ -24,13 +24,13 @@ EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
-_set: Final = object.__setattr__  # for `Toolbox`, whose attributes nobody else sets
+_set: Final = object.__setattr__  # for `Toolbox`, whose attributes no other code sets
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Memoized:
-    """A place beside the fields of a Struct: no part of the value, so nobody compares, copies, writes or reads it."""
+    """A place beside the fields of a Struct: no part of the value, so it is not compared, copied, written or read."""
 
     __slots__ = ("_validator",)
     _validator: CompiledSchema
@@ -47,7 +47,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
         effect_class: What it promises about being run twice.
         timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
         max_retries: How often a call that raised is made again; None for what its effect class and the session say.
-        polling: Whether repeats are its nature, so that nobody looks for loops.
+        polling: Whether repeats are its nature, so that no loops are looked for.
         answered_by: What gives the result: its code; the user, whom the call is a question to; or a session of its own.
     """
 
@@ -275,7 +275,7 @@ def parse_arguments(text: str) -> JsonObject | str:
     except NotJson as error:
         return f"Malformed arguments: {error}"
     if not isinstance(value, dict):
-        return f"Malformed arguments: expected a JSON object, got {kind_of(value)}."
+        return f"Malformed arguments: expected a JSON object, got {json_kind_of(value)}."
     try:
         return frozen_json(value)
     except TooDeep as error:

@@ -1,6 +1,6 @@
 """One step being worked out: a draft of what the session knows by now, and the effects so far, in order.
 
-A `Work` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
+A `StepContext` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
 What the rules of a session are stands in its siblings (`cycle`, `batch`, `teardown`); here is only how they write down
 what they decide.
 """
@@ -17,9 +17,9 @@ from agentrail.core.effects import (
     Plain,
     Publish,
     Refuse,
-    Reply,
+    ReplyToCaller,
     StartStream,
-    look_of,
+    stall_timer_of,
 )
 from agentrail.core.owners import (
     NOTHING_OPEN,
@@ -46,7 +46,7 @@ _HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
 
 
 @final
-class Work:
+class StepContext:
     """The step in progress.
 
     Attributes:
@@ -66,7 +66,7 @@ class Work:
         self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:
-        """Give what the session knows at the end of the step. The draft is gone then: whoever uses it after that fails."""
+        """Give what the session knows at the end of the step. The draft is gone then: to use it after that fails."""
         if self._open is not None:
             self.data.open = MappingProxyType(self._open) if self._open else NOTHING_OPEN
             del self._open
@@ -92,10 +92,10 @@ class Work:
         attempt = effect.request.attempt
         opened = self._open if self._open is not None else self._thaw()
         opened[attempt] = owner
-        opened[look_of(attempt)] = timer
+        opened[stall_timer_of(attempt)] = timer
 
     def cancel(self, effect: Cancel) -> None:
-        """Add an effect that stops another one, for which nobody waits any more."""
+        """Add an effect that stops another one, which is not waited for any more."""
         self.effects.append(effect)
         self.ended(effect.effect_id)
 
@@ -109,18 +109,18 @@ class Work:
         opened = self._open if self._open is not None else self._thaw()
         owner = opened.pop(effect_id, None)
         if type(owner) in _HAVE_TIMERS:
-            opened.pop(look_of(effect_id), None)
+            opened.pop(stall_timer_of(effect_id), None)
         return owner
 
     def give_up(self, effect_id: EffectId) -> None:
-        """Let nobody wait for an effect that goes on; what a child of it has used is counted all the same."""
+        """Let an effect that goes on be waited for no more; what a child of it has used is counted all the same."""
         if effect_id in self.data.loans:
             self.hand_over(effect_id, OfLoan())
         else:
             self.ended(effect_id)
 
     def give_up_all(self) -> None:
-        """Let nobody wait for anything any more: whoever worked on it is gone."""
+        """Wait for nothing any more: the tasks that worked on it are gone."""
         self._thaw().clear()
 
     def _thaw(self) -> dict[EffectId, Owner]:
@@ -141,7 +141,7 @@ class Work:
 
     def reply(self, to: SignalId, value: object) -> None:
         """Answer a caller."""
-        self.effects.append(Reply(to, value))
+        self.effects.append(ReplyToCaller(to, value))
 
     def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
         """Answer a caller with an error, if there is one."""

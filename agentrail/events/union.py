@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, get_args
 
+import msgspec
+
 from agentrail.events.envelope import EventBase
 from agentrail.events.people import ContextEvent, PeopleEvent, SteeringEvent
 from agentrail.events.plugins import PluginsEvent, PolicyEvent
@@ -14,7 +16,6 @@ from agentrail.events.response import MessageDelta, ResponseEvent, StreamStalled
 from agentrail.events.session import AgentAbort, AgentEnd, AgentError, SessionEvent
 from agentrail.events.tools import ToolEvent, ToolProgress
 from agentrail.messages import CallId, SessionId, ToolResult
-from agentrail.structs import tag_name
 
 
 class SubagentStart(EventBase, frozen=True, kw_only=True):
@@ -96,9 +97,9 @@ EPHEMERAL: Final[frozenset[type[Event]]] = frozenset(
 TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, AgentError})
 
 
-def kind_of(kind: type) -> str:
-    """Give the name of a class on the wire: its own in snake_case."""
-    return tag_name(kind.__name__)
+def kind_of(kind: type[msgspec.Struct]) -> str:
+    """Give the name of a class on the wire: its tag, which is its own name in snake_case unless it says otherwise."""
+    return str(kind.__struct_config__.tag)
 
 
 KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_args(Event)}

@@ -16,7 +16,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
 from attrs import evolve, field, fields, frozen
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.edges import contain, show
+from agentrail.otp.edges import call_guarded, show
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 ChildKind: TypeAlias = Literal["worker", "supervisor"]
@@ -356,7 +356,7 @@ def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
 
 
 def _check_id(value: object) -> None:
-    if contain(lambda _: None, hash, value) is None:  # whatever it raises: it is looked up by others
+    if call_guarded(lambda _: None, hash, value) is None:  # whatever it raises: it is looked up by others
         _refuse("id", value, "a hashable value", code="missing_id")
     if value is None:
         _refuse("id", value, "a hashable value other than None", code="missing_id")

@@ -1,7 +1,7 @@
 """The edge of code that is not ours: the one place where any exception of a plain function becomes something else.
 
 Inside, errors travel (STYLE: they become an exit reason at the actor's edge). But a listener, a redaction, a plugin or an
-author's `__str__` is called by code that its bug is no concern of. All of them are called through `contain`, so that
+author's `__str__` is called by code that its bug is no concern of. All of them are called through `call_guarded`, so that
 who looks for a broad `except` finds one, and not one per caller.
 
 What may cross an edge all the same is said here once: by `what_leaves` what is meant for the process, and by `travels` that
@@ -28,7 +28,7 @@ _short: Final = Repr()  # bounded, and it survives a `__repr__` that raises
 _short.maxother = _short.maxstring = 200
 
 
-def contain(
+def call_guarded(
     otherwise: Callable[[BaseException], _O],
     function: Callable[_P, _R],
     /,
@@ -105,11 +105,11 @@ def leaves(error: BaseException) -> tuple[BaseException, ...]:
             found.setdefault(id(current), current)
         elif id(current) not in seen:  # thirty groups of twice the same one have a billion paths
             seen.add(id(current))
-            waiting.extend(reversed(parts_of(current)))
+            waiting.extend(reversed(members_of(current)))
     return tuple(found.values())
 
 
-def parts_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException, ...]:
+def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException, ...]:
     """Return what a group holds, and not what its class says in place of that."""
     held: tuple[BaseException, ...] = _EXCEPTIONS(group)
     return held
@@ -117,4 +117,4 @@ def parts_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException, .
 
 def show(value: object) -> str:
     """Return a `repr` for a message: at most about 200 characters, and never an exception."""
-    return contain(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", _short.repr, value)
+    return call_guarded(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", _short.repr, value)

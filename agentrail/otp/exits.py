@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, get_args
 
 from attrs import Attribute, field, frozen, validators
 
-from agentrail.otp.edges import contain, leaves, show
+from agentrail.otp.edges import call_guarded, leaves, show
 from agentrail.otp.tracebacks import innermost_line, message_of, print_exception
 
 __all__ = [
@@ -295,7 +295,7 @@ def _qualified_name(error: BaseException) -> str:
 
 
 def _redacted(text: str, redact: Redact) -> str:
-    return contain(_withhold, redact, text)  # neither may its bug end an actor, nor the text get out
+    return call_guarded(_withhold, redact, text)  # neither may its bug end an actor, nor the text get out
 
 
 def _withhold(error: BaseException) -> str:

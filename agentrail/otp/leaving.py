@@ -15,7 +15,7 @@ from agentrail.otp.tracebacks import print_exception
 
 _R = TypeVar("_R")
 
-MAX_PARTS: Final = 20
+MAX_EXCEPTIONS: Final = 20
 """How many exceptions of a group are described."""
 
 MAX_WORDS: Final = 20_000
@@ -36,8 +36,8 @@ _SAYS_NOTHING: Final = tuple(f"/{place}" for place in (*_EDGES, *_ON_PURPOSE))
 def describe_crash(error: BaseException) -> str:
     """Say what crashed in one line: class and words of each leaf; no exception is kept."""
     found = leaves(error)
-    said = "; ".join(f"{name_of(leaf)}: {words_of(leaf)}" for leaf in found[:MAX_PARTS])
-    return said if len(found) <= MAX_PARTS else f"{said}; and {len(found) - MAX_PARTS:,} more"
+    said = "; ".join(f"{class_name_of(leaf)}: {words_of(leaf)}" for leaf in found[:MAX_EXCEPTIONS])
+    return said if len(found) <= MAX_EXCEPTIONS else f"{said}; and {len(found) - MAX_EXCEPTIONS:,} more"
 
 
 def describe_bug(error: BaseException) -> str:
@@ -46,7 +46,7 @@ def describe_bug(error: BaseException) -> str:
     return f"{describe_crash(error)} ({place})" if place else describe_crash(error)
 
 
-def name_of(error: BaseException) -> str:
+def class_name_of(error: BaseException) -> str:
     """Name the class of an exception, whatever its metaclass says of names."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
@@ -81,7 +81,7 @@ def traceback_of(error: BaseException, redact: Callable[[str], str]) -> str:
         error: Any exception.
         redact: Takes secrets out, before anything is cut off: half a secret is not recognised.
     """
-    text = redact(_try(lambda: print_exception(error), f"{name_of(error)}: <no traceback>\n"))
+    text = redact(_try(lambda: print_exception(error), f"{class_name_of(error)}: <no traceback>\n"))
     if len(text) <= MAX_TRACEBACK:
         return text
     half = MAX_TRACEBACK // 2

@@ -21,7 +21,7 @@ WorkerNumber = NewType("WorkerNumber", int)
 
 WhenFull: TypeAlias = Literal["wait", "refuse"]
 PoolPhase: TypeAlias = Literal["open", "draining", "ended"]
-Refusal: TypeAlias = Literal["full", "stopping"]
+JobRefusal: TypeAlias = Literal["full", "stopping"]
 
 _PERIOD_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 30.0
@@ -184,7 +184,7 @@ class RefuseJob(Struct, frozen=True, gc=False):
     """Tell a caller that its job was not accepted, and why."""
 
     job: JobNumber
-    why: Refusal
+    why: JobRefusal
 
 
 class AssignJob(Struct, frozen=True, gc=False):
@@ -377,7 +377,7 @@ def statistics_of(state: PoolState) -> PoolStatistics:
 _Step: TypeAlias = tuple[PoolState, tuple[PoolEffect, ...]]
 
 
-def step(state: PoolState, signal: PoolSignal) -> _Step:
+def step_pool(state: PoolState, signal: PoolSignal) -> _Step:
     """Decide what follows from one signal. Total: one of a job that is over, or a worker that is down, changes nothing.
 
     Args:

@@ -1,4 +1,4 @@
-"""The state machine engine: gen_statem of OTP as a pure function, one `step` per incoming event.
+"""The state machine engine: gen_statem of OTP as a pure function, one `step_statem` per incoming event.
 
 The door and nothing else: what is said here is named in `statem_types`, what happens inside a step is in `turns`. A
 machine sees events in this order: what a handler inserted, what a state change replays, the rest of the queue, timeouts
@@ -14,7 +14,6 @@ from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, Redact, check_reason, keep
 from agentrail.otp.statem_types import (
     KEEP,
-    Action,
     ArmTimer,
     Call,
     CancelTimer,
@@ -26,7 +25,6 @@ from agentrail.otp.statem_types import (
     Engine,
     EngineEffect,
     EnteringMachine,
-    Event,
     EventTimeout,
     Hibernate,
     Incoming,
@@ -37,6 +35,7 @@ from agentrail.otp.statem_types import (
     KeepType,
     Limits,
     Machine,
+    MachineEvent,
     NamedTimeout,
     NextEvent,
     NextState,
@@ -55,18 +54,18 @@ from agentrail.otp.statem_types import (
     StopAndReply,
     Terminate,
     TimedOut,
-    TimerFired,
+    TimerDue,
     Transition,
+    TransitionAction,
     UpdateTimer,
 )
-from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind, Timers
+from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerIndex, TimerKey, TimerKind
 from agentrail.otp.turns import EngineRun
 
 __all__ = [
     "EVENT_TIMER",
     "KEEP",
     "STATE_TIMER",
-    "Action",
     "ArmTimer",
     "Call",
     "CancelTimer",
@@ -77,7 +76,6 @@ __all__ = [
     "Engine",
     "EngineEffect",
     "EnteringMachine",
-    "Event",
     "EventTimeout",
     "Hibernate",
     "Incoming",
@@ -88,6 +86,7 @@ __all__ = [
     "KeepType",
     "Limits",
     "Machine",
+    "MachineEvent",
     "NamedTimeout",
     "NextEvent",
     "NextState",
@@ -106,21 +105,22 @@ __all__ = [
     "Terminate",
     "TimedOut",
     "Timer",
-    "TimerFired",
+    "TimerDue",
+    "TimerIndex",
     "TimerKey",
     "TimerKind",
-    "Timers",
     "Transition",
+    "TransitionAction",
     "UpdateTimer",
-    "start",
-    "step",
-    "stop",
+    "start_statem",
+    "step_statem",
+    "stop_statem",
 ]
 
 DEFAULT_LIMITS: Final = Limits()
 
 
-def start(  # noqa: PLR0913 - a pure function has no other place for what it needs
+def start_statem(  # noqa: PLR0913 - a pure function has no other place for what it needs
     machine: Machine[S, D],
     init: Init[S, D],
     *,
@@ -132,7 +132,7 @@ def start(  # noqa: PLR0913 - a pure function has no other place for what it nee
     """Begin: carry out the actions of `init`, enter the first state, handle what was inserted.
 
     Args:
-        machine: The functions that decide. The same one is to be given to every `step`.
+        machine: The functions that decide. The same one is to be given to every `step_statem`.
         init: The first state and data.
         now: The time, in seconds on a clock that never falls; all `due_seconds` are on the same one.
         limits: What keeps the machine from growing or spinning without end.
@@ -150,7 +150,7 @@ def start(  # noqa: PLR0913 - a pure function has no other place for what it nee
     return run.result()
 
 
-def step(  # noqa: PLR0913 - as of `start`
+def step_statem(  # noqa: PLR0913 - as of `start_statem`
     machine: Machine[S, D],
     engine: Engine[S, D],
     event: Incoming,
@@ -166,9 +166,9 @@ def step(  # noqa: PLR0913 - as of `start`
         engine: What the step before returned. It is not changed.
         event: From the mailbox, or a timer of this machine that came due. A timer that was cancelled or replaced
             meanwhile is dropped. For a machine that has ended a call is refused, anything else a dead letter.
-        now: The time, as for `start`.
-        redact: As for `start`.
-        clock: As for `start`.
+        now: The time, as for `start_statem`.
+        redact: As for `start_statem`.
+        clock: As for `start_statem`.
 
     Returns:
         The next value, and the effects to carry out, in order; the last one is `Terminate` if the machine ended. What
@@ -179,7 +179,7 @@ def step(  # noqa: PLR0913 - as of `start`
 
     Source: OTP, gen_statem, "the exact order" of transition actions.
     """
-    if isinstance(event, TimerFired):
+    if isinstance(event, TimerDue):
         timer = engine.timers.get(event.key)
         if timer is None or timer.epoch != event.epoch or engine.stopped is not None:
             return engine, ()
@@ -199,7 +199,7 @@ def step(  # noqa: PLR0913 - as of `start`
     return run.result()
 
 
-def stop(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
+def stop_statem(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
     """End the machine from outside, between two steps; one that has ended stays as it is.
 
     Args:

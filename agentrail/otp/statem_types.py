@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from agentrail.errors import InvalidSpec
 from agentrail.otp.exits import ExitReason, Normal
-from agentrail.otp.timers import NO_TIMERS, TimerKey, TimerKind, Timers
+from agentrail.otp.timers import NO_TIMERS, TimerIndex, TimerKey, TimerKind
 
 Clock: TypeAlias = Callable[[], float]
 """Reads the time in seconds, on a clock that never falls."""
@@ -94,18 +94,18 @@ class Internal(Struct, frozen=True):
     content: object
 
 
-Event: TypeAlias = Call | Cast | Info | TimedOut | Internal
+MachineEvent: TypeAlias = Call | Cast | Info | TimedOut | Internal
 """What `handle` is given."""
 
 
-class TimerFired(Struct, frozen=True, gc=False):
+class TimerDue(Struct, frozen=True, gc=False):
     """The shell says that a timer came due. Dropped unless `epoch` is that of the timer which runs now."""
 
     key: TimerKey
     epoch: int
 
 
-Incoming: TypeAlias = Call | Cast | Info | TimerFired
+Incoming: TypeAlias = Call | Cast | Info | TimerDue
 """What `step` is given. No sender can make a timeout or an `Internal`."""
 
 
@@ -128,7 +128,7 @@ class Postpone(Struct, frozen=True):
 class NextEvent(Struct, frozen=True):
     """Insert an event of any type. It is handled before all that waits."""
 
-    event: Event
+    event: MachineEvent
 
 
 class _AtSeconds(Struct, frozen=True, gc=False, kw_only=True):
@@ -195,7 +195,7 @@ class Hibernate(Struct, frozen=True):
     """Does nothing: Python has no heap of one actor to compact. Accepted, so that ports from Erlang run."""
 
 
-Action: TypeAlias = (
+TransitionAction: TypeAlias = (
     Perform
     | Reply
     | Postpone
@@ -217,21 +217,21 @@ class NextState(Struct, Generic[S_co, D_co], frozen=True, gc=False):
 
     state: S_co
     data: D_co | KeepType = KEEP
-    actions: Sequence[Action] = ()
+    actions: Sequence[TransitionAction] = ()
 
 
 class Keep(Struct, Generic[D_co], frozen=True, gc=False):
     """Stay in this state."""
 
     data: D_co | KeepType = KEEP
-    actions: Sequence[Action] = ()
+    actions: Sequence[TransitionAction] = ()
 
 
 class Repeat(Struct, Generic[D_co], frozen=True):
     """Stay in this state and enter it again: `enter` is called, nothing is replayed."""
 
     data: D_co | KeepType = KEEP
-    actions: Sequence[Action] = ()
+    actions: Sequence[TransitionAction] = ()
 
 
 class Stop(Struct, Generic[D_co], frozen=True):
@@ -255,7 +255,7 @@ Transition: TypeAlias = NextState[S, D] | Keep[D] | Repeat[D] | Stop[D] | StopAn
 class Machine(Protocol[S, D]):
     """What the engine runs: a plain function without I/O. Its attribute `state_enter` may be true, see below."""
 
-    def handle(self, event: Event, state: S, data: D, /) -> Transition[S, D]:
+    def handle(self, event: MachineEvent, state: S, data: D, /) -> Transition[S, D]:
         """Decide what one event means in this state."""
         ...
 
@@ -282,7 +282,7 @@ class Init(Struct, Generic[S_co, D_co], frozen=True):
 
     state: S_co
     data: D_co
-    actions: Sequence[Action] = ()
+    actions: Sequence[TransitionAction] = ()
     info: object = None
 
 
@@ -304,7 +304,7 @@ class RefuseCall(Struct, frozen=True):
 
 
 class ArmTimer(Struct, frozen=True, gc=False):
-    """Bring `TimerFired(key, epoch)` at this time, in place of what was armed under the key before."""
+    """Bring `TimerDue(key, epoch)` at this time, in place of what was armed under the key before."""
 
     key: TimerKey
     epoch: int
@@ -324,7 +324,7 @@ PerformEffect: TypeAlias = Perform
 class DeadLetter(Struct, frozen=True):
     """This event is not going to be handled, and no caller waits for an answer."""
 
-    event: Event
+    event: MachineEvent
     why: str
 
 
@@ -394,7 +394,7 @@ class Limits:
 class Engine(Struct, Generic[S, D], frozen=True):
     """All that a machine is between two steps. Who keeps an old one can drop a step as if it never happened.
 
-    For a dropped `TimerFired` that means: here the timer still runs, so the shell has to fire it again or arm it anew.
+    For a dropped `TimerDue` that means: here the timer still runs, so the shell has to fire it again or arm it anew.
 
     Attributes:
         state: The state of the machine.
@@ -413,10 +413,10 @@ class Engine(Struct, Generic[S, D], frozen=True):
     state: S
     data: D
     limits: Limits
-    postponed: tuple[Event, ...] = ()
-    timers: Timers = NO_TIMERS
+    postponed: tuple[MachineEvent, ...] = ()
+    timers: TimerIndex = NO_TIMERS
     epoch: int = 0
     overflowing: bool = False
     stopped: ExitReason | None = None
-    last: Event | None = None
-    queue: tuple[Event, ...] = ()
+    last: MachineEvent | None = None
+    queue: tuple[MachineEvent, ...] = ()

@@ -1,4 +1,4 @@
-"""The supervisor: OTP's supervisor behaviour as a pure function, one `step` per signal.
+"""The supervisor: OTP's supervisor behaviour as a pure function, one `step_supervisor` per signal.
 
 The door and nothing else: what is said here is named in `supervision_types`, what is known in `supervision_state`.
 `supervision_requests` answers calls, `supervision_sweeps` starts and restarts, `supervision_stops` stops. No clock, no
@@ -27,7 +27,7 @@ from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_requests import cancel, serve, undo_start
-from agentrail.otp.supervision_state import Child, Phase, SupervisorState, Sweep
+from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, Sweep
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import (
     begin_ending,
@@ -40,30 +40,30 @@ from agentrail.otp.supervision_stops import (
     take_down,
     tell_who_waits,
 )
-from agentrail.otp.supervision_sweeps import advance, judge_exit, judge_failed_start
+from agentrail.otp.supervision_sweeps import advance, decide_after_exit, decide_after_failed_start
 from agentrail.otp.supervision_types import (
-    NOBODY,
+    NO_CALLER,
     AnswerUntaken,
-    ChildExited,
-    ChildIgnored,
-    ChildStarted,
-    ChildStartFailed,
-    ChildStopped,
-    ChildStuck,
-    Request,
+    InstanceExited,
+    InstanceIgnored,
+    InstanceStarted,
+    InstanceStartFailed,
+    InstanceStopped,
+    InstanceStuck,
     RequestCancelled,
     RetryDue,
     Started,
     StopRequested,
     SupervisionEffect,
     SupervisionSignal,
+    SupervisorRequest,
     Token,
 )
 
-__all__ = ["admit_restart", "begin", "step"]
+__all__ = ["admit_restart", "begin_supervisor", "step_supervisor"]
 
 
-def begin(
+def begin_supervisor(
     name: Hashable, flags: SupervisorFlags, specs: Iterable[Spec], *, at_seconds: float
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
     """Begin a supervisor: check everything, then start the first child.
@@ -76,7 +76,7 @@ def begin(
 
     Returns:
         The state, and the effects to carry out. It is up when `state.phase` is `running`. If a child does not start
-        it stops the others, and its `End` says `InitFailed("child", …)`.
+        it stops the others, and its `EndSupervisor` says `InitFailed("child", …)`.
 
     Raises:
         InvalidSpec: Your move: see `check_child_specs`. Nothing was started.
@@ -96,7 +96,7 @@ def begin(
     return step.result()
 
 
-def step(
+def step_supervisor(
     state: SupervisorState, signal: SupervisionSignal
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
     """Decide what follows from one signal, until only another one could bring more. Total: no signal makes it raise.
@@ -107,14 +107,14 @@ def step(
             that is not open any more is dropped, and counted in `dropped`.
 
     Returns:
-        The next state, and the effects to carry out, in order. `End` comes once, when nothing is left to wait for.
+        The next state, and the effects to carry out, in order. `EndSupervisor` comes once, when nothing is left to wait for.
 
     Source: OTP, supervisor.
     """
     step = SupervisorStep(state, signal.at_seconds, signal.draw)
     match signal:
-        case Request():
-            if signal.request_id != NOBODY:
+        case SupervisorRequest():
+            if signal.request_id != NO_CALLER:
                 step.requests = step.requests.put(signal.request_id, -1)
             serve(step, signal)
         case RequestCancelled(request_id=request_id):
@@ -139,32 +139,37 @@ def step(
 def _on_process(
     step: SupervisorStep,
     child: Child,
-    signal: ChildStarted | ChildIgnored | ChildStartFailed | ChildExited | ChildStopped | ChildStuck,
+    signal: InstanceStarted
+    | InstanceIgnored
+    | InstanceStartFailed
+    | InstanceExited
+    | InstanceStopped
+    | InstanceStuck,
 ) -> bool:
     """Take what the process of a child says; `False` if that is nothing it can say now."""
     match child.phase, signal:
-        case Phase.STARTING, ChildStarted():
+        case ChildPhase.STARTING, InstanceStarted():
             _on_started(step, child, signal)
-        case Phase.STARTING, ChildIgnored():
+        case ChildPhase.STARTING, InstanceIgnored():
             _on_ignored(step, child)
-        case Phase.STARTING, ChildStartFailed(reason=reason):
+        case ChildPhase.STARTING, InstanceStartFailed(reason=reason):
             _on_failed(step, child, reason)
-        case Phase.RUNNING, ChildExited(reason=reason):
+        case ChildPhase.RUNNING, InstanceExited(reason=reason):
             _on_exit(step, child, reason)
-        case Phase.STOPPING, ChildStopped(reason=reason, forced=forced):
+        case ChildPhase.STOPPING, InstanceStopped(reason=reason, forced=forced):
             finish_stop(step, child, reason, forced=forced)
-        case Phase.STOPPING, ChildExited(reason=reason):  # it had ended before it was asked
+        case ChildPhase.STOPPING, InstanceExited(reason=reason):  # it had ended before it was asked
             finish_stop(step, child, reason)
-        case Phase.STOPPING, ChildStuck():
+        case ChildPhase.STOPPING, InstanceStuck():
             finish_stuck(step, child, step.flags.stuck_after_seconds)
-        case Phase.STUCK, ChildExited(reason=reason) | ChildStopped(reason=reason):
+        case ChildPhase.STUCK, InstanceExited(reason=reason) | InstanceStopped(reason=reason):
             _on_late_end(step, child, reason)
         case _:
             return False
     return True
 
 
-def _on_started(step: SupervisorStep, child: Child, signal: ChildStarted) -> None:
+def _on_started(step: SupervisorStep, child: Child, signal: InstanceStarted) -> None:
     if child.handle is not None:
         step.handles = step.handles.drop(child.handle)
     step.handles = step.handles.put(signal.handle, child.number)
@@ -178,7 +183,7 @@ def _on_started(step: SupervisorStep, child: Child, signal: ChildStarted) -> Non
         incarnation=child.incarnation + 1,
         started_seconds=step.now,
         restarting=False,
-        phase=Phase.RUNNING,
+        phase=ChildPhase.RUNNING,
         fresh=child.fresh and doomed,
         starter=child.starter if doomed else None,
     )
@@ -214,12 +219,12 @@ def _on_failed(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
     step.report("start_error", child, reason)
     if stuck is not None:
         step.report("stuck", child, stuck)
-    phase = Phase.IDLE if stuck is None else Phase.STUCK
+    phase = ChildPhase.IDLE if stuck is None else ChildPhase.STUCK
     if child.starter is not None or step.is_stopping:
         _end_start(step, child, start_failed(child, reason))
         take_down(step, child, phase)
     else:
-        judge_failed_start(step, child, reason, phase)
+        decide_after_failed_start(step, child, reason, phase)
 
 
 def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
@@ -227,11 +232,11 @@ def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
         finish_stop(step, child, reason)
     elif step.is_sweeping or step.starter is not None:
         # As in OTP, where the supervisor would not have looked yet: what is under way comes to its end first.
-        exited = structs.replace(child, phase=Phase.EXITED, exit_reason=reason, exit_seconds=step.now)
+        exited = structs.replace(child, phase=ChildPhase.EXITED, exit_reason=reason, exit_seconds=step.now)
         step.save(exited)
         step.exits = step.exits.put(step.place(), child.number)
     else:
-        judge_exit(step, child, reason, step.now)
+        decide_after_exit(step, child, reason, step.now)
 
 
 def _on_late_end(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
@@ -240,7 +245,7 @@ def _on_late_end(step: SupervisorStep, child: Child, reason: ExitReason) -> None
     if not child.restarting:
         step.leave(child)
         return
-    child = structs.replace(child, phase=Phase.IDLE, attempt=0)
+    child = structs.replace(child, phase=ChildPhase.IDLE, attempt=0)
     step.save(child)
     _retry(step, child)
 
@@ -261,7 +266,7 @@ def _on_retry(step: SupervisorStep, token: Token) -> None:
 def _retry(step: SupervisorStep, child: Child) -> None:
     """Start a child again that waited for it, unless it waits for more than that, or with its group."""
     is_trigger = step.sweep is not None and step.sweep.trigger == child.number
-    if child.phase is Phase.IDLE and not child.retry and not is_trigger and not step.is_stopping:
+    if child.phase is ChildPhase.IDLE and not child.retry and not is_trigger and not step.is_stopping:
         step.start(child)
 
 
@@ -280,8 +285,8 @@ def _go_on(step: SupervisorStep) -> bool:
         place, number = waiting
         step.exits = step.exits.drop(place)
         child = step.children.get(number)
-        if child is not None and child.phase is Phase.EXITED and child.exit_reason is not None:
-            judge_exit(step, child, child.exit_reason, child.exit_seconds)
+        if child is not None and child.phase is ChildPhase.EXITED and child.exit_reason is not None:
+            decide_after_exit(step, child, child.exit_reason, child.exit_seconds)
         return True
     if (entry := step.pending.first()) is not None:
         step.pending = step.pending.drop(entry[0])
@@ -296,8 +301,8 @@ def _go_on(step: SupervisorStep) -> bool:
     return False
 
 
-def _serve_if_wanted(step: SupervisorStep, request: Request) -> None:
-    if request.request_id == NOBODY or step.requests.get(request.request_id) is not None:
+def _serve_if_wanted(step: SupervisorStep, request: SupervisorRequest) -> None:
+    if request.request_id == NO_CALLER or step.requests.get(request.request_id) is not None:
         serve(step, request)
 
 

@@ -14,11 +14,11 @@ from agentrail import errors
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorError
 from agentrail.otp.child_specs import Arguments, ChildSpec, check_child_specs, check_flags
 from agentrail.otp.edges import show
-from agentrail.otp.supervision_state import Child, Phase, count_children, is_to_restart, which_children
+from agentrail.otp.supervision_state import Child, ChildPhase, count_children, is_to_restart, which_children
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import begin_ending, stop_child, stopping
 from agentrail.otp.supervision_types import (
-    NOBODY,
+    NO_CALLER,
     ByHandle,
     ById,
     ChangingCall,
@@ -27,18 +27,18 @@ from agentrail.otp.supervision_types import (
     DeleteChildCall,
     GetChildSpecCall,
     ReconfigureCall,
-    Request,
     RequestId,
     RestartChildCall,
     StartChildCall,
     StartInstanceCall,
     StopCall,
+    SupervisorRequest,
     TerminateChildCall,
     WhichChildrenCall,
 )
 
 
-def serve(step: SupervisorStep, request: Request) -> None:
+def serve(step: SupervisorStep, request: SupervisorRequest) -> None:
     """Answer a request whose caller waits, or put it where it will be looked at again."""
     call = request.call
     match call:
@@ -90,7 +90,7 @@ def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
     if child is None:  # there was nothing to run, and nothing was kept
         return
     child = structs.replace(child, fresh=is_new)
-    if child.phase is Phase.IDLE and not child.restarting:
+    if child.phase is ChildPhase.IDLE and not child.restarting:
         step.leave(child)
         return
     step.save(child)
@@ -98,7 +98,7 @@ def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
         stop_child(step, child)
 
 
-def _change(step: SupervisorStep, request: Request, call: ChangingCall) -> None:
+def _change(step: SupervisorStep, request: SupervisorRequest, call: ChangingCall) -> None:
     match call:
         case StartChildCall():
             _start_child(step, request, call)
@@ -122,7 +122,7 @@ def _change(step: SupervisorStep, request: Request, call: ChangingCall) -> None:
 # --- starting
 
 
-def _start_child(step: SupervisorStep, request: Request, call: StartChildCall) -> None:
+def _start_child(step: SupervisorStep, request: SupervisorRequest, call: StartChildCall) -> None:
     try:
         (spec,) = check_child_specs([call.spec], flags=step.flags)
     except InvalidSpec as refusal:
@@ -136,19 +136,19 @@ def _start_child(step: SupervisorStep, request: Request, call: StartChildCall) -
     if known is None:
         child = Child(number=step.next_number, spec=spec.accepted(), fresh=True, starter=request.request_id)
         _start_new(step, request, child)
-    elif known.phase is Phase.RUNNING:
+    elif known.phase is ChildPhase.RUNNING:
         message = f"child {show(spec.id)} runs already: go on with its `handle`"
         step.answer(request.request_id, AlreadyStarted(message, handle=known.handle))
-    elif known.phase is Phase.STUCK:
+    elif known.phase is ChildPhase.STUCK:
         step.answer(request.request_id, _stuck(known))
-    elif _is_restarting(known) or known.phase is Phase.IDLE:
+    elif _is_restarting(known) or known.phase is ChildPhase.IDLE:
         message = f"child {show(spec.id)} has a spec and no process: restart_child starts it, delete_child takes it away"
         step.answer(request.request_id, errors.AlreadyPresent(message))
     else:
         _wait_for_child(step, request, known)
 
 
-def _start_instance(step: SupervisorStep, request: Request, extra: Arguments) -> None:
+def _start_instance(step: SupervisorStep, request: SupervisorRequest, extra: Arguments) -> None:
     template = step.template
     if template is None:
         message = (
@@ -168,7 +168,7 @@ def _start_instance(step: SupervisorStep, request: Request, extra: Arguments) ->
     _start_new(step, request, child)
 
 
-def _start_new(step: SupervisorStep, request: Request, child: Child) -> None:
+def _start_new(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
     most = step.flags.max_children
     if most is not None and step.children.count >= most:
         message = (
@@ -180,16 +180,16 @@ def _start_new(step: SupervisorStep, request: Request, child: Child) -> None:
     _start_for(step, request, child)
 
 
-def _start_for(step: SupervisorStep, request: Request, child: Child) -> None:
+def _start_for(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
     """Start an idle child, for a caller that waits for it and is its `starter`."""
     if step.is_grouped:
         step.starter = child.number
-    if request.request_id != NOBODY:
+    if request.request_id != NO_CALLER:
         step.requests = step.requests.put(request.request_id, child.number)
     step.start(child)
 
 
-def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None:
+def _restart(step: SupervisorStep, request: SupervisorRequest, child_id: Hashable) -> None:
     if not step.is_dynamic and _waits_for_start(step, request):
         return
     child = _find_stopped(step, request, child_id)
@@ -200,13 +200,13 @@ def _restart(step: SupervisorStep, request: Request, child_id: Hashable) -> None
 # --- stopping
 
 
-def _terminate(step: SupervisorStep, request: Request, key: ChildKey) -> None:
+def _terminate(step: SupervisorStep, request: SupervisorRequest, key: ChildKey) -> None:
     child = _find(step, key)
     if not isinstance(child, Child):
         is_dead = isinstance(key, ByHandle) and not key.alive
         step.answer(request.request_id, None if is_dead and step.is_dynamic else child)
         return
-    if child.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
+    if child.phase in (ChildPhase.STARTING, ChildPhase.RUNNING, ChildPhase.STOPPING):
         if _is_caller(request, child):
             step.answer(request.request_id, _would_deadlock(request, child))
             return
@@ -216,7 +216,7 @@ def _terminate(step: SupervisorStep, request: Request, key: ChildKey) -> None:
         return
     if step.sweep is not None and step.sweep.trigger == child.number:
         step.sweep = None  # no child is left whose group this was; the others stay as they are
-    if child.phase is Phase.IDLE and not child.restarting:
+    if child.phase is ChildPhase.IDLE and not child.restarting:
         step.leave(child)
     stop_child(step, child)
     step.answer(request.request_id, None)
@@ -225,7 +225,7 @@ def _terminate(step: SupervisorStep, request: Request, key: ChildKey) -> None:
 # --- reconfiguring
 
 
-def _reconfigure(step: SupervisorStep, request: Request, call: ReconfigureCall) -> None:
+def _reconfigure(step: SupervisorStep, request: SupervisorRequest, call: ReconfigureCall) -> None:
     try:
         specs = _check_reconfigure(step, call)
     except InvalidSpec as refusal:
@@ -282,22 +282,22 @@ def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
     return child
 
 
-def _find_stopped(step: SupervisorStep, request: Request, child_id: Hashable) -> Child | None:
+def _find_stopped(step: SupervisorStep, request: SupervisorRequest, child_id: Hashable) -> Child | None:
     """Return a child that has no process and gets none by itself; else answer, or let the request wait."""
     child = _find(step, ById(child_id))
     if not isinstance(child, Child):
         step.answer(request.request_id, child)
-    elif child.phase is Phase.RUNNING:
+    elif child.phase is ChildPhase.RUNNING:
         message = f"child {show(child.spec.id)} runs: terminate_child first"
         step.answer(request.request_id, errors.ChildRunning(message))
-    elif child.phase is Phase.STUCK:
+    elif child.phase is ChildPhase.STUCK:
         step.answer(request.request_id, _stuck(child))
     elif _is_restarting(child):
         message = (
             f"child {show(child.spec.id)} is being restarted: wait for it, or end that with terminate_child"
         )
         step.answer(request.request_id, errors.ChildRestarting(message))
-    elif child.phase is Phase.IDLE:
+    elif child.phase is ChildPhase.IDLE:
         return child
     else:
         _wait_for_child(step, request, child)
@@ -305,13 +305,13 @@ def _find_stopped(step: SupervisorStep, request: Request, child_id: Hashable) ->
 
 
 def _is_restarting(child: Child) -> bool:
-    return child.restarting or (child.phase is Phase.EXITED and is_to_restart(child))
+    return child.restarting or (child.phase is ChildPhase.EXITED and is_to_restart(child))
 
 
 # --- waiting
 
 
-def _wait_for_child(step: SupervisorStep, request: Request, child: Child) -> None:
+def _wait_for_child(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
     """Look at a request again when the start or stop of this child is over."""
     if _is_caller(request, child):
         step.answer(request.request_id, _would_deadlock(request, child))
@@ -319,7 +319,7 @@ def _wait_for_child(step: SupervisorStep, request: Request, child: Child) -> Non
         step.save(structs.replace(child, waiting=(*child.waiting, request)))
 
 
-def _waits_for_start(step: SupervisorStep, request: Request) -> bool:
+def _waits_for_start(step: SupervisorStep, request: SupervisorRequest) -> bool:
     """Under a group strategy starts go one at a time: look at this one again when the other is over."""
     starter = None if step.starter is None else step.children.get(step.starter)
     if starter is None:
@@ -331,7 +331,7 @@ def _waits_for_start(step: SupervisorStep, request: Request) -> bool:
     return True
 
 
-def _wait_for_sweep(step: SupervisorStep, request: Request) -> None:
+def _wait_for_sweep(step: SupervisorStep, request: SupervisorRequest) -> None:
     """Look at a request again when the initial start or the group restart is over."""
     caller = step.children.get(request.caller_path[0].child) if request.caller_path else None
     if caller is not None and _is_caller(request, caller) and _is_awaited(step, caller):
@@ -345,10 +345,10 @@ def _is_awaited(step: SupervisorStep, child: Child) -> bool:
     sweep = step.sweep
     if sweep is None or child.number < sweep.low:
         return False
-    return child.phase in (Phase.STARTING, Phase.STOPPING) or sweep.course == "down"
+    return child.phase in (ChildPhase.STARTING, ChildPhase.STOPPING) or sweep.course == "down"
 
 
-def _is_caller(request: Request, child: Child) -> bool:
+def _is_caller(request: SupervisorRequest, child: Child) -> bool:
     """Tell whether the caller is this very instance, or lives below it."""
     return bool(request.caller_path) and child.attempt != 0 and request.caller_path[0] == child.token
 
@@ -356,9 +356,9 @@ def _is_caller(request: Request, child: Child) -> bool:
 # --- refusals
 
 
-def _would_deadlock(request: Request, child: Child) -> errors.WouldDeadlock:
+def _would_deadlock(request: SupervisorRequest, child: Child) -> errors.WouldDeadlock:
     name = re.sub("(?!^)(?=[A-Z])", "_", type(request.call).__name__.removesuffix("Call")).lower()
-    does = "being started" if child.phase is Phase.STARTING else "being stopped, or about to be"
+    does = "being started" if child.phase is ChildPhase.STARTING else "being stopped, or about to be"
     message = (
         f"{name} would wait for child {show(child.spec.id)}, which is {does} and waits for this call: "
         f"make it from a task of its own, or later"

@@ -19,15 +19,15 @@ from agentrail.otp.supervision_types import (
     ChildStatus,
     Culprit,
     Report,
-    Request,
     RequestId,
     StopSummary,
+    SupervisorRequest,
     Token,
 )
 from agentrail.otp.tables import Index, Table
 
 
-class Phase(enum.Enum):
+class ChildPhase(enum.Enum):
     """Where the process of a child is."""
 
     IDLE = "no process, and none on its way"
@@ -70,7 +70,7 @@ class Child(Struct, frozen=True, kw_only=True):
     spec: ChildSpec
     from_template: bool = False
     extra: Arguments = NO_ARGUMENTS
-    phase: Phase = Phase.IDLE
+    phase: ChildPhase = ChildPhase.IDLE
     attempt: int = 0
     retry: int = 0
     restarting: bool = False
@@ -86,7 +86,7 @@ class Child(Struct, frozen=True, kw_only=True):
     exit_seconds: float = 0.0
     starter: RequestId | None = None
     joined: tuple[RequestId, ...] = ()
-    waiting: tuple[Request, ...] = ()
+    waiting: tuple[SupervisorRequest, ...] = ()
 
     @property
     def token(self) -> Token:
@@ -100,9 +100,9 @@ class Child(Struct, frozen=True, kw_only=True):
 
 
 # Tuples, since the hash of an enum's member is computed in Python, and each step looks here several times.
-PROCESS: Final = (Phase.RUNNING, Phase.STOPPING, Phase.STUCK)
-OPEN: Final = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)  # a stop has to wait for these
-CHANGING: Final = (Phase.STARTING, Phase.EXITED, Phase.STOPPING)
+PROCESS: Final = (ChildPhase.RUNNING, ChildPhase.STOPPING, ChildPhase.STUCK)
+OPEN: Final = (ChildPhase.STARTING, ChildPhase.RUNNING, ChildPhase.STOPPING)  # a stop has to wait for these
+CHANGING: Final = (ChildPhase.STARTING, ChildPhase.EXITED, ChildPhase.STOPPING)
 
 Course: TypeAlias = Literal["up", "down", "wait"]
 
@@ -201,8 +201,8 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
     sweep: Sweep | None = None
     starter: int | None = None
     exits: Table[int] = Table()
-    pending: Table[Request] = Table()
-    starts: Table[Request] = Table()
+    pending: Table[SupervisorRequest] = Table()
+    starts: Table[SupervisorRequest] = Table()
     places: int = 0
     requests: Index[RequestId, int] = Index()
     ending: Ending | None = None
@@ -232,17 +232,17 @@ def count_children(specs: int, active: int, supervisors: int) -> ChildCounts:
 def child_status(child: Child) -> ChildStatus:
     """Name what a child does, for people."""
     match child.phase:
-        case Phase.RUNNING:
+        case ChildPhase.RUNNING:
             return "running"
-        case Phase.STOPPING:
+        case ChildPhase.STOPPING:
             return "stopping"
-        case Phase.STUCK:
+        case ChildPhase.STUCK:
             return "stuck"
-        case Phase.EXITED:
+        case ChildPhase.EXITED:
             return "restarting" if is_to_restart(child) else "stopped"
-        case Phase.STARTING:
+        case ChildPhase.STARTING:
             return "restarting" if child.restarting else "starting"
-        case Phase.IDLE:
+        case ChildPhase.IDLE:
             return "restarting" if child.restarting else "stopped"
         case _:
             assert_never(child.phase)

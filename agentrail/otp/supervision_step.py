@@ -18,25 +18,25 @@ from agentrail.otp.supervision_state import (
     OPEN,
     PROCESS,
     Child,
+    ChildPhase,
     Ending,
-    Phase,
     SupervisorState,
     Sweep,
 )
 from agentrail.otp.supervision_types import (
-    Answer,
     Answered,
+    AnswerRequest,
     CancelRetry,
     CancelStart,
     Report,
     ReportKind,
-    Request,
     RequestId,
     ScheduleRetry,
     StartChild,
     StopChild,
     StopSummary,
     SupervisionEffect,
+    SupervisorRequest,
     Token,
 )
 from agentrail.otp.tables import Index, Table
@@ -76,8 +76,8 @@ class SupervisorStep:
     sweep: Sweep | None
     starter: int | None
     exits: Table[int]
-    pending: Table[Request]
-    starts: Table[Request]
+    pending: Table[SupervisorRequest]
+    starts: Table[SupervisorRequest]
     places: int
     requests: Index[RequestId, int]
     ending: Ending | None
@@ -140,8 +140,8 @@ class SupervisorStep:
         if before is not None:
             self._tally(before, -1)
         self._tally(child, +1)
-        was_stuck = before is not None and before.phase is Phase.STUCK
-        if child.phase is Phase.STUCK:
+        was_stuck = before is not None and before.phase is ChildPhase.STUCK
+        if child.phase is ChildPhase.STUCK:
             self.stuck = self.stuck.put(child.number, child.number)
         elif was_stuck:
             self.stuck = self.stuck.drop(child.number)
@@ -153,7 +153,7 @@ class SupervisorStep:
 
     def forget(self, child: Child) -> None:
         """Take a child that has no process off the books; its number is never given again."""
-        self.save(structs.replace(child, phase=Phase.IDLE, restarting=False))
+        self.save(structs.replace(child, phase=ChildPhase.IDLE, restarting=False))
         self._tally(self.children.get(child.number) or child, -1)
         self.children = self.children.drop(child.number)
         self.numbers = self.numbers if self.is_dynamic else self.numbers.drop(child.spec.id)
@@ -170,7 +170,7 @@ class SupervisorStep:
         self.save(
             structs.replace(
                 child,
-                phase=Phase.IDLE,
+                phase=ChildPhase.IDLE,
                 attempt=0,
                 restarting=False,
                 doomed=False,
@@ -191,7 +191,7 @@ class SupervisorStep:
             self.supervisors += by
         # What is being stopped does not run any more; what is about to be restarted does.
         if child.spec.significant and (
-            child.restarting or phase in (Phase.STARTING, Phase.RUNNING, Phase.EXITED)
+            child.restarting or phase in (ChildPhase.STARTING, ChildPhase.RUNNING, ChildPhase.EXITED)
         ):
             self.significant += by
 
@@ -201,7 +201,7 @@ class SupervisorStep:
         """Start an idle child."""
         self.attempts += 1
         spec = self.template if child.from_template and self.template is not None else child.spec
-        child = structs.replace(child, spec=spec, phase=Phase.STARTING, attempt=self.attempts)
+        child = structs.replace(child, spec=spec, phase=ChildPhase.STARTING, attempt=self.attempts)
         self.save(child)
         self.effects.append(StartChild(child.token, spec, child.extra, child.incarnation + 1))
 
@@ -213,7 +213,7 @@ class SupervisorStep:
     def stop(self, child: Child, how: ShutdownTime) -> None:
         """Stop a running child, or kill one that is stopping."""
         asked = how if child.asked is None else child.asked
-        self.save(structs.replace(child, phase=Phase.STOPPING, asked=asked))
+        self.save(structs.replace(child, phase=ChildPhase.STOPPING, asked=asked))
         self.effects.append(StopChild(child.token, how))
 
     def schedule_retry(self, child: Child, delay_seconds: float) -> None:
@@ -277,9 +277,9 @@ class SupervisorStep:
         if request_id is not None and self.requests.get(request_id) is not None:
             self.requests = self.requests.drop(request_id)
             if started is None:
-                self.effects.append(Answer(request_id, outcome))
+                self.effects.append(AnswerRequest(request_id, outcome))
             else:
-                self.effects.append(Answer(request_id, outcome, started.number, started.fresh))
+                self.effects.append(AnswerRequest(request_id, outcome, started.number, started.fresh))
 
     # --- queues
 

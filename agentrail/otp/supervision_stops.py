@@ -8,9 +8,9 @@ from agentrail import errors
 from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, InitFailed, Killed, Stuck, describe
 from agentrail.otp.restarts import is_expected_stop
-from agentrail.otp.supervision_state import Child, Ending, Phase, Sweep
+from agentrail.otp.supervision_state import Child, ChildPhase, Ending, Sweep
 from agentrail.otp.supervision_step import SupervisorStep
-from agentrail.otp.supervision_types import Culprit, End, RequestId, StopSummary
+from agentrail.otp.supervision_types import Culprit, EndSupervisor, RequestId, StopSummary
 from agentrail.otp.tables import Table
 
 _CANCELLED: Final = InitFailed("cancelled")
@@ -29,23 +29,23 @@ def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> boo
     """
     how = "brutal_kill" if kill else child.spec.shutdown_seconds
     match child.phase:
-        case Phase.RUNNING:
+        case ChildPhase.RUNNING:
             step.stop(child, how)
             return True
-        case Phase.STARTING:
+        case ChildPhase.STARTING:
             if kill or not child.doomed:
                 step.cancel_start(child, how)
             return True
-        case Phase.STOPPING:
+        case ChildPhase.STOPPING:
             if kill:
                 step.stop(child, how)
             return True
-        case Phase.EXITED:
+        case ChildPhase.EXITED:
             finish_stop(step, child, child.exit_reason or Killed(), at_seconds=child.exit_seconds)
-        case Phase.IDLE:
+        case ChildPhase.IDLE:
             if child.restarting:
                 step.leave(step.cancel_retry(child))
-        case Phase.STUCK:
+        case ChildPhase.STUCK:
             if child.restarting:
                 step.save(step.cancel_retry(child))
         case _:
@@ -89,12 +89,12 @@ def finish_stuck(step: SupervisorStep, child: Child, seconds: float) -> None:
     """
     step.report("stuck", child, Stuck(seconds))
     tell_who_waits(step, child)
-    take_down(step, child, Phase.STUCK)
+    take_down(step, child, ChildPhase.STUCK)
 
 
-def take_down(step: SupervisorStep, child: Child, phase: Phase) -> None:
+def take_down(step: SupervisorStep, child: Child, phase: ChildPhase) -> None:
     """Leave a child without a process; in the phase `STUCK`, with one that did not obey its kill."""
-    if phase is not Phase.STUCK:
+    if phase is not ChildPhase.STUCK:
         step.leave(child)
         return
     if step.starter == child.number:
@@ -179,4 +179,4 @@ def finish_ending(step: SupervisorStep, ending: Ending) -> None:
     step.summary = summary
     step.phase = "ended"
     step.ending = structs.replace(ending, callers=())
-    step.effects.append(End(ending.reason, stuck, ending.culprit))
+    step.effects.append(EndSupervisor(ending.reason, stuck, ending.culprit))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from agentrail.otp.exits import ExitReason, InitFailed, Shutdown, is_clean
 from agentrail.otp.restarts import admit_restart, has_recovered, is_restart_worthy, wait_before_restart
-from agentrail.otp.supervision_state import Child, Phase, Sweep
+from agentrail.otp.supervision_state import Child, ChildPhase, Sweep
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import begin_ending, stop_child, take_down
 from agentrail.otp.supervision_types import Culprit
@@ -78,7 +78,7 @@ def _is_blocked(step: SupervisorStep, sweep: Sweep) -> bool:
 
 def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
     latest = step.children.get(sweep.cursor - 1)
-    if latest is not None and latest.phase is Phase.STARTING:
+    if latest is not None and latest.phase is ChildPhase.STARTING:
         return False
     found = step.children.first(sweep.cursor)
     if found is None:
@@ -94,7 +94,7 @@ def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
 # --- ends and restarts
 
 
-def judge_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
+def decide_after_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
     """Decide what follows from the end of a child that had not been asked to end.
 
     Args:
@@ -110,7 +110,7 @@ def judge_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_second
         backoff = step.flags.backoff
         if backoff is not None and has_recovered(backoff, at_seconds - child.started_seconds):
             child = structs.replace(child, in_a_row=0)
-        restart(step, child, reason, at_seconds, Phase.IDLE)
+        restart(step, child, reason, at_seconds, ChildPhase.IDLE)
         return
     step.leave(child)
     _shut_down_if_significant(step, child)
@@ -124,7 +124,9 @@ def _shut_down_if_significant(step: SupervisorStep, child: Child) -> None:
         begin_ending(step, SHUT_DOWN)
 
 
-def judge_failed_start(step: SupervisorStep, child: Child, reason: ExitReason, phase: Phase) -> None:
+def decide_after_failed_start(
+    step: SupervisorStep, child: Child, reason: ExitReason, phase: ChildPhase
+) -> None:
     """Decide what follows from a start that failed and that no caller waits for.
 
     Args:
@@ -145,7 +147,7 @@ def restart(  # noqa: PLR0913 - what is known of an end
     child: Child,
     reason: ExitReason,
     at_seconds: float,
-    phase: Phase,
+    phase: ChildPhase,
     *,
     failed: bool = False,
 ) -> None:

@@ -25,7 +25,7 @@ from agentrail.otp.exits import ExitReason, Shutdown
 
 RequestId = NewType("RequestId", int)
 
-NOBODY: Final = RequestId(0)
+NO_CALLER: Final = RequestId(0)
 """The id of a request without a caller that waits: it gets no answer, and costs no entry in the books."""
 
 
@@ -160,7 +160,7 @@ class Report:
     at_seconds: float
 
 
-# --- calls: what a `Request` asks for
+# --- calls: what a `SupervisorRequest` asks for
 
 
 class ById(Struct, frozen=True):
@@ -249,7 +249,7 @@ ChangingCall: TypeAlias = (
     | DeleteChildCall
     | ReconfigureCall
 )
-Call: TypeAlias = ChangingCall | WhichChildrenCall | CountChildrenCall | GetChildSpecCall | StopCall
+SupervisorCall: TypeAlias = ChangingCall | WhichChildrenCall | CountChildrenCall | GetChildSpecCall | StopCall
 
 
 # --- signals
@@ -267,7 +267,7 @@ class _Signal(Struct, frozen=True, gc=False, kw_only=True):
     draw: float
 
 
-class ChildStarted(_Signal, frozen=True, gc=False):
+class InstanceStarted(_Signal, frozen=True, gc=False):
     """The child is up."""
 
     token: Token
@@ -275,27 +275,27 @@ class ChildStarted(_Signal, frozen=True, gc=False):
     info: object = None
 
 
-class ChildIgnored(_Signal, frozen=True, gc=False):
+class InstanceIgnored(_Signal, frozen=True, gc=False):
     """The start said that there is nothing to run. No process is left."""
 
     token: Token
 
 
-class ChildStartFailed(_Signal, frozen=True, gc=False):
+class InstanceStartFailed(_Signal, frozen=True, gc=False):
     """The child did not start. No process is left, unless the reason's cause is `Stuck`: then it exits later."""
 
     token: Token
     reason: ExitReason
 
 
-class ChildExited(_Signal, frozen=True, gc=False):
+class InstanceExited(_Signal, frozen=True, gc=False):
     """An instance that was up has ended, and had not been asked to; or one that was stuck has ended at last."""
 
     token: Token
     reason: ExitReason
 
 
-class ChildStopped(_Signal, frozen=True, gc=False):
+class InstanceStopped(_Signal, frozen=True, gc=False):
     """An instance that was to stop has ended.
 
     Attributes:
@@ -309,7 +309,7 @@ class ChildStopped(_Signal, frozen=True, gc=False):
     forced: bool
 
 
-class ChildStuck(_Signal, frozen=True, gc=False):
+class InstanceStuck(_Signal, frozen=True, gc=False):
     """An instance that was to stop has not even obeyed its kill, `stuck_after_seconds` after it."""
 
     token: Token
@@ -321,11 +321,11 @@ class RetryDue(_Signal, frozen=True, gc=False):
     token: Token
 
 
-class Request(_Signal, frozen=True, gc=False):
+class SupervisorRequest(_Signal, frozen=True, gc=False):
     """A caller asked the supervisor, and waits.
 
     Attributes:
-        request_id: Of this one call; `NOBODY` if there is no caller to answer.
+        request_id: Of this one call; `NO_CALLER` if there is no caller to answer.
         caller_path: Who calls, from this supervisor downwards: the token of the child that it is or lives below, as
             this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
             Empty for a caller that is not below this supervisor.
@@ -334,7 +334,7 @@ class Request(_Signal, frozen=True, gc=False):
 
     request_id: RequestId
     caller_path: tuple[Token, ...]
-    call: Call
+    call: SupervisorCall
 
 
 class RequestCancelled(_Signal, frozen=True, gc=False):
@@ -350,8 +350,8 @@ class AnswerUntaken(_Signal, frozen=True, gc=False):
     child comes up, and then no `RequestCancelled` was in time.
 
     Attributes:
-        child: As in the `Answer`.
-        is_new: As in the `Answer`.
+        child: As in the `AnswerRequest`.
+        is_new: As in the `AnswerRequest`.
     """
 
     child: int
@@ -369,14 +369,14 @@ class StopRequested(_Signal, frozen=True, gc=False):
 
 
 SupervisionSignal: TypeAlias = (
-    ChildStarted
-    | ChildIgnored
-    | ChildStartFailed
-    | ChildExited
-    | ChildStopped
-    | ChildStuck
+    InstanceStarted
+    | InstanceIgnored
+    | InstanceStartFailed
+    | InstanceExited
+    | InstanceStopped
+    | InstanceStuck
     | RetryDue
-    | Request
+    | SupervisorRequest
     | RequestCancelled
     | AnswerUntaken
     | StopRequested
@@ -387,7 +387,7 @@ SupervisionSignal: TypeAlias = (
 
 
 class StartChild(Struct, frozen=True, gc=False):
-    """Start a child. Answered by exactly one of `ChildStarted`, `ChildIgnored` and `ChildStartFailed`.
+    """Start a child. Answered by exactly one of `InstanceStarted`, `InstanceIgnored` and `InstanceStartFailed`.
 
     Attributes:
         token: Comes back in the answer, and in what happens to this instance later.
@@ -404,7 +404,7 @@ class StartChild(Struct, frozen=True, gc=False):
 
 
 class CancelStart(Struct, frozen=True, gc=False):
-    """End a start that is under way. It brings the same answer, sooner: also `ChildStarted`, if it was too late.
+    """End a start that is under way. It brings the same answer, sooner: also `InstanceStarted`, if it was too late.
 
     Attributes:
         token: Of the start.
@@ -416,7 +416,7 @@ class CancelStart(Struct, frozen=True, gc=False):
 
 
 class StopChild(Struct, frozen=True, gc=False):
-    """End an instance. Answered by one of `ChildStopped` and `ChildStuck`; by its `ChildExited` if that came first.
+    """End an instance. Answered by one of `InstanceStopped` and `InstanceStuck`; by its `InstanceExited` if that came first.
 
     For an instance that is being stopped already: kill it now, there is still only one answer.
 
@@ -445,7 +445,7 @@ class CancelRetry(Struct, frozen=True, gc=False):
 Answered: TypeAlias = Started | tuple[ChildInfo, ...] | ChildCounts | ChildSpec | StopSummary | None
 
 
-class Answer(Struct, frozen=True, gc=False):
+class AnswerRequest(Struct, frozen=True, gc=False):
     """Answer a request. Each gets exactly one answer, or none once it was cancelled.
 
     Attributes:
@@ -476,7 +476,7 @@ class Culprit(Struct, frozen=True):
     handle: Hashable | None
 
 
-class End(Struct, frozen=True):
+class EndSupervisor(Struct, frozen=True):
     """The supervisor has ended. Always the last effect.
 
     Attributes:
@@ -491,6 +491,13 @@ class End(Struct, frozen=True):
 
 
 SupervisionEffect: TypeAlias = (
-    StartChild | CancelStart | StopChild | ScheduleRetry | CancelRetry | Answer | Report | End
+    StartChild
+    | CancelStart
+    | StopChild
+    | ScheduleRetry
+    | CancelRetry
+    | AnswerRequest
+    | Report
+    | EndSupervisor
 )
 """Carried out in the order of the list."""

@@ -44,5 +44,5 @@ class Timer(Struct, frozen=True, gc=False):
 EVENT_TIMER: Final = TimerKey("event")
 STATE_TIMER: Final = TimerKey("state")
 
-Timers: TypeAlias = Index[TimerKey, Timer]
-NO_TIMERS: Final[Timers] = NO_ENTRIES
+TimerIndex: TypeAlias = Index[TimerKey, Timer]
+NO_TIMERS: Final[TimerIndex] = NO_ENTRIES

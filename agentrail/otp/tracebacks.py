@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from agentrail.otp.edges import contain, parts_of
+from agentrail.otp.edges import call_guarded, members_of
 
 CHAIN_LIMIT: Final = 10
 """How many exceptions of one chain of causes are printed; of a longer one the first and the last."""
@@ -39,12 +39,12 @@ def print_exception(error: BaseException) -> str:
     Returns:
         Lines with their ends.
     """
-    return contain(lambda _: _UNPRINTABLE, lambda: "".join(_printable(error).format()))
+    return call_guarded(lambda _: _UNPRINTABLE, lambda: "".join(_printable(error).format()))
 
 
 def message_of(error: BaseException) -> str:
     """Return what an exception says; of one whose `__str__` raises that it does."""
-    return contain(lambda _: _UNPRINTABLE, str, error)
+    return call_guarded(lambda _: _UNPRINTABLE, str, error)
 
 
 def innermost_line(error: BaseException) -> str:
@@ -68,7 +68,7 @@ def _printable(error: BaseException) -> traceback.TracebackException:
         for printed, each in _link(head, chained, seen):
             if not isinstance(each, BaseExceptionGroup):
                 continue
-            inner = parts_of(each)
+            inner = members_of(each)
             shown = inner[:_WIDTH] if left > 0 and depth <= _DEPTH else ()
             parts = [_one(part, seen) for part in shown]
             left -= len(parts)
@@ -80,7 +80,7 @@ def _printable(error: BaseException) -> traceback.TracebackException:
 
 def _one(error: BaseException, seen: set[int]) -> traceback.TracebackException:
     # `_seen` is what Python gives to itself for a cause: then it looks at this one, and not at what hangs on it.
-    return contain(lambda _: _one(ValueError(_UNPRINTABLE), seen), _print_one, error, seen)
+    return call_guarded(lambda _: _one(ValueError(_UNPRINTABLE), seen), _print_one, error, seen)
 
 
 def _print_one(error: BaseException, seen: set[int]) -> traceback.TracebackException:

@@ -14,7 +14,6 @@ from agentrail.otp.edges import show, travels
 from agentrail.otp.exits import Crashed, ExitReason, Redact, is_reason
 from agentrail.otp.statem_types import (
     KEEP,
-    Action,
     ArmTimer,
     Call,
     CancelTimer,
@@ -26,13 +25,13 @@ from agentrail.otp.statem_types import (
     Engine,
     EngineEffect,
     EnteringMachine,
-    Event,
     EventTimeout,
     Hibernate,
     Info,
     Internal,
     Keep,
     Machine,
+    MachineEvent,
     NamedTimeout,
     NextEvent,
     NextState,
@@ -50,6 +49,7 @@ from agentrail.otp.statem_types import (
     Terminate,
     TimedOut,
     Transition,
+    TransitionAction,
     UpdateTimer,
 )
 from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind
@@ -125,19 +125,19 @@ class EngineRun(Generic[S, D]):
         self._overflowing = before.overflowing
         self._stopped: ExitReason | None = None
         self._effects: list[EngineEffect] = []
-        self._queue: deque[Event] = deque()
+        self._queue: deque[MachineEvent] = deque()
         self._due: dict[TimerKey, object] = {}  # waiting zero timeouts and what they carry, oldest first
         self._handled = 0
         # Of one turn: its event, and what its actions asked for.
-        self._event: Event | None = None
+        self._event: MachineEvent | None = None
         self._entering = False
         self._postpone = False
-        self._inserted: list[Event] = []
+        self._inserted: list[MachineEvent] = []
         self._wanted: dict[
             TimerKey, tuple[float | None, object]
         ] = {}  # due when, with what; None: when it was
 
-    def run(self, event: Event | None, actions: Sequence[Action] = ()) -> None:
+    def run(self, event: MachineEvent | None, actions: Sequence[TransitionAction] = ()) -> None:
         """Handle an event and all that follows from it; `None` is the start, with the actions of `init`."""
         try:
             if event is None:
@@ -157,8 +157,8 @@ class EngineRun(Generic[S, D]):
 
     def result(self) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
         """Return the next engine and the effects."""
-        last: Event | None = None
-        left: tuple[Event, ...] = ()
+        last: MachineEvent | None = None
+        left: tuple[MachineEvent, ...] = ()
         if self._stopped is not None:
             self._effects.append(Terminate(self._stopped))
             last = self._event
@@ -179,13 +179,13 @@ class EngineRun(Generic[S, D]):
 
     # --- the exact order; the numbers are those of the specification
 
-    def _begin(self, actions: Sequence[Action]) -> None:
+    def _begin(self, actions: Sequence[TransitionAction]) -> None:
         self._act(actions)  # 1
         if getattr(self.machine, "state_enter", False):
             self._enter(self._state)  # 2
         self._settle(changed=False)  # 3 to 6
 
-    def _turn(self, event: Event) -> None:
+    def _turn(self, event: MachineEvent) -> None:
         self._event = event
         self._count()
         left = self._state
@@ -256,7 +256,7 @@ class EngineRun(Generic[S, D]):
             raise _Halt(transition.reason)
         _fault("BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: Shutdown(why)")
 
-    def _act(self, actions: Sequence[Action]) -> None:
+    def _act(self, actions: Sequence[TransitionAction]) -> None:
         if not isinstance(actions, (tuple, list, Sequence)):
             _fault("BadAction", f"actions are a list or a tuple, got {show(actions)}: put it in brackets")
         for action in actions:
@@ -289,7 +289,7 @@ class EngineRun(Generic[S, D]):
 
     # --- postponing
 
-    def _put_by(self, event: Event, *, changed: bool) -> None:
+    def _put_by(self, event: MachineEvent, *, changed: bool) -> None:
         # At a change the queue is replayed at once, so there is nothing that could grow and nothing is refused.
         limits = self.before.limits
         if changed or len(self._postponed) < limits.postponed:

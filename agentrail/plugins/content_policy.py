@@ -72,7 +72,7 @@ class ContentPolicy(Plugin[Policy]):
         )
 
     @on(BeforePrompt)
-    def judge(self, event: BeforePrompt, policy: Policy, ctx: Context) -> Action[Policy]:
+    def check(self, event: BeforePrompt, policy: Policy, ctx: Context) -> Action[Policy]:
         """Look for keywords; then ask the judge, if there is one."""
         found = {
             "brand": _found(policy.brand_keywords, event.text),

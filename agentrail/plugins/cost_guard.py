@@ -17,7 +17,7 @@ Unit = Literal["tokens", "usd"]
 
 
 @attrs.frozen
-class Limits:
+class CostLimits:
     """How much may be used, and of what was warned.
 
     Attributes:
@@ -33,7 +33,7 @@ class Limits:
     warned: frozenset[Unit] = frozenset()
 
 
-class CostGuard(Plugin[Limits]):
+class CostGuard(Plugin[CostLimits]):
     """Stops a session that has used up its tokens or its money."""
 
     priority = 120
@@ -45,7 +45,7 @@ class CostGuard(Plugin[Limits]):
         max_tokens: int | None = None,
         max_cost_usd: float | None = None,
         warn_threshold: float = 0.8,
-    ) -> Limits:
+    ) -> CostLimits:
         """Take the limits; at least one.
 
         Raises:
@@ -62,9 +62,9 @@ class CostGuard(Plugin[Limits]):
                 f"warn_threshold is a part of the limit, more than 0 and at most 1; got {warn_threshold!r}"
             )
             raise ValueError(message)
-        return Limits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
+        return CostLimits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
 
-    def on_config_update(self, options: JsonObject, state: Limits) -> Limits:
+    def on_config_update(self, options: JsonObject, state: CostLimits) -> CostLimits:
         """Change the limits; a session with new ones is warned again."""
         changed = attrs.evolve(state, **options, warned=frozenset())  # type: ignore[arg-type]  # `init` judges them
         self.init(
@@ -75,17 +75,17 @@ class CostGuard(Plugin[Limits]):
         return changed
 
     @on(BeforeRequest)
-    def before(self, event: BeforeRequest, limits: Limits, ctx: Context) -> Action[Limits]:
+    def before(self, event: BeforeRequest, limits: CostLimits, ctx: Context) -> Action[CostLimits]:
         """Send no request over a limit."""
-        return _judged(limits, ctx, goes_on=True)
+        return _checked(limits, ctx, goes_on=True)
 
     @on(AfterResponse)
-    def after(self, event: AfterResponse, limits: Limits, ctx: Context) -> Action[Limits]:
+    def after(self, event: AfterResponse, limits: CostLimits, ctx: Context) -> Action[CostLimits]:
         """Let no calls run over a limit; an answer without calls is paid for and may be read."""
-        return _judged(limits, ctx, goes_on=bool(event.message.calls))
+        return _checked(limits, ctx, goes_on=bool(event.message.calls))
 
 
-def _judged(limits: Limits, ctx: Context, *, goes_on: bool) -> Action[Limits]:
+def _checked(limits: CostLimits, ctx: Context, *, goes_on: bool) -> Action[CostLimits]:
     if limits.max_cost_usd is not None and ctx.cost_usd is None and goes_on:
         why = f"no price is known for {ctx.model}, so max_cost_usd cannot be held: set max_tokens instead"
         return Abort(why, limits)
@@ -104,7 +104,7 @@ def _judged(limits: Limits, ctx: Context, *, goes_on: bool) -> Action[Limits]:
     return Continue(state, emits=emits) if over is None or not goes_on else Abort(over, state, emits=emits)
 
 
-def _used(limits: Limits, ctx: Context) -> Iterator[tuple[Amount, Amount]]:
+def _used(limits: CostLimits, ctx: Context) -> Iterator[tuple[Amount, Amount]]:
     if limits.max_tokens is not None:
         yield Amount(value=ctx.total_tokens, unit="tokens"), Amount(value=limits.max_tokens, unit="tokens")
     if limits.max_cost_usd is not None and ctx.cost_usd is not None:

@@ -24,7 +24,7 @@ from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.episodes import Episode, decode_episodes, encode_episode, nearest, section_of
 
-MAX_CHARACTERS: Final = 400
+MAX_EPISODE_CHARACTERS: Final = 400
 """Of each side of an episode: enough to know what it was about, and a hundred of them still make a small state."""
 
 
@@ -147,4 +147,6 @@ def _answer_in(messages: Sequence[Message]) -> str:
 
 
 def _beginning(text: str) -> str:
-    return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()  # JSON has no word for half a character
+    return (
+        text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()
+    )  # JSON has no word for half a character

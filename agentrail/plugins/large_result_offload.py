@@ -20,7 +20,7 @@ PREVIEW_BYTES: Final = 2_000
 
 
 @attrs.frozen(kw_only=True)
-class Kept:
+class OffloadedResult:
     """A result on its way into its file.
 
     Attributes:
@@ -52,7 +52,7 @@ class Offload:
     excluded_tools: frozenset[str]
     directory: str
     count: int = 0
-    pending: tuple[Kept, ...] = ()
+    pending: tuple[OffloadedResult, ...] = ()
 
 
 class LargeResultOffload(Plugin[Offload]):
@@ -89,7 +89,7 @@ class LargeResultOffload(Plugin[Offload]):
         count = state.count + 1
         # Counted, and not named after the call: what a vendor puts into a call id may be no file name.
         path = f"{state.directory}/{ctx.session_id}-{count}.txt"
-        kept = Kept(name=event.name, call_id=event.call_id, path=path, text=text)
+        kept = OffloadedResult(name=event.name, call_id=event.call_id, path=path, text=text)
         preview = _preview(text, path, min(limit_bytes, PREVIEW_BYTES), can_page="read_file" in ctx.tools)
         return ReplaceToolResult(preview, attrs.evolve(state, count=count, pending=(*state.pending, kept)))
 

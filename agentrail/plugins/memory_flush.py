@@ -13,7 +13,7 @@ from agentrail.core.transcript import transcript_of
 from agentrail.events import MemoryFlushed
 from agentrail.plugins.base import Plugin, on
 
-MAX_CHARACTERS: Final = 100_000
+MAX_CONVERSATION_CHARACTERS: Final = 100_000
 """Of the conversation that is shown to the model, from its end: what was decided last replaces what was said first."""
 
 INSTRUCTION: Final = (
@@ -70,7 +70,7 @@ class MemoryFlush(Plugin[Flush]):
             return Continue(state)
         wanted = CallModel(
             system=INSTRUCTION.format(max_facts=state.max_facts),
-            prompt=transcript_of(event.messages)[-MAX_CHARACTERS:],
+            prompt=transcript_of(event.messages)[-MAX_CONVERSATION_CHARACTERS:],
         )
         return Request(wanted, "facts", state)
 

@@ -20,7 +20,7 @@ from agentrail.core.plugin import Context
 from agentrail.messages import AssistantMessage, CallId
 from agentrail.plugins.base import Plugin, on
 
-MAX_CHARACTERS: Final = 40_000
+MAX_FILE_CHARACTERS: Final = 40_000
 """Of one file. It is in every request of the session, so an operator who needs more wants a file that the model reads."""
 
 SECTION: Final = "agent_memory"
@@ -28,7 +28,7 @@ SECTION: Final = "agent_memory"
 
 
 @attrs.frozen(kw_only=True)
-class Memory:
+class MemoryFiles:
     """Files and what is in them.
 
     Attributes:
@@ -44,12 +44,12 @@ class Memory:
     auto_reload: bool = True
 
 
-class MemoryLoader(Plugin[Memory]):
+class MemoryLoader(Plugin[MemoryFiles]):
     """Puts memory files such as `AGENTS.md` into the system prompt, and keeps up with changes to them."""
 
     priority = 115
 
-    def init(self, *, memory_files: Sequence[str] = ("AGENTS.md",), auto_reload: bool = True) -> Memory:
+    def init(self, *, memory_files: Sequence[str] = ("AGENTS.md",), auto_reload: bool = True) -> MemoryFiles:
         """Take the files, relative to the working directory.
 
         Raises:
@@ -59,15 +59,15 @@ class MemoryLoader(Plugin[Memory]):
             message = f"memory_files is a list of paths, such as [{memory_files!r}]; got a text"
             raise ValueError(message)  # noqa: TRY004 - the value is wrong: a text is a sequence of texts
         files = tuple(dict.fromkeys(memory_files))
-        return Memory(files=files, texts=("",) * len(files), auto_reload=auto_reload)
+        return MemoryFiles(files=files, texts=("",) * len(files), auto_reload=auto_reload)
 
     @on(SessionStarted)
-    def read(self, event: SessionStarted, memory: Memory, ctx: Context) -> Action[Memory]:
+    def read(self, event: SessionStarted, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Read all files, one after the other; also after a recovery, because they may have changed meanwhile."""
         return _read_next(attrs.evolve(memory, unread=memory.files))
 
     @on(RequestDone)
-    def take(self, event: RequestDone, memory: Memory, ctx: Context) -> Action[Memory]:
+    def take(self, event: RequestDone, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Keep what is in a file, and go on with the next. What cannot be read stays as it was, and is reported."""
         file = event.tag
         left = tuple(other for other in memory.unread if other != file)
@@ -83,31 +83,33 @@ class MemoryLoader(Plugin[Memory]):
                 return Continue(memory)
 
     @on(BeforeRequest)
-    def show(self, event: BeforeRequest, memory: Memory, ctx: Context) -> Action[Memory]:
+    def show(self, event: BeforeRequest, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Give the section, each time: another plugin's `Skip` may have taken back the last one."""
         return Continue(memory, context={SECTION: "\n\n".join(_sections(memory)) or None})
 
     @on(AfterTool)
-    def reload(self, event: AfterTool, memory: Memory, ctx: Context) -> Action[Memory]:
+    def reload(self, event: AfterTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Read what a call may have written, and what is still unread because a crash ate the answer."""
         named = _arguments_of(event.call_id, ctx) if memory.auto_reload else ""
         unread = tuple(file for file in memory.files if file in memory.unread or _name_of(file) in named)
         return _read_next(attrs.evolve(memory, unread=unread)) if unread else Continue(memory)
 
 
-def _read_next(memory: Memory, *emits: Emitted) -> Action[Memory]:
+def _read_next(memory: MemoryFiles, *emits: Emitted) -> Action[MemoryFiles]:
     if not memory.unread:
         return Continue(memory, emits=emits)
     return Request(ReadFile(memory.unread[0]), memory.unread[0], memory, emits=emits)
 
 
-def _sections(memory: Memory) -> Iterator[str]:
+def _sections(memory: MemoryFiles) -> Iterator[str]:
     for file, text in zip(memory.files, memory.texts, strict=True):
         if not text.strip():
             continue
-        shown = text.strip()[:MAX_CHARACTERS]
+        shown = text.strip()[:MAX_FILE_CHARACTERS]
         if len(shown) < len(text.strip()):
-            shown += f"\n[Only the first {MAX_CHARACTERS:,} characters are shown. The rest is in {file}.]"
+            shown += (
+                f"\n[Only the first {MAX_FILE_CHARACTERS:,} characters are shown. The rest is in {file}.]"
+            )
         # A file must not end its own section: what comes after would look like the words of the application.
         shown = shown.replace(f"</{SECTION}", f"&lt;/{SECTION}")
         yield f'<{SECTION} name="{html.escape(file)}">\n{shown}\n</{SECTION}>'

@@ -21,7 +21,7 @@ hour, and what the application knows of its user."""
 
 
 @attrs.frozen
-class Rule:
+class RoutingRule:
     """A model, and when it is used.
 
     Attributes:
@@ -42,7 +42,7 @@ class Routes:
         default_model: Where none does; None: the model stays.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[RoutingRule, ...]
     default_model: str | None
 
 
@@ -76,7 +76,7 @@ class ModelRouter(Plugin[Routes]):
         return Continue(routes) if model is None or model == ctx.model else SwitchModel(model, routes)
 
 
-def _rule(given: Mapping[str, Any]) -> Rule:
+def _rule(given: Mapping[str, Any]) -> RoutingRule:
     model, when = given.get("model"), {**given, **given.get("when", {})}
     when.pop("model", None)
     when.pop("when", None)
@@ -91,7 +91,7 @@ def _rule(given: Mapping[str, Any]) -> Rule:
             f"the rule for {model!r} asks for {', '.join(unknown)}; there are {', '.join(sorted(CONDITIONS))}"
         )
         raise ValueError(message)
-    return Rule(model=model, when=frozen_json(when))
+    return RoutingRule(model=model, when=frozen_json(when))
 
 
 def _fits(when: JsonObject, ctx: Context, words: int) -> bool:

@@ -9,11 +9,11 @@ from agentrail.core.hooks import AfterTool, OnToolError
 from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
-MAX_PAUSE_MS: Final = 60_000
+MAX_RECOVERY_PAUSE_MS: Final = 60_000
 """A call that waits longer than this is better answered: the model may know another way."""
 
 MAX_DOUBLINGS: Final = 16
-MAX_CHARACTERS: Final = 500
+MAX_ERROR_CHARACTERS: Final = 500
 """Of an error that is published."""
 
 
@@ -86,7 +86,7 @@ class Recovery(Plugin[Patience]):
             return Skip(patience)
         longest = patience.backoff_base_ms * 2 ** min(event.attempt - 1, MAX_DOUBLINGS)
         # From half of it on, so that the calls of a batch, which failed together, do not come back together.
-        pause_ms = round(min(longest, MAX_PAUSE_MS) * (1 + ctx.random.random()) / 2)
+        pause_ms = round(min(longest, MAX_RECOVERY_PAUSE_MS) * (1 + ctx.random.random()) / 2)
         return Continue(patience, hints=Hints(pause_ms=pause_ms))
 
     @on(AfterTool)
@@ -103,7 +103,7 @@ class Recovery(Plugin[Patience]):
             "tool": event.name,
             "call_id": event.call_id,
             "failures": failures + 1,
-            "error": event.result.text[:MAX_CHARACTERS],
+            "error": event.result.text[:MAX_ERROR_CHARACTERS],
             "fallback_model": fallback,
         }
         emits: tuple[Emitted, ...] = (("recovery_escalated", said),) if patience.escalation_event else ()

@@ -16,7 +16,7 @@ from agentrail.core.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
 from agentrail.plugins.protected_paths import DEFAULT_PATHS, Looks, first_that_protects
-from agentrail.plugins.shell_lines import MAX_LINE_CHARACTERS, ShellCommand, simple_commands
+from agentrail.plugins.shell_lines import MAX_SHELL_LINE_CHARACTERS, ShellCommand, simple_commands
 from agentrail.plugins.shell_programs import speaks
 from agentrail.plugins.shell_values import MARKS
 
@@ -66,7 +66,7 @@ class SecurityGuard(Plugin[Rules]):
         )
 
     @on(BeforeTool)
-    def judge(self, event: BeforeTool, rules: Rules, ctx: Context) -> Action[Rules]:
+    def check(self, event: BeforeTool, rules: Rules, ctx: Context) -> Action[Rules]:
         """Look at every path and every command line of a call."""
         why = next(_objections(event.arguments, rules, ctx.working_dir), None)
         verdict = {"tool": event.name, "call_id": event.call_id, "allowed": why is None, "reason": why}
@@ -99,13 +99,13 @@ def _objections_to_lines(
     if isinstance(value, str) or key == "commands":
         lines = list(texts)
     elif (
-        sum(map(len, texts)) + len(texts) > MAX_LINE_CHARACTERS
+        sum(map(len, texts)) + len(texts) > MAX_SHELL_LINE_CHARACTERS
     ):  # not even quoted: that alone would take its time
-        lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
+        lines = ["x" * (MAX_SHELL_LINE_CHARACTERS + 1)]
     else:
         lines = [shlex.join(texts)]
-    if sum(map(len, lines)) + len(lines) > MAX_LINE_CHARACTERS:
-        lines = ["x" * (MAX_LINE_CHARACTERS + 1)]
+    if sum(map(len, lines)) + len(lines) > MAX_SHELL_LINE_CHARACTERS:
+        lines = ["x" * (MAX_SHELL_LINE_CHARACTERS + 1)]
     for line in lines:
         for command in simple_commands(line):
             yield from _objections_to_command(command, rules, looks.working_dir, looks)

@@ -22,7 +22,7 @@ from agentrail.plugins.shell_values import (
     BLANKS,
     FOUND,
     MARKS,
-    MAX_ALTERNATIVES,
+    MAX_SHELL_ALTERNATIVES,
     SPLIT,
     UNQUOTED,
     Expanded,
@@ -42,8 +42,8 @@ from agentrail.plugins.shell_words import (
     shell_tokens,
 )
 
-MAX_DEPTH: Final = 8
-MAX_LINE_CHARACTERS: Final = 20_000
+MAX_SHELL_DEPTH: Final = 8
+MAX_SHELL_LINE_CHARACTERS: Final = 20_000
 MAX_COMMANDS: Final = 1_000
 MAX_DIRECTORIES: Final = 16
 READING: Final = 60
@@ -101,8 +101,8 @@ def simple_commands(line: str) -> Iterator[ShellCommand]:
     Returns:
         The commands. One that stands for what cannot be read, or for more than is read, is not known, and says why.
     """
-    if len(line) > MAX_LINE_CHARACTERS:
-        why = f"a line of {len(line)} characters cannot be judged; at most {MAX_LINE_CHARACTERS} may be"
+    if len(line) > MAX_SHELL_LINE_CHARACTERS:
+        why = f"a line of {len(line)} characters cannot be judged; at most {MAX_SHELL_LINE_CHARACTERS} may be"
         return iter((ShellCommand(words=(line[:20] + "…",), is_known=False, why=why),))
     line = MARKS.sub("\ufffd", line)
     walk = _Walk()
@@ -140,7 +140,7 @@ class _Walk(LineReader):
 
     def read(self, line: str, stdin: str | None = None) -> str:
         """Read a line, whose commands read this text; give what it prints, or the mark of what is not known."""
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= MAX_SHELL_DEPTH:
             return self.unknown(line, "it is nested deeper than anybody writes")
         self.depth += 1
         try:
@@ -165,7 +165,7 @@ class _Walk(LineReader):
         sets: tuple[str, ...] = (),
     ) -> str:
         """Run a command that another one runs."""
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= MAX_SHELL_DEPTH:
             return self.unknown(" ".join(words), "it is nested deeper than anybody writes")
         self.depth += 1
         try:
@@ -302,7 +302,7 @@ class _Walk(LineReader):
 
     def _inner_piece(self, raws: list[str], stdin: str | None) -> None:
         """Read the command behind the `do` of a loop, which may be a loop again."""
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= MAX_SHELL_DEPTH:
             self.unknown(" ".join(raws), "it is nested deeper than anybody writes")
             return
         self.depth += 1
@@ -370,7 +370,7 @@ class _Walk(LineReader):
     def _spoken(self, raws: list[str]) -> list[tuple[tuple[str, ...], bool]]:
         """Expand words; give each command that may come of them, and whether its program is a pattern."""
         expanded: list[Expanded] = [one for raw in raws for one in self.expander.words(raw)]
-        if prod(len(one.alternatives) for one in expanded) > MAX_ALTERNATIVES:
+        if prod(len(one.alternatives) for one in expanded) > MAX_SHELL_ALTERNATIVES:
             return [((UNQUOTED,), False)]
         spoken = []
         for chosen in product(*(one.alternatives for one in expanded)):

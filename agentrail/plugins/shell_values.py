@@ -27,8 +27,8 @@ BLANKS: Final = " \t\n"
 _ENVIRONMENT: Final = re.compile("\ufdd4(\\w+)\ufdd5")
 MARKS: Final = re.compile("[\ufdd0-\ufdd5]")
 
-MAX_ALTERNATIVES: Final = 8
-MAX_CHARACTERS: Final = 120_000
+MAX_SHELL_ALTERNATIVES: Final = 8
+MAX_EXPANSION_CHARACTERS: Final = 120_000
 MAX_BRACES: Final = 64
 MAX_NESTED: Final = 16
 
@@ -83,12 +83,12 @@ class Variables:
 
     values: dict[str, tuple[str, ...]] = field(factory=dict)
     arguments: tuple[str, ...] | None = ()
-    characters_left: int = MAX_CHARACTERS
+    characters_left: int = MAX_EXPANSION_CHARACTERS
 
     def add(self, name: str, values: tuple[str, ...]) -> None:
         """Let a variable have these values besides the others; one with too many is unknown."""
         merged = tuple(dict.fromkeys((*self.values.get(name, ()), *values)))
-        self.values[name] = merged if len(merged) <= MAX_ALTERNATIVES else (UNQUOTED,)
+        self.values[name] = merged if len(merged) <= MAX_SHELL_ALTERNATIVES else (UNQUOTED,)
 
     def spend(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         """Count what was made.
@@ -236,7 +236,7 @@ class _Reading:
         count = 1
         for part in self.parts:
             count *= len(part)
-            if count > MAX_ALTERNATIVES:
+            if count > MAX_SHELL_ALTERNATIVES:
                 return (UNQUOTED,)
         return self.expander.variables.spend(tuple(map("".join, product(*self.parts))))
 
@@ -481,7 +481,7 @@ def _items(word: str, begun: int, end: int, commas: list[int]) -> list[str]:
     is_number = all(one.lstrip("-").isdecimal() and len(one) < len("-100000") for one in (first, last))
     low, high = sorted(map(int, (first, last))) if is_number else sorted(map(ord, (first[0], last[0])))
     if (
-        high - low >= MAX_ALTERNATIVES
+        high - low >= MAX_SHELL_ALTERNATIVES
     ):  # numbers and letters: what stands between the ends is no other program
         return [first, last]
     return [str(one) if is_number else chr(one) for one in range(low, high + 1)]

@@ -13,7 +13,7 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 
 EnforceMode = Literal["strict", "warn"]
-MODES: Final = get_args(EnforceMode)
+_MODES: Final = get_args(EnforceMode)
 
 
 @attrs.frozen
@@ -53,8 +53,8 @@ class SkillGuard(Plugin[Skills]):
         if unknown:
             message = f"active names {', '.join(map(repr, unknown))}; there are {', '.join(map(repr, known)) or 'no skills'}"
             raise ValueError(message)
-        if enforce_mode not in MODES:
-            message = f"enforce_mode is one of {', '.join(map(repr, MODES))}, got {enforce_mode!r}"
+        if enforce_mode not in _MODES:
+            message = f"enforce_mode is one of {', '.join(map(repr, _MODES))}, got {enforce_mode!r}"
             raise ValueError(message)
         allowed = tuple((name, tuple(tools)) for name, tools in known.items())
         return Skills(allowed=allowed, active=tuple(active), enforce_mode=enforce_mode)
@@ -65,7 +65,7 @@ class SkillGuard(Plugin[Skills]):
         return self.init(**{**now, **options})  # type: ignore[arg-type]  # `init` judges them
 
     @on(BeforeTool)
-    def judge(self, event: BeforeTool, skills: Skills, ctx: Context) -> Action[Skills]:
+    def check(self, event: BeforeTool, skills: Skills, ctx: Context) -> Action[Skills]:
         """Look whether an active skill allows the tool. Without an active skill nothing is restricted."""
         patterns = [tool for name, tools in skills.allowed if name in skills.active for tool in tools]
         if not skills.active or any(fnmatchcase(event.name, pattern) for pattern in patterns):

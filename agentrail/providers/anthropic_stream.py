@@ -7,9 +7,9 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in, text_of
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_json, decode_object, encode_json, shown
+from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ class MessagesStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = Draft(provider="anthropic", model=model, attempt=attempt)
+        self.draft = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._blocks: dict[int, _Block] = {}

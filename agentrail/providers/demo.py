@@ -29,8 +29,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.draft import Draft
 from agentrail.providers.json_text import encode_json
+from agentrail.providers.response_builder import ResponseBuilder
 
 NAME: Final = "demo"
 INTRODUCTION: Final = (
@@ -115,7 +115,7 @@ def respond(request: ModelRequest) -> list[Chunk]:
     calls_before = sum(
         len(message.calls) for message in request.messages if isinstance(message, AssistantMessage)
     )
-    draft = Draft(provider=NAME, model=request.model, attempt=request.attempt)
+    draft = ResponseBuilder(provider=NAME, model=request.model, attempt=request.attempt)
     chunks: list[Chunk] = [draft.text(word) for word in re.findall(r"\S+\s*|\s+", plan.text)]
     for number, (name, arguments) in enumerate(plan.calls, calls_before + 1):
         started = draft.start_call(f"call_{number}", name)

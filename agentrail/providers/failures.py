@@ -17,7 +17,7 @@ from agentrail.errors import (
     Authentication,
     BadRequest,
     ContentRefused,
-    ContextOverflow,
+    ContextWindowExceeded,
     ModelNotFound,
     Overloaded,
     ProtocolError,
@@ -95,8 +95,8 @@ _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
         "authentication_error": Authentication,
         "invalid_api_key": Authentication,
         "permission_error": Authentication,
-        "context_length_exceeded": ContextOverflow,
-        "exceed_context_size_error": ContextOverflow,
+        "context_length_exceeded": ContextWindowExceeded,
+        "exceed_context_size_error": ContextWindowExceeded,
         "model_not_found": ModelNotFound,
         "content_filter": ContentRefused,
         "content_policy_violation": ContentRefused,
@@ -259,7 +259,7 @@ def _kind(status: int | None, fault: _Fault) -> Kind:
     if status is not None and status in _BY_STATUS:
         return _BY_STATUS[status]
     if status in {None, 400, 413} and _OVERFLOW.search(fault.message):
-        return ContextOverflow
+        return ContextWindowExceeded
     if status == 404:  # noqa: PLR2004 - a status is its own name
         # The path is ours and fixed: what a server that speaks the format does not find there is the model.
         return ModelNotFound

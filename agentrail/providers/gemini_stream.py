@@ -12,9 +12,9 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ContentRefused, ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in, text_of
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import decode_object, encode_json, shown
+from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of
 
 NAME: Final = "google"
 SIGNATURE: Final = "thoughtSignature"
@@ -46,7 +46,7 @@ class GeminiStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = Draft(provider=NAME, model=model, attempt=attempt)
+        self.draft = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._counts: dict[str, int] = {}

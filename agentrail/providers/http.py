@@ -85,7 +85,7 @@ class HttpStatistics:
     ignored_events: int
 
 
-class Pulse:
+class LastActivity:
     """When a server last sent anything of an answer: an event, a comment to keep the line open, or a part of either.
 
     Attributes:
@@ -100,7 +100,7 @@ class Pulse:
         self.has_ended = False
         self._now = trio.lowlevel.current_clock().current_time  # asked for with each piece of an answer
 
-    def beat(self) -> None:
+    def touch(self) -> None:
         """Note that something came."""
         self.beat_at = self._now()
 
@@ -161,7 +161,7 @@ class HttpClients:
 
     @asynccontextmanager
     async def open_events(
-        self, post: Post, *, deadline: float, pulse: Pulse
+        self, post: Post, *, deadline: float, activity: LastActivity
     ) -> AsyncIterator[AsyncIterator[str]]:
         """Send a request; the iterator gives the data of each event of the answer.
 
@@ -171,7 +171,7 @@ class HttpClients:
         Args:
             post: The request.
             deadline: When the answer must have begun, on Trio's clock.
-            pulse: Beats with each piece of the answer that comes.
+            activity: Touched with each piece of the answer that comes.
 
         Raises:
             ProviderError: On entering or while iterating: no connection, a broken one, a refusal, or no stream.
@@ -188,15 +188,15 @@ class HttpClients:
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
             async with (
-                self._closed_behind(response, pulse),
-                aclosing(_events(response, post.vendor, pulse)) as events,
+                self._closed_behind(response, activity),
+                aclosing(_events(response, post.vendor, activity)) as events,
             ):
                 yield events
         finally:
             self._open_responses -= 1
 
     @asynccontextmanager
-    async def _closed_behind(self, response: httpx.Response, pulse: Pulse) -> AsyncIterator[None]:
+    async def _closed_behind(self, response: httpx.Response, activity: LastActivity) -> AsyncIterator[None]:
         """Close a response, and over HTTP/2 its connection, if it was left early and no other request uses that.
 
         The library forgets a stream that is left and tells the server nothing, which then writes it to its end. Only what
@@ -210,7 +210,7 @@ class HttpClients:
             self._sharing[id(network)] -= 1
             is_alone = not self._sharing[id(network)]
             await response.aclose()  # noqa: ASYNC102 - closes a socket, or waits for a lock that is never held for long
-            if network is not None and is_alone and not pulse.has_ended:
+            if network is not None and is_alone and not activity.has_ended:
                 with suppress(httpx.HTTPError):
                     await network.aclose()  # noqa: ASYNC102 - as above
             self._sharing += Counter()  # drops what is 0
@@ -326,11 +326,13 @@ def _is_loopback(host: str) -> bool:
 # --- reading an answer
 
 
-async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> AsyncGenerator[str, None]:
+async def _events(
+    response: httpx.Response, vendor: Vendor, activity: LastActivity
+) -> AsyncGenerator[str, None]:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     with _translated(vendor):
         if response.status_code == httpx.codes.OK and kind == "text/event-stream":
-            metered = _Metered(response, pulse)
+            metered = _Metered(response, activity)
             # The event source reads two members of a response, and ours has both.
             source = httpx_sse.EventSource(cast("httpx.Response", metered))
             async with aclosing(metered), aclosing(source.aiter_sse()) as events:
@@ -338,10 +340,10 @@ async def _events(response: httpx.Response, vendor: Vendor, pulse: Pulse) -> Asy
                     metered.since_event_bytes = 0
                     if event.data:
                         yield event.data  # noqa: ASYNC119 - the iterating caller closes this generator with `aclosing`
-            pulse.has_ended = True
+            activity.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
             document = await _read_document(response)
-            pulse.has_ended = True
+            activity.has_ended = True
             yield document  # noqa: ASYNC119 - as above
         else:
             raise failure_of(_answer(response, await _read_refusal(response)), vendor)
@@ -443,9 +445,9 @@ async def _unpacked(pieces: AsyncIterator[bytes], unpack: "zlib._Decompress") ->
 class _Metered:
     """A response that stops a stream which would fill the memory, and reads it as UTF-8 whatever its header says."""
 
-    def __init__(self, response: httpx.Response, pulse: Pulse) -> None:
+    def __init__(self, response: httpx.Response, activity: LastActivity) -> None:
         self.headers = response.headers
-        self._texts = self._read(response, pulse)
+        self._texts = self._read(response, activity)
         self.since_event_bytes = 0
 
     def aiter_text(self) -> AsyncIterator[str]:
@@ -455,13 +457,13 @@ class _Metered:
         """Stop reading; the event source does not close what it reads from."""
         await self._texts.aclose()
 
-    async def _read(self, response: httpx.Response, pulse: Pulse) -> AsyncGenerator[str, None]:
+    async def _read(self, response: httpx.Response, activity: LastActivity) -> AsyncGenerator[str, None]:
         # What the incremental decoder does, without its three calls of Python for each piece.
         half, is_first = b"", True
         total_bytes = 0
         async with _open_pieces(response) as pieces:
             async for piece in pieces:
-                pulse.beat()
+                activity.touch()
                 size = len(piece)
                 total_bytes += size
                 self.since_event_bytes += size

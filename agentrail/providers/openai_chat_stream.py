@@ -11,9 +11,9 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.core.toolbox import parse_arguments
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in, usage_in
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
+from agentrail.providers.response_builder import ResponseBuilder, pieces_in, usage_in
 from agentrail.providers.think_tags import ThinkTags
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
@@ -44,7 +44,7 @@ class ChatStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = Draft(provider="openai-chat", model=model, attempt=attempt)
+        self.draft = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._slots: dict[object, _Slot] = {}  # by the wire's index

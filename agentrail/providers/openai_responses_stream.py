@@ -12,9 +12,9 @@ from typing import Any, Final
 from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
-from agentrail.providers.draft import Draft, pieces_in, text_of, usage_in
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream, reported_failure
 from agentrail.providers.json_text import decode_object
+from agentrail.providers.response_builder import ResponseBuilder, pieces_in, text_of, usage_in
 
 _INCOMPLETE: Final[Mapping[str, StopReason]] = MappingProxyType(
     {"max_output_tokens": "max_tokens", "content_filter": "refused"}
@@ -36,7 +36,7 @@ class ResponsesStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = Draft(provider="openai", model=model, attempt=attempt)
+        self.draft = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._announced: dict[

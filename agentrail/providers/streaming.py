@@ -12,7 +12,7 @@ from agentrail.core.request import Chunk, Completed, UsageUpdate
 from agentrail.errors import ProviderError
 from agentrail.messages import TokenUsage
 from agentrail.providers.failures import Vendor, scrub
-from agentrail.providers.http import HttpClients, Post, Pulse, next_before
+from agentrail.providers.http import HttpClients, LastActivity, Post, next_before
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.wire import merged_headers
 from agentrail.providers.wire_format import Reader
@@ -50,9 +50,9 @@ class ChunkStream:
     The caller gets the generator itself: what each of a thousand chunks goes through should be thin.
     """
 
-    def __init__(self, chunks: AsyncGenerator[Chunk, None], pulse: Pulse) -> None:
+    def __init__(self, chunks: AsyncGenerator[Chunk, None], activity: LastActivity) -> None:
         self._chunks = chunks
-        self._pulse = pulse
+        self._pulse = activity
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         """Give the generator."""
@@ -92,12 +92,12 @@ async def open_chunks(
     Cancellation: Leaving the block, by whatever way, closes the connection.
     """
     deadline = trio.current_time() + within_seconds
-    pulse = Pulse()
+    activity = LastActivity()
     async with (
-        http.open_events(post, deadline=deadline, pulse=pulse) as events,
+        http.open_events(post, deadline=deadline, activity=activity) as events,
         aclosing(_chunks(events, post, reader, deadline, cost)) as chunks,
     ):
-        yield ChunkStream(chunks, pulse)
+        yield ChunkStream(chunks, activity)
 
 
 async def _chunks(

@@ -12,9 +12,9 @@ from typing import Protocol
 from attrs import frozen
 
 from agentrail.core.request import Chunk, EffectId, ModelRequest
-from agentrail.providers.draft import Draft
 from agentrail.providers.failures import Vendor
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.response_builder import ResponseBuilder
 
 
 class Reader(Protocol):
@@ -25,7 +25,7 @@ class Reader(Protocol):
         ignored_events: How many events came after the terminal, or said nothing that is known to it.
     """
 
-    draft: Draft
+    draft: ResponseBuilder
     ignored_events: int
 
     def feed(self, data: str) -> list[Chunk]:

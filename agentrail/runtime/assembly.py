@@ -11,7 +11,7 @@ from attrs import frozen
 from agentrail.abc import Provider, ResolveProvider, ToolListing
 from agentrail.core.hooks import SessionStarted
 from agentrail.core.machine import new_session, step
-from agentrail.core.signals import Started
+from agentrail.core.signals import SessionBegan
 from agentrail.core.stack import load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
@@ -33,7 +33,7 @@ LOGGER: Final = logging.getLogger("agentrail.runtime")
 
 
 @frozen(kw_only=True)
-class Means:
+class Dependencies:
     """What a supervisor has for all its sessions.
 
     Attributes:
@@ -51,13 +51,15 @@ class Means:
     run_child: RunChild
 
 
-def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tuple[SessionCell, Workspace]:
+def assemble(
+    session_id: SessionId, options: SessionOptions, dependencies: Dependencies
+) -> tuple[SessionCell, Workspace]:
     """Make a session of its options. Nothing runs yet, and nothing is connected.
 
     Args:
         session_id: Its name.
         options: What it was started with.
-        means: What its supervisor has for it.
+        dependencies: What its supervisor has for it.
 
     Returns:
         The session, and the place to close when it is gone.
@@ -75,25 +77,25 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         is_unconfined=given is not None and is_unconfined(given),
     )
     # Before the model is looked for: two tools of one name are found first.
-    toolbox, names = means.specs.box_of(options.tools, listing)
+    toolbox, names = dependencies.specs.box_of(options.tools, listing)
     watch = PluginWatch(session_id, options.user_data)
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
-    model, provider = find_provider(options.model, options.provider_opts, means.resolve_provider)
+    model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
     providers = {model: provider}
     provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
     for name in options.fallback_models:
         if name not in providers:
-            providers[name] = means.resolve_provider(name, decide_provider_opts(name, provider_opts))
+            providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
-    workspace = Workspace(means.make_sandbox, named, working_dir, given=given)
+    workspace = Workspace(dependencies.make_sandbox, named, working_dir, given=given)
     ports = Ports(
         session_id=session_id,
         providers=providers,
         tools={(name, 0): tool for name, tool in zip(names, options.tools, strict=True)},
-        find_provider=means.resolve_provider,
-        spec_of=means.specs.of,
-        run_child=means.run_child,
+        find_provider=dependencies.resolve_provider,
+        spec_of=dependencies.specs.of,
+        run_child=dependencies.run_child,
         open_sandbox=workspace.open,
         is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,
@@ -102,7 +104,7 @@ def assemble(session_id: SessionId, options: SessionOptions, means: Means) -> tu
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,
-        threads=means.threads,
+        threads=dependencies.threads,
     )
     for warning in stack.warnings:
         LOGGER.warning("session %s: %s", session_id, warning)
@@ -121,7 +123,7 @@ def decide_refusal(state: SessionState, at_ms: int) -> str | None:
         return None
     watch = state.data.stack.ask
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
-        after, _ = step(state, Started(at_ms=at_ms))
+        after, _ = step(state, SessionBegan(at_ms=at_ms))
     return after.data.stopping
 
 

@@ -17,23 +17,23 @@ from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.exits import NoProcess, Redact, keep
 from agentrail.otp.supervision_types import Started
-from agentrail.runtime.crew import Crew
+from agentrail.runtime.task_group import TaskGroup
 
 
 @frozen
-class Label:
+class SupervisorLabel:
     """What a supervisor is called in reports, where no registry knows it."""
 
     key: str
 
     def register(self, handle: ActorHandle) -> None:
-        """Take no name: nobody looks it up."""
+        """Take no name: it is not looked up."""
 
 
 class Branch:
     """The children of one session, over all its incarnations."""
 
-    __slots__ = ("_crew", "_flags", "_name", "_opening", "_redact", "_specs", "supervisor")
+    __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
 
     def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
         """Begin without any.
@@ -47,19 +47,19 @@ class Branch:
         self._name = name
         self._flags = flags
         self._specs: tuple[ChildSpec, ...] = ()
-        self._crew: Crew | None = None
+        self._task_group: TaskGroup | None = None
         self._opening: trio.Event | None = None
         self.supervisor: Supervisor | None = None
 
-    def enter(self, crew: Crew) -> None:
+    def enter(self, task_group: TaskGroup) -> None:
         """Begin an incarnation: start what the last one had."""
-        self._crew = crew
+        self._task_group = task_group
         if self._specs:
-            self._open(crew)
+            self._open(task_group)
 
     def leave(self) -> None:
-        """End an incarnation; its crew, which is dismissed now, has the children."""
-        self._crew = None
+        """End an incarnation; its task group, which is dismissed now, has the children."""
+        self._task_group = None
 
     async def start_child(self, spec: Spec) -> Started:
         """Start a child behind the actor and all that was started before.
@@ -70,8 +70,8 @@ class Branch:
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """
-        if self.supervisor is None and self._crew is not None:
-            opening = self._open(self._crew) if self._opening is None else self._opening
+        if self.supervisor is None and self._task_group is not None:
+            opening = self._open(self._task_group) if self._opening is None else self._opening
             await opening.wait()
         if self.supervisor is None:
             await trio.lowlevel.checkpoint()
@@ -79,14 +79,14 @@ class Branch:
             raise ActorDown(message, handle=None, reason=NoProcess())
         return await self.supervisor.start_child(spec)
 
-    def _open(self, crew: Crew) -> trio.Event:
+    def _open(self, task_group: TaskGroup) -> trio.Event:
         opened = self._opening = trio.Event()
         scope = trio.CancelScope()
-        crew.start_soon(self._run, opened, scope, scope=scope, name="children")
+        task_group.start_soon(self._run, opened, scope, scope=scope, name="children")
         return opened
 
     async def _run(self, opened: trio.Event, scope: trio.CancelScope) -> None:
-        label = Label(self._name)
+        label = SupervisorLabel(self._name)
         try:
             with scope:
                 async with open_supervisor(

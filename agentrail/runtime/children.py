@@ -15,7 +15,7 @@ import trio
 from agentrail.abc import Error, Ok, Tool, ToolOutcome
 from agentrail.core.children import KINDS_OF_CHILD
 from agentrail.core.machine import new_session
-from agentrail.core.plugin_changes import Change
+from agentrail.core.plugin_changes import ChangedStack
 from agentrail.core.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.stack import load_stack
 from agentrail.core.toolbox import Toolbox
@@ -197,9 +197,9 @@ def _may_have(tool: Tool, depth: int) -> bool:
     return max_depth is None or depth < max_depth
 
 
-def _stack_of(parent: SessionCell) -> Change:
+def _stack_of(parent: SessionCell) -> ChangedStack:
     """Load the parent's plugins anew: a child is guarded by the same ones, and has states of its own."""
     members = parent.state.data.stack.members
     entries = tuple((member.plugin, member.options) for member in members)
     stack, states = load_stack(entries, ask=parent.state.data.stack.ask)
-    return Change(stack=stack, states=states)
+    return ChangedStack(stack=stack, states=states)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar, cast
 
 import trio
 
-from agentrail.actors.mailbox import EMPTY, Mailbox
+from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.request import EffectId
 from agentrail.core.signals import TimerFired
 
@@ -49,7 +49,7 @@ def jitter() -> float:
     return random.random()  # noqa: S311 - spreads retries over time; no secret
 
 
-class Timers:
+class SessionTimers:
     """The timers of one session: deadlines that its loop looks at, and no tasks."""
 
     __slots__ = ("_deadlines", "_streams")
@@ -86,7 +86,7 @@ class Timers:
     ) -> None:
         """Give each message to a function, and each timer, which is one too, until it says that this was the last one.
 
-        Timers that are due come first: whoever sent after that time came later.
+        Timers that are due come first: what was sent after that time came later.
 
         Args:
             mailbox: Whose reader the running task is.
@@ -105,12 +105,12 @@ class Timers:
                 in_a_row = 0
                 if not await self._serve_at_work(mailbox, handle, is_idle):
                     return
-            letter = mailbox.take_nowait()
-            if letter is EMPTY:
+            item = mailbox.take_nowait()
+            if item is NO_MESSAGE:
                 await mailbox.wait()
                 in_a_row = 0
                 continue
-            if not handle(cast("L", letter)):
+            if not handle(cast("L", item)):
                 return
             in_a_row += 1
             if in_a_row == MAX_IN_A_ROW:
@@ -129,17 +129,17 @@ class Timers:
         while True:
             with trio.CancelScope() as scope:
                 while True:
-                    letter = self._take_due() if self._deadlines else EMPTY
-                    if letter is EMPTY:
-                        letter = mailbox.take_nowait()
-                    if letter is EMPTY:
+                    item = self._take_due() if self._deadlines else NO_MESSAGE
+                    if item is NO_MESSAGE:
+                        item = mailbox.take_nowait()
+                    if item is NO_MESSAGE:
                         if not self._deadlines and is_idle():
                             return True
                         scope.deadline = min(self._deadlines.values(), default=math.inf)
                         await mailbox.wait()
                         in_a_row = 0
                         continue
-                    if not handle(cast("L | TimerFired", letter)):
+                    if not handle(cast("L | TimerFired", item)):
                         return False
                     in_a_row += 1
                     if in_a_row == MAX_IN_A_ROW:
@@ -149,7 +149,7 @@ class Timers:
     def _take_due(self) -> object:
         effect_id = min(self._deadlines, key=self._deadlines.__getitem__)
         if self._deadlines[effect_id] > trio.current_time():
-            return EMPTY
+            return NO_MESSAGE
         del self._deadlines[effect_id]
         return TimerFired(
             at_ms=now_ms(),

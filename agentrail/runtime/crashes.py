@@ -1,6 +1,6 @@
 """The edge of ports that await: what a tool, a provider or a sandbox raises that it may not raise becomes data about a crash.
 
-What it may raise, Trio's own cancellation, and what is nobody's bug (a `KeyboardInterrupt`) travel on as they are. Each
+What it may raise, Trio's own cancellation, and what is no bug (a `KeyboardInterrupt`) travel on as they are. Each
 crash is written to the log once, with its traceback; callers read what it was and where.
 """
 
@@ -14,14 +14,14 @@ import msgspec
 import trio
 
 from agentrail.errors import ErrorInfo, ProviderError
-from agentrail.otp.edges import FOR_THE_PROCESS, contain, what_leaves
+from agentrail.otp.edges import FOR_THE_PROCESS, call_guarded, what_leaves
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug, traceback_of
 from agentrail.runtime.scrubbing import Scrub
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 
-MAX_MESSAGE: Final = 2_000
+MAX_CRASH_MESSAGE: Final = 2_000
 """The longest message that is made of a crash, in characters."""
 
 TRAVELS: Final[tuple[type[BaseException], ...]] = (*FOR_THE_PROCESS, trio.Cancelled)
@@ -36,7 +36,7 @@ def what_travels(
 ) -> BaseException | None:
     """Say what of a caught exception goes on from here; None when all of it is a bug.
 
-    A `Cancelled` that somebody kept and raised again where nobody was cancelled is no cancellation: no scope would ever
+    A `Cancelled` that was kept and raised again where no scope was cancelled is no cancellation: no scope would ever
     catch it, and it would end the program.
     """
     leaving = what_leaves(error, kinds)
@@ -45,7 +45,7 @@ def what_travels(
     return leaving
 
 
-class Crashed(Exception):
+class PortCrashed(Exception):
     """A port raised what it may not raise.
 
     Attributes:
@@ -59,7 +59,7 @@ class Crashed(Exception):
 
 
 class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
-    """Stand around code of a port: what it may not raise becomes `Crashed`.
+    """Stand around code of a port: what it may not raise becomes `PortCrashed`.
 
     A class, and no generator: each request and each call goes through one, and a generator costs ten times as much.
 
@@ -89,7 +89,7 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        """Let through what travels and what is known; raise `Crashed` in place of all else."""
+        """Let through what travels and what is known; raise `PortCrashed` in place of all else."""
         if error is None or isinstance(error, self._known):
             return False
         leaving = what_travels(error)
@@ -97,13 +97,13 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
             return False
         if leaving is not None:
             raise leaving from None
-        raise Crashed(told(error, self._decide, self._scrub)) from None
+        raise PortCrashed(told(error, self._decide, self._scrub)) from None
 
 
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
     """Make data of a crash, and tell the log of it."""
     made = decide(error)
-    told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_MESSAGE])
+    told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_CRASH_MESSAGE])
     log_crash(told.message, error, scrub)
     return told
 
@@ -119,7 +119,7 @@ def _harmless(text: str) -> str:
 
 def info_of(error: ProviderError) -> ErrorInfo:
     """Make data of a provider's error; one whose class is its author's may not even be able to say what it is."""
-    return contain(lambda bug: decide_provider_crash("this session", bug), ErrorInfo.of, error)
+    return call_guarded(lambda bug: decide_provider_crash("this session", bug), ErrorInfo.of, error)
 
 
 def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:

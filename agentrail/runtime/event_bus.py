@@ -82,7 +82,7 @@ class EventBus:
         return Subscription(terms, enter=enter, leave=self.detach)
 
     def faults_of(self, after: int | None) -> list[str]:
-        """Say why nobody can go on after this number, if that is so."""
+        """Say why no subscriber can go on after this number, if that is so."""
         if after is None or after <= self.last_seq:
             return []
         fault = f"after is {after}: expected at most {self.last_seq}, the last event of session {self.session_id!r}"

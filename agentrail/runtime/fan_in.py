@@ -1,7 +1,7 @@
 """The sessions of a supervisor as one stream: those that there are and those that are still to come.
 
 A subscriber is registered with each bus that it reads, so a session's events keep their order, nothing is copied, and a
-session that nobody reads this way pays nothing. How sessions interleave is the order in which they published.
+session that is not read this way pays nothing. How sessions interleave is the order in which they published.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -11,14 +11,15 @@ from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.core.projection import Snapshot, Status, model_of
 from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
     Asked,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     Compact,
-    KillTools,
+    KillMode,
     MessagesQuery,
     Prompt,
     Reject,
@@ -27,11 +28,10 @@ from agentrail.core.signals import (
     SnapshotQuery,
     StatusQuery,
     Steer,
-    Stop,
-    SwitchModel,
+    StopSession,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import Entry
+from agentrail.core.stack import PluginEntry
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
@@ -46,7 +46,7 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
 )
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.runtime.arguments import (
     fault_of_edit,
     fault_of_flag,
@@ -132,7 +132,7 @@ class Session:
         Cancellation: Only the reply is lost; the cycle goes on.
         """
         refuse(fault_of_wait(timeout_seconds))
-        self._cell.slots.refuse_self("ask")
+        self._cell.pending_calls.refuse_self("ask")
         signal = self._prompt(decide_blocks(content), reply="text")
         return cast("str", await self._ask_within(signal, timeout_seconds))
 
@@ -155,15 +155,15 @@ class Session:
         Cancellation: Only the reply is lost; the cycle goes on.
         """
         refuse(fault_of_wait(timeout_seconds))
-        self._cell.slots.refuse_self("collect_reply")
-        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        self._cell.pending_calls.refuse_self("collect_reply")
+        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         return cast("str", await self._ask_within(signal, timeout_seconds))
 
     async def abort(
         self,
         reason: str | None = None,
         *,
-        kill_tools: KillTools = "killable",
+        kill_tools: KillMode = "killable",
         clear_queue: bool = False,
         wait: bool = True,
     ) -> AbortReceipt:
@@ -191,9 +191,9 @@ class Session:
             fault_of_flag("clear_queue", clear_queue),
             fault_of_flag("wait", wait),
         )
-        signal = Abort(
+        signal = AbortCycle(
             at_ms=now_ms(),
-            signal_id=self._cell.slots.mint(),
+            signal_id=self._cell.pending_calls.mint(),
             reason=reason,
             kill_tools=kill_tools,
             clear_queue=clear_queue,
@@ -207,7 +207,7 @@ class Session:
         Raises:
             SessionDown: The session has ended.
         """
-        query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         status = cast("Status", await self._ask(query))
         status = self._cell.with_children(status)
         return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
@@ -218,7 +218,7 @@ class Session:
         Raises:
             SessionDown: The session has ended.
         """
-        signal = MessagesQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        signal = MessagesQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         return cast("tuple[Message, ...]", await self._ask(signal))
 
     def subscribe(
@@ -276,7 +276,7 @@ class Session:
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
         said, name = decide_text(text), decide_client_id(client_id)
-        signal_id = self._cell.slots.mint()
+        signal_id = self._cell.pending_calls.mint()
         signal = Steer(
             at_ms=now_ms(), signal_id=signal_id, ref=SteerRef(signal_id), text=said, client_id=name
         )
@@ -298,7 +298,7 @@ class Session:
         """
         refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
         signal = AbortTool(
-            at_ms=now_ms(), signal_id=self._cell.slots.mint(), call_id=CallId(call_id), reason=reason
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), call_id=CallId(call_id), reason=reason
         )
         await self._ask(signal)
 
@@ -335,7 +335,7 @@ class Session:
         )
         signal = Approve(
             at_ms=now_ms(),
-            signal_id=self._cell.slots.mint(),
+            signal_id=self._cell.pending_calls.mint(),
             approval_id=ApprovalId(approval_id),
             how="always" if kind == "always" else "once",
             arguments=arguments,
@@ -365,7 +365,7 @@ class Session:
         )
         signal = Reject(
             at_ms=now_ms(),
-            signal_id=self._cell.slots.mint(),
+            signal_id=self._cell.pending_calls.mint(),
             approval_id=ApprovalId(approval_id),
             reason=reason,
             auto_resume=auto_resume,
@@ -389,7 +389,7 @@ class Session:
         """
         refuse(fault_of_text("ref", ref), fault_of_response(response))
         signal = Respond(
-            at_ms=now_ms(), signal_id=self._cell.slots.mint(), ref=QuestionRef(ref), response=response
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), ref=QuestionRef(ref), response=response
         )
         await self._ask_owner(ref, signal)
 
@@ -413,9 +413,9 @@ class Session:
         """
         refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
         choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
-        signal = SwitchModel(
+        signal = ChangeModel(
             at_ms=now_ms(),
-            signal_id=self._cell.slots.mint(),
+            signal_id=self._cell.pending_calls.mint(),
             model=facts_of(choice.name, choice.provider),
             opts_changed=choice.opts_changed,
             described=self._describe_for(choice.name),
@@ -484,11 +484,11 @@ class Session:
         """
         refuse(fault_of_text("plugin", plugin))
         signal = UpdatePluginOpts(
-            at_ms=now_ms(), signal_id=self._cell.slots.mint(), plugin=plugin, options=options
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
         )
         await self._ask(signal)
 
-    async def attach_plugin(self, plugin: Entry) -> None:
+    async def attach_plugin(self, plugin: PluginEntry) -> None:
         """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
 
         Args:
@@ -517,14 +517,14 @@ class Session:
         refuse(fault_of_text("name", name))
         await self._change_plugins("detach", name=name)
 
-    async def reload_plugin(self, plugin: Entry) -> None:
+    async def reload_plugin(self, plugin: PluginEntry) -> None:
         """Put new code in the place of the plugin of the same name, between two cycles; its state is migrated.
 
         Args:
             plugin: The new code; without options those of the old one stay.
 
-        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers nobody
-        carries out; it is let in only if it fails nowhere.
+        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers are not
+        carried out; it is let in only if it fails nowhere.
 
         Raises:
             PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
@@ -553,7 +553,7 @@ class Session:
         Cancellation: The compaction goes on; only an abort stops it. Returns when it is noted.
         """
         refuse(fault_of_reason(reason))
-        await self._ask(Compact(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason))
+        await self._ask(Compact(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), reason=reason))
 
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session.
@@ -561,7 +561,7 @@ class Session:
         Raises:
             SessionDown: The session has ended.
         """
-        signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.slots.mint())
+        signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         snapshot = cast("Snapshot", await self._ask(signal))
         return evolve(snapshot, status=self._cell.with_children(snapshot.status))
 
@@ -581,8 +581,8 @@ class Session:
         Cancellation: The session ends all the same.
         """
         refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
-        self._cell.slots.refuse_self("stop")
-        signal = Stop(at_ms=now_ms(), signal_id=self._cell.slots.mint(), reason=reason)
+        self._cell.pending_calls.refuse_self("stop")
+        signal = StopSession(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds)
 
     def monitor(self) -> SessionMonitor:
@@ -590,11 +590,15 @@ class Session:
         return SessionMonitor(self._cell)
 
     async def _change_plugins(
-        self, change: Literal["attach", "detach", "reload"], *, name: str = "", entry: Entry | None = None
+        self,
+        change: Literal["attach", "detach", "reload"],
+        *,
+        name: str = "",
+        entry: PluginEntry | None = None,
     ) -> None:
-        self._cell.slots.refuse_self(f"{change}_plugin")
+        self._cell.pending_calls.refuse_self(f"{change}_plugin")
         signal = ChangePlugins(
-            at_ms=now_ms(), signal_id=self._cell.slots.mint(), change=change, name=name, entry=entry
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), change=change, name=name, entry=entry
         )
         await self._ask(signal)
 
@@ -608,7 +612,7 @@ class Session:
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),
-            signal_id=self._cell.slots.mint(),
+            signal_id=self._cell.pending_calls.mint(),
             attach=specs,
             detach=names,
             replace=replace,
@@ -629,7 +633,7 @@ class Session:
         return tuple(
             ports.spec_of(tool, listing)
             for tool in tools
-            if callable(contain(lambda _: None, getattr, tool, "description"))
+            if callable(call_guarded(lambda _: None, getattr, tool, "description"))
         )
 
     def _listing(self, model: str) -> ToolListing:
@@ -643,7 +647,7 @@ class Session:
         )
 
     def _prompt(self, blocks: Blocks, *, reply: str, client_id: str | None = None) -> Prompt:
-        signal_id = self._cell.slots.mint()
+        signal_id = self._cell.pending_calls.mint()
         # One name for both: a prompt is known by the call that brought it.
         ref = PromptRef(signal_id)
         return Prompt(
@@ -660,12 +664,12 @@ class Session:
         owner = self._cell.owner_of(interaction_id)
         if owner is self._cell:
             return await self._ask(signal)
-        asked = msgspec.structs.replace(signal, signal_id=owner.slots.mint())
+        asked = msgspec.structs.replace(signal, signal_id=owner.pending_calls.mint())
         return await Session(owner)._ask(asked)  # noqa: SLF001 - of the same class
 
     async def _ask(self, signal: Asked) -> object:
         await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._cell.slots.ask(signal, self._send)
+        return await self._cell.pending_calls.ask(signal, self._send)
 
     async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
         if timeout_seconds is None:
@@ -673,7 +677,7 @@ class Session:
         # Before the clock runs: a call without time to wait is still made.
         await trio.lowlevel.checkpoint_if_cancelled()
         with trio.move_on_after(timeout_seconds):
-            return await self._cell.slots.ask(signal, self._send)
+            return await self._cell.pending_calls.ask(signal, self._send)
         message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
         raise ReplyTimeout(message)
 

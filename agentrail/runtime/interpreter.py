@@ -14,30 +14,30 @@ from attrs import define, field, frozen
 from agentrail.abc import Error, Provider, ToolOutcome
 from agentrail.core.actions import Wanted
 from agentrail.core.effects import (
-    CancelErrand,
+    CancelPluginRequest,
     CancelStream,
-    CancelTimer,
+    ClearTimer,
     Effect,
     End,
     KillTools,
     Publish,
     Refuse,
-    Reply,
-    RunErrand,
+    ReplyToCaller,
+    RunPluginRequest,
     RunTool,
     SetProviderOpts,
     SetTimer,
     SpawnChild,
     StartStream,
     Teardown,
-    look_of,
+    stall_timer_of,
 )
 from agentrail.core.hooks import RequestFailed, RequestResult
 from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.response import HEARD
 from agentrail.core.signals import (
     ChunksArrived,
-    ErrandFinished,
+    PluginRequestFinished,
     ResponseCompleted,
     Signal,
     StreamFailed,
@@ -49,16 +49,22 @@ from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
 from agentrail.processes import keep_account
-from agentrail.runtime.clock import Timers, jitter, now_ms
-from agentrail.runtime.crashes import Crashed, crash_edge, decide_child_crash, decide_provider_crash, info_of
-from agentrail.runtime.crew import Crew
-from agentrail.runtime.errands import run_errand
+from agentrail.runtime.clock import SessionTimers, jitter, now_ms
+from agentrail.runtime.crashes import (
+    PortCrashed,
+    crash_edge,
+    decide_child_crash,
+    decide_provider_crash,
+    info_of,
+)
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.models import decide_provider_opts
-from agentrail.runtime.ports import ChildWork, Ports, Tab
+from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.plugin_requests import run_plugin_request
+from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
-from agentrail.runtime.slots import Slots
-from agentrail.runtime.tool_calls import ToolCalls
+from agentrail.runtime.task_group import TaskGroup
+from agentrail.runtime.tool_calls import ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
 
 TEARDOWN_SECONDS: Final = 5.0
@@ -72,7 +78,7 @@ _FIRST_RUN: Final = 4
 _LONG_RUN: Final = 1_000
 _PAUSE_SECONDS: Final = 0.02
 _TURNS_TO_A_READER: Final = 3
-"""The session has its turn in the first; its subscribers in the second, and in the third whoever was behind this stream in both."""
+"""The session has its turn in the first; its subscribers in the second, and in the third those that were behind this stream in both."""
 
 
 class ChunkBuffer:
@@ -173,8 +179,8 @@ class SignsOfLife:
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
-Letter: TypeAlias = Signal | ChunkBuffer
-"""What lies in a session's mailbox."""
+MailboxItem: TypeAlias = Signal | ChunkBuffer
+"""An item of a session's mailbox."""
 
 
 @define(eq=False)
@@ -184,9 +190,9 @@ class _Open:
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     began_at: float = field(factory=trio.current_time)
-    ended: trio.Event | None = None  # made for the few that somebody waits for
+    ended: trio.Event | None = None  # made for the few that are waited for
     processes: Processes | None = None  # of a call of a tool
-    tabs: list[Tab] = field(factory=list)  # of the sessions that work for a call
+    child_usages: list[ChildUsage] = field(factory=list)  # of the sessions that work for a call
     gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
 
     def expect_end(self) -> trio.Event:
@@ -204,42 +210,44 @@ class _Open:
 
 
 class Interpreter:
-    """Carries out the effects of one incarnation of a session, in tasks of its crew.
+    """Carries out the effects of one incarnation of a session, in tasks of its group.
 
     Attributes:
         timers: What the actor's loop looks at while it waits.
     """
 
-    __slots__ = ("_bus", "_calls", "_crew", "_open", "_ports", "_slots", "timers")
+    __slots__ = ("_bus", "_calls", "_open", "_pending_calls", "_ports", "_task_group", "timers")
 
-    def __init__(self, crew: Crew, ports: Ports, bus: EventBus, slots: Slots) -> None:
+    def __init__(
+        self, task_group: TaskGroup, ports: Ports, bus: EventBus, pending_calls: PendingCalls
+    ) -> None:
         """Take what effects need; inside of a Trio run."""
-        self._crew = crew
+        self._task_group = task_group
         self._ports = ports
         self._bus = bus
-        self._slots = slots
+        self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCalls(ports, slots, crew)
-        self.timers = Timers()
+        self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self.timers = SessionTimers()
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out one effect, or start to. Frequent ones stand first."""
         match effect:
             case Publish(event):
                 self._bus.publish(event)
-            case Reply(to, value):
-                self._slots.answer(to, value)
+            case ReplyToCaller(to, value):
+                self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
-                self._crew.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
+                self._task_group.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
             case StartStream(request=request, look_at_ms=look_at_ms, is_quiet=is_quiet):
-                self.timers.set(look_of(request.attempt), look_at_ms)
+                self.timers.set(stall_timer_of(request.attempt), look_at_ms)
                 opened = self._opened(request.attempt, request.model)
-                self._crew.start_soon(
+                self._task_group.start_soon(
                     self._run_stream, request, opened, is_quiet, scope=opened.scope, name=request.model
                 )
             case Refuse(to, error):
-                self._slots.refuse(to, error)
+                self._pending_calls.refuse(to, error)
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
             case SpawnChild(wish=ToolWantsChild()):
@@ -248,23 +256,25 @@ class Interpreter:
                 )  # the tool's own task does it, so that whatever ends that ends the child
             case SpawnChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
-                self._crew.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
+                self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
             case KillTools(effect_ids=effect_ids):
                 for effect_id in effect_ids:
                     self._stop(effect_id, "killed by the session")
             case SetTimer(effect_id=effect_id, at_ms=at_ms):
                 self.timers.set(effect_id, at_ms)
-            case CancelTimer(effect_id=effect_id):
+            case ClearTimer(effect_id=effect_id):
                 self.timers.cancel(effect_id)
-            case RunErrand(effect_id=effect_id, refused=ErrorInfo() as refused):
+            case RunPluginRequest(effect_id=effect_id, refused=ErrorInfo() as refused):
                 result = RequestFailed(error=refused)
-                self._crew.deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
-            case RunErrand(effect_id=effect_id, wanted=wanted):
-                opened = self._opened(effect_id, type(wanted).__name__)
-                self._crew.start_soon(
-                    self._run_errand, effect_id, wanted, opened, scope=opened.scope, name=opened.name
+                self._task_group.deliver(
+                    PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
                 )
-            case CancelErrand(effect_id=effect_id):
+            case RunPluginRequest(effect_id=effect_id, wanted=wanted):
+                opened = self._opened(effect_id, type(wanted).__name__)
+                self._task_group.start_soon(
+                    self._run_plugin_request, effect_id, wanted, opened, scope=opened.scope, name=opened.name
+                )
+            case CancelPluginRequest(effect_id=effect_id):
                 self._stop(effect_id, "of no use any more")
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
@@ -279,9 +289,9 @@ class Interpreter:
 
     async def _run_stream(self, request: ModelRequest, opened: _Open, is_quiet: bool) -> None:  # noqa: FBT001 - a task's
         outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
-        self.timers.cancel(look_of(request.attempt))
+        self.timers.cancel(stall_timer_of(request.attempt))
         self._closed(request.attempt, opened)
-        self._crew.deliver(outcome)
+        self._task_group.deliver(outcome)
 
     async def _stream(
         self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
@@ -290,10 +300,10 @@ class Interpreter:
         buffer = ChunkBuffer(attempt)
         decide = partial(decide_provider_crash, request.model)
         try:
-            with crash_edge(decide, ProviderError, scrub=self._crew.scrub), scope:
+            with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as chunks:
-                    self.timers.watch(look_of(attempt), SignsOfLife(chunks, buffer))
+                    self.timers.watch(stall_timer_of(attempt), SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)
@@ -301,7 +311,7 @@ class Interpreter:
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
             return _failed(buffer, info_of(error))
-        except Crashed as crashed:
+        except PortCrashed as crashed:
             return _failed(buffer, crashed.error)
         return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
 
@@ -316,22 +326,22 @@ class Interpreter:
                 await _let_read(buffer)
             if not started:
                 started = True
-                self._crew.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
+                self._task_group.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
             elif completed is None and _taken_in(buffer, chunk) and not is_quiet:
-                self._crew.deliver(buffer)
+                self._task_group.deliver(buffer)
         return completed
 
     # --- tools
 
     async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
-        processes = opened.processes = Processes(self._crew, self._crew.scrub)
+        processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
         keep_account(processes.account)  # for this task and all that it starts
-        finished = await self._calls.run(effect, opened.scope, processes, opened.tabs)
+        finished = await self._calls.run(effect, opened.scope, processes, opened.child_usages)
         opened.gave_value = effect.call_id if finished.late else None
         self._closed(effect.effect_id, opened)
-        self._crew.deliver(finished)
+        self._task_group.deliver(finished)
 
     # --- children
 
@@ -339,28 +349,30 @@ class Interpreter:
         started_at_ms = now_ms()
         task = ChildWork(effect=effect)
         outcome: ToolOutcome = Error(text="[Stopped]")
-        tab = Tab()
-        opened.tabs.append(tab)
+        usage = ChildUsage()
+        opened.child_usages.append(usage)
         decide = partial(decide_child_crash, effect.name)
         try:
-            with crash_edge(decide, scrub=self._crew.scrub), opened.scope, self._slots.inside():
-                outcome = await self._ports.run_child(task, self._ports, self._crew.deliver, tab)
-        except Crashed as crashed:
+            with crash_edge(decide, scrub=self._task_group.scrub), opened.scope, self._pending_calls.inside():
+                outcome = await self._ports.run_child(task, self._ports, self._task_group.deliver, usage)
+        except PortCrashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
-        self._crew.deliver(task.finished(outcome, tab, started_at_ms))
+        self._task_group.deliver(task.finished(outcome, usage, started_at_ms))
 
-    # --- errands
+    # --- requests of plugins
 
-    async def _run_errand(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
+    async def _run_plugin_request(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
         result: RequestResult | None = None
         with opened.scope:
-            result = await run_errand(
-                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._crew.scrub
+            result = await run_plugin_request(
+                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._task_group.scrub
             )
         self._closed(effect_id, opened)
-        if result is not None:  # who cancels an errand waits for no answer
-            self._crew.deliver(ErrandFinished(at_ms=now_ms(), effect_id=effect_id, result=result))
+        if result is not None:  # a request that was cancelled needs no answer
+            self._task_group.deliver(
+                PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
+            )
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
         providers = self._ports.providers
@@ -374,10 +386,10 @@ class Interpreter:
     # --- stopping
 
     def _begin_teardown(self, effect: Teardown) -> None:
-        # Looked up at once: what has ended by the time the task begins would be known to nobody.
+        # Looked up at once: what has ended by the time the task begins would not be found any more.
         stopped = {one: self._open[one] for one in effect.stopped if one in self._open}
         scope = trio.CancelScope()
-        self._crew.start_soon(self._tear_down, effect, stopped, scope, scope=scope, name="teardown")
+        self._task_group.start_soon(self._tear_down, effect, stopped, scope, scope=scope, name="teardown")
 
     async def _tear_down(
         self, effect: Teardown, stopped: Mapping[EffectId, _Open], scope: trio.CancelScope
@@ -392,9 +404,9 @@ class Interpreter:
                 await end.wait()
         now = trio.current_time()
         done = tuple(opened.gave_value for opened in stopped.values() if opened.gave_value is not None)
-        below = Tab()  # what the sessions had at work that worked for the calls
-        for tab in (tab for opened in stopped.values() for tab in opened.tabs):
-            below.add(tab.receipt)
+        below = ChildUsage()  # what the sessions had at work that worked for the calls
+        for usage in (usage for opened in stopped.values() for usage in opened.child_usages):
+            below.add(usage.receipt)
         receipt = AbortReceipt(
             tasks_ended=len(effect.stopped)
             - sum(one in self._open for one in stopped)
@@ -421,14 +433,18 @@ class Interpreter:
             survivors=effect.survivors,
             milliseconds=round((now - begun_at) * 1000),
         )
-        self._crew.deliver(TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt))
+        self._task_group.deliver(
+            TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt)
+        )
 
     def left_behind(self) -> tuple[LeftBehind, ...]:
         """Name all that is still at work, and what of it has not ended in the sessions below."""
         now = trio.current_time()
         opened = tuple(self._open.values())
         own = tuple(left for one in opened for left in one.left_behind(now))
-        return own + tuple(left for one in opened for tab in one.tabs for left in tab.receipt.stuck)
+        return own + tuple(
+            left for one in opened for usage in one.child_usages for left in usage.receipt.stuck
+        )
 
     def _stop(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)

@@ -24,14 +24,14 @@ HELD_SECONDS: Final = 0.05
 """A step that takes longer is reported: people notice, and so do the timeouts of all other sessions."""
 
 VARIABLE: Final = "AGENTRAIL_DEBUG"
-MODES: Final = ("loop",)
+_MODES: Final = ("loop",)
 
 _MAX_FRAMES: Final = 12
 _WATCHED: Final[trio.lowlevel.RunVar[bool]] = trio.lowlevel.RunVar("agentrail_loop_is_watched", default=False)
 
 
 @frozen(kw_only=True)
-class Held:
+class SlowStep:
     """One step that held the loop.
 
     Attributes:
@@ -48,11 +48,11 @@ class Held:
     where: str = ""
 
 
-OnHeld: TypeAlias = Callable[[Held], None]
+OnHeld: TypeAlias = Callable[[SlowStep], None]
 
 
-def describe_held(held: Held) -> str:
-    """Say it for people, and what nobody knows as well."""
+def describe_held(held: SlowStep) -> str:
+    """Say it for people, and what is unknown as well."""
     said = (
         f"task {held.task!r} held the loop for {held.seconds * 1000:.0f} ms "
         f"({held.cpu_seconds * 1000:.0f} ms of them computing): "
@@ -65,7 +65,7 @@ def describe_held(held: Held) -> str:
     return f"{said}\n{where}"
 
 
-def log_held(held: Held) -> None:
+def log_held(held: SlowStep) -> None:
     """Write it to the log `agentrail.runtime`, level warning."""
     LOGGER.warning("%s", describe_held(held))
 
@@ -77,9 +77,9 @@ def modes_of(text: str) -> frozenset[str]:
         OptionError: Your move: a word that is no mode.
     """
     words = frozenset(word for word in (part.strip() for part in text.split(",")) if word)
-    unknown = sorted(words - set(MODES))
+    unknown = sorted(words - set(_MODES))
     if unknown:
-        raise OptionError([f"{VARIABLE} has {word!r}: expected {', '.join(MODES)}" for word in unknown])
+        raise OptionError([f"{VARIABLE} has {word!r}: expected {', '.join(_MODES)}" for word in unknown])
     return words
 
 
@@ -112,7 +112,7 @@ class LoopWatch(trio.abc.Instrument):
         cpu_seconds = thread_time() - self._cpu_began
         sample, self._sample = self._sample, None
         where = sample[1] if sample is not None and sample[0] == began else ""
-        self._on_held(Held(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
+        self._on_held(SlowStep(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
 
     def look(self) -> None:
         """Note where the step is that runs now, if it takes too long; called from another thread."""

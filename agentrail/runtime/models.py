@@ -14,7 +14,7 @@ from agentrail.core.request import ModelFacts
 from agentrail.core.stalls import StallOptions
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import frozen_json
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_crash
 from agentrail.runtime.ports import Ports
 
@@ -46,7 +46,7 @@ def string_of(model: str | Provider) -> str:
     """
     if isinstance(model, str):
         return model
-    name: object = contain(lambda _: None, getattr, model, "name")
+    name: object = call_guarded(lambda _: None, getattr, model, "name")
     if not isinstance(name, str) or not name:
         raise OptionError(
             [f"model is a provider of type {type(model).__name__} whose name is no text: name it"]
@@ -90,7 +90,7 @@ def decide_switch(
 
 
 def is_object(model: str) -> bool:
-    """Say whether a model string stands for a provider object, which nobody but its session can find."""
+    """Say whether a model string stands for a provider object, which only its session can find."""
     return _OBJECT.search(model) is not None
 
 
@@ -136,12 +136,12 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
         OptionError: The provider author's move: `capabilities` raised, or gave something else; the message names the model.
         AgentrailError: What the provider says of the model itself, such as `ModelNotFound`.
     """
-    asked: Any = contain(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
+    asked: Any = call_guarded(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
     fault = _fault_of_capabilities(asked)
     if fault is not None:
         raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
     known: Capabilities = asked
-    policy = contain(partial(_refuse_provider, model), model_policy_of, provider)
+    policy = call_guarded(partial(_refuse_provider, model), model_policy_of, provider)
     facts = ModelFacts(
         model=model,
         max_output_tokens=known.max_output_tokens,

@@ -1,4 +1,4 @@
-"""Watching a session from outside: one `Down`, when it has ended for good."""
+"""Watching a session from outside: one `SessionGone`, when it has ended for good."""
 
 from attrs import frozen
 
@@ -7,7 +7,7 @@ from agentrail.runtime.session import SessionCell
 
 
 @frozen(kw_only=True)
-class Down:
+class SessionGone:
     """A session has ended, and nothing of it acts any more.
 
     Attributes:
@@ -22,7 +22,7 @@ class Down:
 
 
 class SessionMonitor:
-    """Watches one session. There is exactly one `Down` to be told, however often it is asked for."""
+    """Watches one session. There is exactly one `SessionGone` to be told, however often it is asked for."""
 
     __slots__ = ("_cell",)
 
@@ -30,13 +30,13 @@ class SessionMonitor:
         """Made by `Session.monitor` and `SessionSupervisor.monitor`."""
         self._cell = cell
 
-    async def wait(self) -> Down:
+    async def wait(self) -> SessionGone:
         """Wait for the end; of a session that is gone tell at once.
 
         Cancellation: Always a checkpoint; the end is not lost by it, wait again.
         """
         reason = await self._cell.wait_down()
-        return Down(
+        return SessionGone(
             session_id=self._cell.ports.session_id,
             reason=reason,
             incarnation=self._cell.state.data.incarnation,

@@ -13,14 +13,14 @@ from attrs import field, frozen
 
 from agentrail.abc import Provider, Sandbox, Tool
 from agentrail.core.budget import Budget
-from agentrail.core.stack import Entry
+from agentrail.core.stack import PluginEntry
 from agentrail.core.state import PromptMode
 from agentrail.core.structured import fault_of_format
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -78,7 +78,7 @@ class SessionOptions:
 
     model: str | Provider
     tools: Sequence[Tool] = ()
-    plugins: Sequence[Entry] = ()
+    plugins: Sequence[PluginEntry] = ()
     system_prompt: str | None = None
     prompt_mode: PromptMode = "full"
     session_id: str | None = None
@@ -221,7 +221,7 @@ def _messages(name: str, value: object) -> list[str]:
 
 
 def _one_of(*known: str, written: str) -> _Check:
-    # `in` a tuple: what somebody gives may have no hash.
+    # `in` a tuple: what the caller gives may have no hash.
     def check(name: str, value: object) -> list[str]:
         return [] if value in known else [f"{name} is {value!r}: expected {written}"]
 
@@ -347,8 +347,8 @@ def _has(value: object, members: tuple[str, ...]) -> bool:
 
 
 def _has_member(value: object, member: str) -> bool:
-    # One that raises when it is read is there, and broken: whoever reads it says so by its name.
-    return contain(lambda _: True, hasattr, value, member)
+    # One that raises when it is read is there, and broken: its reader says so by its name.
+    return call_guarded(lambda _: True, hasattr, value, member)
 
 
 def _is_sequence(value: object) -> TypeGuard[Collection[object]]:

@@ -17,11 +17,11 @@ from agentrail.messages import SessionId
 from agentrail.otp.edges import is_cancellation, leaves, what_leaves
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.crashes import MAX_MESSAGE, log_crash
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.scrubbing import without_secrets
 
-SLOW_SECONDS: Final = 0.05
-QUIET_SECONDS: Final = 60.0
+_SLOW_SECONDS: Final = 0.05
+_QUIET_SECONDS: Final = 60.0
 """How long a plugin that was reported is not reported again."""
 
 
@@ -29,7 +29,7 @@ _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 
 
 class PluginCrashed(Exception):
-    """What a plugin raised, said again, where it would not have ended in the core: a cancellation that nobody asked for."""
+    """What a plugin raised, said again, where it would not have ended in the core: a cancellation that was not asked for."""
 
 
 class PluginWatch:
@@ -45,7 +45,7 @@ class PluginWatch:
     )
 
     def __init__(self, session_id: SessionId, user_data: Mapping[str, object]) -> None:
-        """Report to nobody yet.
+        """Begin without a session to report to.
 
         Args:
             session_id: Whose plugins they are.
@@ -83,7 +83,7 @@ class PluginWatch:
             raise
         finally:
             now = time.perf_counter()
-            if now - began > SLOW_SECONDS:
+            if now - began > _SLOW_SECONDS:
                 self._tell(member.name, type(event).__name__, now - began, now)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -98,7 +98,7 @@ class PluginWatch:
         if what_leaves(error) is not None:
             return
         scrub = partial(without_secrets, user_data=self._user_data)
-        said = scrub(describe_bug(error))[:MAX_MESSAGE]
+        said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
         if self._is_first(what, said):
             log_crash(f"session {self._session_id}: {what}: {said}", error, scrub)
         if any(is_cancellation(leaf) for leaf in leaves(error)):
@@ -118,7 +118,7 @@ class PluginWatch:
             return
         if self._reported_at is None:
             self._reported_at = {}
-        if now - self._reported_at.get(plugin, -QUIET_SECONDS) >= QUIET_SECONDS:
+        if now - self._reported_at.get(plugin, -_QUIET_SECONDS) >= _QUIET_SECONDS:
             self._reported_at[plugin] = now
             self._report(
                 PluginLagged(at_ms=now_ms(), plugin=plugin, hook=hook, milliseconds=round(took * 1000))

@@ -90,7 +90,7 @@ class ChildWork:
             prompt=wish.prompt, system_prompt=wish.system_prompt, tools=wish.tools, max_turns=wish.max_turns
         )
 
-    def finished(self, outcome: ToolOutcome, tab: "Tab", started_at_ms: int) -> ToolFinished:
+    def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
         """Make the one outcome that the effect owes, whatever became of the session."""
         return ToolFinished(
             at_ms=now_ms(),
@@ -99,13 +99,13 @@ class ChildWork:
             is_error=isinstance(outcome, Error),
             details=outcome.details,
             started_at_ms=started_at_ms,
-            spent=tab.spent,
+            spent=usage.spent,
         )
 
 
 @define
-class Tab:
-    """What the child of a call has used and what became of it; an object, so that whoever stops the call can read it too.
+class ChildUsage:
+    """What the child of a call has used and what became of it; an object, so that the code that stops the call can read it too.
 
     Attributes:
         spent: Nothing until the child is gone.
@@ -126,6 +126,8 @@ class Tab:
         )
 
 
-RunChild: TypeAlias = Callable[[ChildWork, Ports, Callable[[Signal], None], Tab], Awaitable[ToolOutcome]]
+RunChild: TypeAlias = Callable[
+    [ChildWork, Ports, Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]
+]
 """Carries a `SpawnChild` out to the end of the child, delivers what it publishes, notes what it used, and gives the result of
 the call. For a tool it gives the last text, and raises what ended the child otherwise."""

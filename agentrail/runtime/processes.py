@@ -1,4 +1,4 @@
-"""The processes that one call has opened: each is ended with the call, by whoever stops that, and not by the tool.
+"""The processes that one call has opened: each is ended with the call, by the code that stops that, and not by the tool.
 
 Each has a task of its own, beside that of the tool: a tool that does not hear its cancellation may not keep its processes
 alive. What tools call `ctx.open_process` ends up here.
@@ -15,11 +15,11 @@ from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
 from agentrail.errors import ProcessRefused
 from agentrail.otp.exits import keep
 from agentrail.processes import ProcessAccount
-from agentrail.runtime.crashes import Crashed, crash_edge, decide_sandbox_crash
-from agentrail.runtime.crew import Crew
+from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_sandbox_crash
 from agentrail.runtime.scrubbing import Scrub
+from agentrail.runtime.task_group import TaskGroup
 
-CLOSE_WITHIN_SECONDS: Final = 6.0
+_CLOSE_WITHIN_SECONDS: Final = 6.0
 """More than stopping a process may take: what bounds a stop is the sandbox, and this only what it does not."""
 
 
@@ -41,17 +41,17 @@ class Processes:
         account: Which of them live, and how many were ended; those of the sandbox's commands are in it too.
     """
 
-    __slots__ = ("_crew", "_opened", "_scrub", "account")
+    __slots__ = ("_opened", "_scrub", "_task_group", "account")
 
-    def __init__(self, crew: Crew, scrub: Scrub = keep) -> None:
+    def __init__(self, task_group: TaskGroup, scrub: Scrub = keep) -> None:
         """Begin with none.
 
         Args:
-            crew: Of the incarnation that the call belongs to; a crash ends its processes too.
+            task_group: Of the incarnation that the call belongs to; a crash ends its processes too.
             scrub: Takes secrets out of what is said of a crash.
         """
         self._scrub = scrub
-        self._crew = crew
+        self._task_group = task_group
         self._opened: list[_Opened] = []
         self.account = ProcessAccount()
 
@@ -79,16 +79,18 @@ class Processes:
         if not isinstance(sandbox, ProcessSandbox):
             message = f"{type(sandbox).__name__} opens no processes: use a LocalSandbox, or do without"
             raise ProcessRefused(message, code="unsupported")
-        if self._crew.is_dismissed or call.cancel_called:
+        if self._task_group.is_dismissed or call.cancel_called:
             message = "the call was stopped: it cannot open processes any more"
             raise ProcessRefused(message, code="unsupported")
         opened = _Opened(trio.CancelScope(deadline=call.deadline))
         self._opened.append(opened)
-        self._crew.start_soon(self._hold, sandbox, argv, options, opened, scope=opened.scope, name=argv[0])
+        self._task_group.start_soon(
+            self._hold, sandbox, argv, options, opened, scope=opened.scope, name=argv[0]
+        )
         try:
             await opened.is_open.wait()
         except trio.Cancelled:
-            opened.scope.cancel(reason="whoever wanted the process was cancelled")
+            opened.scope.cancel(reason="the caller that wanted the process was cancelled")
             raise
         if opened.process is None:
             raise opened.refusal or ProcessRefused("the call was stopped", code="unsupported")
@@ -107,7 +109,7 @@ class Processes:
         if not self._opened:
             return
         self.stop()
-        with trio.move_on_after(CLOSE_WITHIN_SECONDS, shield=True):
+        with trio.move_on_after(_CLOSE_WITHIN_SECONDS, shield=True):
             for opened in self._opened:
                 await opened.is_gone.wait()
 
@@ -123,8 +125,8 @@ class Processes:
         except ProcessRefused as refusal:
             opened.refusal = refusal
         except (
-            Crashed
-        ) as crashed:  # while it was opened it is an answer, and at its end nobody is there to hear it
+            PortCrashed
+        ) as crashed:  # while it was opened it is an answer, and at its end there is no caller to hear it
             opened.refusal = ProcessRefused(crashed.error.message, code=crashed.error.code)
         finally:
             opened.is_open.set()

@@ -26,7 +26,7 @@ class Progress:
         """Send a text, or keep it until its time has come.
 
         Returns:
-            When `flush` has to be called, unless somebody knows that already; None where nothing has to be done.
+            When `flush` has to be called, unless the caller knows that already; None where nothing has to be done.
         """
         self._waiting.append(text)
         if at_seconds >= self._next_at:

@@ -1,4 +1,4 @@
-"""The actor of one session: take a letter, `step`, carry out. What it knows survives it, so it can crash and come back."""
+"""The actor of one session: take an item of the mailbox, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -7,27 +7,27 @@ from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
-from agentrail.core.effects import Effect, Publish, Refuse, Reply
+from agentrail.core.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.machine import step
 from agentrail.core.projection import Snapshot, Status, snapshot_of, status_of
-from agentrail.core.signals import Asked, Final, Restarted, Signal, Started, StepCrashed
+from agentrail.core.signals import Asked, Final, Restarted, SessionBegan, Signal, StepCrashed
 from agentrail.core.state import Phase, SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.crashes import MAX_MESSAGE, log_crash
-from agentrail.runtime.crew import Crew, Fallen
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, Letter
+from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
 from agentrail.runtime.models import Choice, is_object
+from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.scrubbing import Scrub, scrub_of
-from agentrail.runtime.slots import Slots
 from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.task_group import TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
 
@@ -44,7 +44,7 @@ class SessionCell:
         ports: What it works with.
         mailbox: What it has not read yet; a message accepted is never lost.
         bus: Its subscribers.
-        slots: Its callers.
+        pending_calls: Its callers.
         undone: Effects of the last step that were not carried out when the actor crashed, the last one first.
         scrub: Takes the secrets of the session out of a text.
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
@@ -64,9 +64,9 @@ class SessionCell:
         "interpreter",
         "is_gone",
         "mailbox",
+        "pending_calls",
         "ports",
         "scrub",
-        "slots",
         "state",
         "undone",
     )
@@ -76,21 +76,23 @@ class SessionCell:
         self.state = state
         self.ports = ports
         self.scrub = scrub_of(ports)
-        self.mailbox: Mailbox[Letter] = Mailbox(capacity=MAILBOX_CAPACITY)
+        self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
         self.bus = EventBus(
             Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
             keep=ports.event_buffer_size,
         )
-        self.slots = Slots(ports.session_id)
+        self.pending_calls = PendingCalls(ports.session_id)
         self.undone: list[Effect] = []
         self._tool_changes = 0
         self.crash: str | None = None
         self.ending: str | None = None
         self.is_gone = False
-        self.find: Callable[[str], SessionCell | None] = _nobody
+        self.find: Callable[[str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
-        self._gone: trio.Event | None = None  # made for whoever waits: ten thousand idle sessions need none
+        self._gone: trio.Event | None = (
+            None  # made when it is waited for: ten thousand idle sessions need none
+        )
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
         """Find the session whose approval or question this is: this one, or one that works for it, however deep."""
@@ -134,7 +136,7 @@ class SessionCell:
         providers[choice.name], opts[choice.name] = choice.provider, choice.opts
 
     def forget_models(self, newest: str) -> None:
-        """Let go of provider objects that came before this one and that nobody asks any more; strings can be found again."""
+        """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
         data = self.state.data
         used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
         used |= {data.stream.model} if data.stream is not None else set()
@@ -145,22 +147,22 @@ class SessionCell:
                 del self.ports.providers[name]
                 self.ports.provider_opts.pop(name, None)
 
-    async def run(self, crew: Crew) -> None:
+    async def run(self, task_group: TaskGroup) -> None:
         """Be the actor of one incarnation, until the session has ended.
 
         Args:
-            crew: Its tasks; whoever calls this dismisses them.
+            task_group: Its tasks; the caller dismisses them.
 
         Raises:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        interpreter = self.interpreter = Interpreter(crew, self.ports, self.bus, self.slots)
+        interpreter = self.interpreter = Interpreter(task_group, self.ports, self.bus, self.pending_calls)
         self._advance(self._first_signal(), interpreter)
 
         if not self.state.ended:
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
-        # Before the crew is dismissed and not after: a tool that will not stop may not keep callers waiting.
+        # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(self.state.data.stopping or "ended")
 
     def close(self, reason: str) -> None:
@@ -168,11 +170,11 @@ class SessionCell:
         if self.ending is not None:
             return
         self.ending = reason
-        self.slots.close(reason)
+        self.pending_calls.close(reason)
         self.bus.close(reason)
 
     def finish(self, reason: str) -> None:
-        """Note that nothing of the session acts any more, and tell whoever monitors it."""
+        """Note that nothing of the session acts any more, and tell its monitors."""
         self.close(reason)
         self.is_gone = True
         if self._gone is not None:
@@ -198,11 +200,11 @@ class SessionCell:
         self.undone[:0] = reversed(effects)
         self._finish_last_step()
 
-    def _handle(self, letter: Letter) -> bool:
-        if isinstance(letter, Fallen):  # a control message, of which the type of a mailbox says nothing
-            raise letter.error
+    def _handle(self, item: MailboxItem) -> bool:
+        if isinstance(item, TaskCrashed):  # a control message, of which the type of a mailbox says nothing
+            raise item.error
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
-        self._advance(letter.take() if isinstance(letter, ChunkBuffer) else letter, self.interpreter)
+        self._advance(item.take() if isinstance(item, ChunkBuffer) else item, self.interpreter)
         return not self.state.ended
 
     def _is_idle(self) -> bool:
@@ -211,7 +213,7 @@ class SessionCell:
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
         if crash is None:
-            return Started(at_ms=now_ms())
+            return SessionBegan(at_ms=now_ms())
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
@@ -221,7 +223,7 @@ class SessionCell:
             log_crash(f"session {self.ports.session_id}: {quarantine.error.message}", error, scrub)
             return step(self.state, quarantine)
 
-        self.state, effects = contain(put_aside, step, self.state, signal)
+        self.state, effects = call_guarded(put_aside, step, self.state, signal)
         self.undone[:0] = reversed(effects)
         while self.undone:
             interpreter.carry_out(self.undone.pop())
@@ -278,17 +280,17 @@ class SessionCell:
     def _finish_last_step(self) -> None:
         """Publish and answer what the last step decided before the actor crashed.
 
-        Numbers stay dense and nobody waits in vain. What would start work is left out: the core hears of the crash and
+        Numbers stay dense and no caller waits in vain. What would start work is left out: the core hears of the crash and
         closes all that was open.
         """
         while self.undone:
             match self.undone.pop():
                 case Publish(event):
                     self.bus.publish(event)
-                case Reply(to, value):
-                    self.slots.answer(to, value)
+                case ReplyToCaller(to, value):
+                    self.pending_calls.answer(to, value)
                 case Refuse(to, error):
-                    self.slots.refuse(to, error)
+                    self.pending_calls.refuse(to, error)
                 case _:
                     pass
 
@@ -300,14 +302,14 @@ def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Stat
     return evolve(status, children=tuple(evolve(child, status=statuses[child.session_id]) for child in live))
 
 
-def _nobody(session_id: str) -> None:
+def _no_session(session_id: str) -> None:
     """Find no session: this one has no supervisor."""
 
 
 def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep) -> StepCrashed:
     """Make the signal that tells the core of its own bug: text only, no exception is kept."""
     kind = type(signal).__name__
-    said = scrub(describe_bug(error))[:MAX_MESSAGE]
+    said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
     message = f"{kind} crashed the session's core and was put aside ({said}); please report it"
     return StepCrashed(
         at_ms=now_ms(),

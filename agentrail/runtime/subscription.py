@@ -1,4 +1,4 @@
-"""What one subscriber reads: what it asked for, a bounded buffer, and one reader. Nobody ever waits for it.
+"""What one subscriber reads: what it asked for, a bounded buffer, and one reader. The session never waits for it.
 
 Where the events come from stands in `event_bus.py` (one session) and `fan_in.py` (many).
 """
@@ -20,7 +20,7 @@ from agentrail.runtime.arguments import fault_of_flag
 _CHECKPOINT_EVERY: Final = 64
 
 TakenSnapshot: TypeAlias = Callable[[], Snapshot]
-"""A snapshot that was taken: the state is held, and drawn for whoever looks. Most subscribers never do."""
+"""A snapshot that was taken: the state is held, and drawn when it is looked at. Most subscribers never do."""
 
 
 @frozen(kw_only=True)
@@ -85,7 +85,7 @@ class Subscription:
         self._enter = enter
         self._leave = leave
         self._entered = False
-        # Apart from the buffer and its limit: else nobody with a small buffer could ever come back. It is bounded by
+        # Apart from the buffer and its limit: else no subscriber with a small buffer could ever come back. It is bounded by
         # what the session keeps.
         self._replay: deque[Event] = deque()
         self._buffer: deque[Event] = deque()
@@ -113,7 +113,7 @@ class Subscription:
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Take what is to be read before anything live; called by a bus, in one step with the registration."""
         kinds = self._kinds
-        # What was lost is said to everybody: of events that are gone nobody knows whether they were wanted.
+        # What was lost is said to everybody: of events that are gone it is unknown whether they were wanted.
         self._replay.extend(
             event for event in replay if kinds is None or type(event) in kinds or type(event) is EventsLost
         )
@@ -205,7 +205,7 @@ class Subscription:
         return event
 
     def next_nowait(self) -> Event:
-        """Give the next event if one waits; for whoever writes all that waits in one go.
+        """Give the next event if one waits; for a caller that writes all that waits in one go.
 
         Raises:
             trio.WouldBlock: None waits; `anext` waits for one.

@@ -18,12 +18,12 @@ from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome, timeou
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import Look, Options, Start, worker
+from agentrail.actors.start import ActorView, Options, Start, worker
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.budget import spent_of
-from agentrail.core.signals import Parked, Signal, Stop
+from agentrail.core.signals import Parked, Signal, StopSession
 from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import AbortReceipt, AbortSettled, Event
 from agentrail.messages import SessionId
@@ -40,26 +40,26 @@ from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
-from agentrail.runtime.assembly import Means, assemble, decide_refusal
-from agentrail.runtime.branch import Branch, Label
+from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
+from agentrail.runtime.branch import Branch, SupervisorLabel
 from agentrail.runtime.children import assemble_child, run_for_call, run_for_tool
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
-    MAX_MESSAGE,
-    Crashed,
+    MAX_CRASH_MESSAGE,
+    PortCrashed,
     crash_edge,
     decide_close_crash,
     log_crash,
     what_travels,
 )
-from agentrail.runtime.crew import Crew
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions, decide_options
-from agentrail.runtime.ports import ChildWork, Ports, Tab
+from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.subscription import decide_terms
+from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
@@ -70,7 +70,7 @@ MAX_RESTARTS: Final = 2
 PERIOD_SECONDS: Final = 5.0
 
 BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
-"""Shorter than an actor's: somebody sits before a session, and no more than two waits ever follow each other closely."""
+"""Shorter than an actor's: a person sits before a session, and no more than two waits ever follow each other closely."""
 
 STOP_WITHIN_SECONDS: Final = 10.0
 """How long leaving a supervisor waits for its sessions before it cuts what is left."""
@@ -78,7 +78,7 @@ STOP_WITHIN_SECONDS: Final = 10.0
 DISMISS_WITHIN_SECONDS: Final = 5.0
 """How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
 
-CLOSE_WITHIN_SECONDS: Final = 2.0
+_CLOSE_WITHIN_SECONDS: Final = 2.0
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
 """How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
@@ -133,7 +133,7 @@ class SupervisorStatistics:
 
 
 class SessionSupervisor:
-    """Owns sessions: a crash of one is nobody else's business, and none outlives its supervisor."""
+    """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
     """The named profiles that `registry:<profile>:<model>` stands for; put here by `open_supervisor`."""
@@ -148,7 +148,7 @@ class SessionSupervisor:
         """Made by `open_supervisor`."""
         self._root = root
         self._nursery = nursery  # for what the sessions have at work: it outlives each of them
-        self._means = Means(
+        self._dependencies = Dependencies(
             resolve_provider=resolve_provider,
             make_sandbox=make_sandbox,
             specs=ToolSpecs(),
@@ -176,7 +176,7 @@ class SessionSupervisor:
             Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
             AlreadyStarted: A live session has this id; `handle` is its handle.
             PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
-            SessionRefused: Nobody's: a plugin does not want this session; nothing was started.
+            SessionRefused: No one's move: a plugin does not want this session; nothing was started.
             SessionDown: The supervisor is closing.
 
         Cancellation: Always a checkpoint; cancelled here, nothing was started.
@@ -190,7 +190,7 @@ class SessionSupervisor:
         if live is not None:
             message = f"session {session_id!r} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
-        cell, workspace = assemble(session_id, chosen, self._means)
+        cell, workspace = assemble(session_id, chosen, self._dependencies)
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
@@ -310,7 +310,7 @@ class SessionSupervisor:
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
-        threads = self._means.threads.statistics()
+        threads = self._dependencies.threads.statistics()
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._entries.values()),
             started=self._started,
@@ -339,7 +339,7 @@ class SessionSupervisor:
     async def stop_all(self, reason: str) -> None:
         """Take no more sessions, and stop those there are, newest first and side by side.
 
-        Cancellation: What has not ended yet is left to whoever cancels.
+        Cancellation: What has not ended yet is left to the code that cancels.
         """
         self._down = reason
         async with trio.open_nursery() as nursery:
@@ -368,39 +368,41 @@ class SessionSupervisor:
         )
         cell.find = self._find
         self._fan_in.join(cell)
-        # Not waited for: whoever subscribes before the next checkpoint sees all that the session ever publishes.
+        # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))
         return Session(cell)
 
     # --- children of sessions
 
     async def _run_child(
-        self, task: ChildWork, ports: Ports, deliver: Callable[[Signal], None], tab: Tab
+        self, task: ChildWork, ports: Ports, deliver: Callable[[Signal], None], usage: ChildUsage
     ) -> ToolOutcome:
         parent = self._entries[ports.session_id].cell
-        open_child = partial(self._open_child, parent, tab)
+        open_child = partial(self._open_child, parent, usage)
         if task.effect.wish is not None:
             return await run_for_tool(task, open_child, deliver)
         seconds = timeout_seconds_of(parent.tool_of(task.effect.call_id)) or ports.tool_timeout_seconds
         return await run_for_call(task, open_child, deliver, seconds)
 
     @asynccontextmanager
-    async def _open_child(self, parent: SessionCell, tab: Tab, task: ChildWork) -> AsyncIterator[Session]:
+    async def _open_child(
+        self, parent: SessionCell, usage: ChildUsage, task: ChildWork
+    ) -> AsyncIterator[Session]:
         cell = assemble_child(parent, task, fresh_id=f"s-{secrets.token_hex(6)}")
         await trio.lowlevel.checkpoint()
         if self._down is not None or self._live(cell.ports.session_id) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
         # The sandbox is its parent's, who closes it: this workspace is never opened.
-        workspace = Workspace(self._means.make_sandbox, "local", cell.ports.working_dir)
+        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         try:
             yield child
         finally:
             with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
-                await _stop_child(child, tab)
+                await _stop_child(child, usage)
             if grace.cancelled_caught and cell.interpreter is not None:
-                tab.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
-            tab.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
+                usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
+            usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
         start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
@@ -420,17 +422,17 @@ class SessionSupervisor:
         else:
             self._restarts += 1
         scrub = cell.scrub
-        crew = Crew(self._nursery, cell.mailbox, scrub)
-        entry.branch.enter(crew)
+        task_group = TaskGroup(self._nursery, cell.mailbox, scrub)
+        entry.branch.enter(task_group)
         try:
-            await cell.run(crew)
+            await cell.run(task_group)
         except BaseException as error:
             leaving = what_travels(error)
             if leaving is error:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            cell.crash = scrub(describe_bug(error))[:MAX_MESSAGE]
+            cell.crash = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
             log_crash(f"session {cell.ports.session_id} crashed: {cell.crash}", error, scrub)
             # Reports repeat what leaves here. So it may hold no secret, and be nothing that would end the supervisor.
             if not isinstance(error, Exception) or scrub(words := describe_crash(error)) != words:
@@ -440,16 +442,16 @@ class SessionSupervisor:
             entry.branch.leave()
             if cell.crash is None:
                 self._close(entry, "the supervisor had no more time for it")
-            await self._dismiss(entry, crew)  # noqa: ASYNC102 - shielded and bounded inside
+            await self._dismiss(entry, task_group)  # noqa: ASYNC102 - shielded and bounded inside
             if cell.crash is None:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
-    async def _dismiss(self, entry: _Entry, crew: Crew) -> None:
+    async def _dismiss(self, entry: _Entry, task_group: TaskGroup) -> None:
         """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
         with cleanup_scope(DISMISS_WITHIN_SECONDS):
-            await crew.dismiss()
+            await task_group.dismiss()
         session_id, incarnation = entry.cell.ports.session_id, entry.cell.state.data.incarnation
-        for name in crew.working:
+        for name in task_group.working:
             log_report(
                 Report(
                     kind="stuck",
@@ -460,8 +462,8 @@ class SessionSupervisor:
                     at_seconds=trio.current_time(),
                 )
             )
-        if crew.working and entry.cell.crash is not None:
-            entry.cell.crash += f"; left behind, still at work: {', '.join(crew.working)}"
+        if task_group.working and entry.cell.crash is not None:
+            entry.cell.crash += f"; left behind, still at work: {', '.join(task_group.working)}"
 
     def hear(self, report: Report) -> None:
         """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
@@ -482,7 +484,7 @@ class SessionSupervisor:
         self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
     def _close(self, entry: _Entry, reason: str) -> None:
-        """Let nobody wait for a session any more, and give its id free."""
+        """Let no caller wait for a session any more, and give its id free."""
         session_id = entry.cell.ports.session_id
         entry.cell.close(reason)
         if self._entries.get(session_id) is entry:  # else the next of this id is there already
@@ -497,10 +499,10 @@ class SessionSupervisor:
         self._ended += 1
         try:
             scrub = entry.cell.scrub
-            # What it raises is told to the log: the session has ended, and nobody else is concerned.
+            # What it raises is told to the log: the session has ended, and no other is concerned.
             with (
-                cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,
-                suppress(Crashed),
+                cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,
+                suppress(PortCrashed),
                 crash_edge(decide_close_crash, scrub=scrub),
             ):
                 await entry.workspace.aclose()
@@ -539,7 +541,7 @@ class _Keeper:
             async with trio.open_nursery() as nursery:
                 with self.failure:
                     async with open_supervisor(
-                        SESSIONS, [_TEMPLATE], name=Label("sessions"), observer=self._hear
+                        SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
                         self.supervisor = SessionSupervisor(root, nursery, *self._ports)
                         self.up.set()
@@ -580,7 +582,7 @@ async def open_sessions(
             if keeper.supervisor is not None:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
                     await keeper.supervisor.stop_all("the supervisor was closed")
-        finally:  # whatever the stop ran into: the keeper is shielded, and nobody else could ever end it
+        finally:  # whatever the stop ran into: the keeper is shielded, and no other code could ever end it
             keeper.leave.set()
     keeper.failure.release()
     failure.release()
@@ -589,8 +591,8 @@ async def open_sessions(
 async def _stop_quietly(cell: SessionCell, reason: str) -> None:
     with suppress(SessionDown):  # it was faster
         # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
-        stop = Stop(at_ms=now_ms(), signal_id=cell.slots.mint(), reason=reason)
-        await cell.slots.ask(stop, cell.mailbox.put_notice)
+        stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
+        await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
         await cell.wait_down()
 
 
@@ -600,7 +602,7 @@ def _child_stop_seconds(cell: SessionCell) -> float:
     return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
 
 
-async def _stop_child(child: Session, tab: Tab) -> None:
+async def _stop_child(child: Session, usage: ChildUsage) -> None:
     """Stop the session that works for a call with all that it has at work, and count that."""
     with suppress(SessionDown):
         async with child.subscribe(kinds=[AbortSettled]) as settled:
@@ -612,20 +614,20 @@ async def _stop_child(child: Session, tab: Tab) -> None:
                     while True:
                         event = settled.next_nowait()
                         assert isinstance(event, AbortSettled)  # noqa: S101 - no other was asked for
-                        tab.add(event.receipt)
+                        usage.add(event.receipt)
 
 
-def _look_at(entry: _Entry) -> Look:
+def _look_at(entry: _Entry) -> ActorView:
     cell = entry.cell
     phase = "ended" if cell.state.ended else cell.state.phase.value
-    return Look(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)
+    return ActorView(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)
 
 
 _OPTIONS: Final = Options(look=_look_at)
 
 
 async def _no_session() -> None:
-    """Stand in the template, which nobody starts: each session comes with a spec of its own."""
+    """Stand in the template, which is never started: each session comes with a spec of its own."""
 
 
 _TEMPLATE: Final = ChildSpec("session", worker(_no_session), "temporary")

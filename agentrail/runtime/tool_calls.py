@@ -32,13 +32,13 @@ from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import jitter, now_ms
 from agentrail.runtime.content import decide_text
-from agentrail.runtime.crashes import Crashed, crash_edge
-from agentrail.runtime.crew import Crew
-from agentrail.runtime.ports import ChildWork, Ports, Tab
+from agentrail.runtime.crashes import PortCrashed, crash_edge
+from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
-from agentrail.runtime.slots import Slots
-from agentrail.runtime.tool_runner import Attempt, Ended, clean_text, run_tool
+from agentrail.runtime.task_group import TaskGroup
+from agentrail.runtime.tool_runner import Attempt, AttemptEnd, clean_text, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
 T = TypeVar("T")
@@ -61,13 +61,13 @@ class RunningCall:
 
     __slots__ = (
         "_calls",
+        "_child_usages",
         "_flushing",
         "_is_over",
         "_processes",
         "_progress",
         "_scope",
         "_sessions",
-        "_tabs",
         "_token",
         "deadline",
         "effect",
@@ -79,17 +79,17 @@ class RunningCall:
 
     def __init__(
         self,
-        calls: "ToolCalls",
+        calls: "ToolCallRunner",
         effect: RunTool,
         scope: trio.CancelScope,
         processes: Processes,
-        tabs: list[Tab],
+        child_usages: list[ChildUsage],
     ) -> None:
         """Begin silent; inside of the Trio run that the call belongs to."""
         self._calls = calls
         self._scope = scope
         self._processes = processes
-        self._tabs = tabs
+        self._child_usages = child_usages
         self._token = calls.token
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
@@ -138,16 +138,16 @@ class RunningCall:
         self, question: str, options: tuple[str, ...], timeout_seconds: float | None
     ) -> str | None:
         """Do what `ctx.ask_user` asks for."""
-        slots, deliver = self._calls.slots, self._calls.crew.deliver
+        pending_calls, deliver = self._calls.pending_calls, self._calls.task_group.deliver
         asked = ToolAsked(
             at_ms=now_ms(),
-            signal_id=slots.mint(),
+            signal_id=pending_calls.mint(),
             effect_id=self.effect.effect_id,
             question=question,
             options=options,
             timeout_ms=None if timeout_seconds is None else round(timeout_seconds * 1000),
         )
-        return cast("str | None", await slots.ask(asked, lambda _: deliver(asked)))
+        return cast("str | None", await pending_calls.ask(asked, lambda _: deliver(asked)))
 
     async def run_session(self, request: ChildRequest) -> str:
         """Do what `ctx.run_session` asks for."""
@@ -167,26 +167,28 @@ class RunningCall:
         calls = self._calls
         wish = ToolWantsChild(
             at_ms=now_ms(),
-            signal_id=calls.slots.mint(),
+            signal_id=calls.pending_calls.mint(),
             effect_id=self.effect.effect_id,
             prompt=request.prompt,
             system_prompt=request.system_prompt,
             tools=request.tools,
             max_turns=request.max_turns,
         )
-        effect = await calls.slots.ask(wish, lambda _: calls.crew.deliver(wish), unread=calls.give_back)
+        effect = await calls.pending_calls.ask(
+            wish, lambda _: calls.task_group.deliver(wish), unread=calls.give_back
+        )
         work = ChildWork(effect=cast("SpawnChild", effect), number=calls.number_child())
-        tab = Tab()
-        self._tabs.append(tab)
+        usage = ChildUsage()
+        self._child_usages.append(usage)
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
         try:
-            outcome = await self.ports.run_child(work, self.ports, calls.crew.deliver, tab)
+            outcome = await self.ports.run_child(work, self.ports, calls.task_group.deliver, usage)
         except AgentrailError as error:
             outcome = Error(text=clean_text(str(error)))
             raise
         finally:
-            calls.crew.deliver(work.finished(outcome, tab, started_at_ms))
+            calls.task_group.deliver(work.finished(outcome, usage, started_at_ms))
         return outcome.text
 
     # --- its end
@@ -219,7 +221,7 @@ class RunningCall:
         if trio.lowlevel.in_trio_run():
             function(*args)
         else:
-            # A thread that was left behind may outlive the run; nobody is there to hear it then.
+            # A thread that was left behind may outlive the run; no session is there to hear it then.
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(function, *args)
 
@@ -229,7 +231,7 @@ class RunningCall:
         flush_at = self._progress.say(text, trio.current_time())
         if flush_at is not None:
             scope = self._flushing = trio.CancelScope()
-            self._calls.crew.start_soon(self._flush, flush_at, scope, scope=scope, name="progress")
+            self._calls.task_group.start_soon(self._flush, flush_at, scope, scope=scope, name="progress")
 
     async def _flush(self, at_seconds: float, scope: trio.CancelScope) -> None:
         with scope:
@@ -239,17 +241,19 @@ class RunningCall:
 
     def _send(self, text: str) -> None:
         effect_id = self.effect.effect_id
-        self._calls.crew.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
+        self._calls.task_group.deliver(ToolProgressed(at_ms=now_ms(), effect_id=effect_id, text=text))
 
     def _emit(self, name: str, payload: JsonValue) -> None:
         effect_id = self.effect.effect_id
-        self._calls.crew.deliver(ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload))
+        self._calls.task_group.deliver(
+            ToolEmitted(at_ms=now_ms(), effect_id=effect_id, name=name, payload=payload)
+        )
 
 
 class ContextOfCall(ToolContext):
     """The context of a running call, which looks up what its tool asks for, and when it does: most look at nothing.
 
-    All that it looks up is frozen, so that it says what it would have said at the start. A copy that somebody makes with
+    All that it looks up is frozen, so that it says what it would have said at the start. A copy that is made with
     `attrs.evolve` has all members, as one that was made by hand.
     """
 
@@ -309,23 +313,23 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 """Where each member of a context comes from."""
 
 
-class ToolCalls:
+class ToolCallRunner:
     """Runs the calls of one incarnation.
 
     Attributes:
         ports: What the session was given to work with.
-        slots: Where callers wait; a tool that calls its own session would wait for itself.
-        crew: For what outlasts a step of a call; delivers what calls say on their way.
+        pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
+        task_group: For what outlasts a step of a call; delivers what calls say on their way.
         token: Of the Trio run, for what comes from threads.
     """
 
-    __slots__ = ("_children", "crew", "ports", "slots", "token")
+    __slots__ = ("_children", "pending_calls", "ports", "task_group", "token")
 
-    def __init__(self, ports: Ports, slots: Slots, crew: Crew) -> None:
+    def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
         """Take what calls need; inside of a Trio run."""
         self.ports = ports
-        self.slots = slots
-        self.crew = crew
+        self.pending_calls = pending_calls
+        self.task_group = task_group
         self.token = trio.lowlevel.current_trio_token()
         self._children = 0
 
@@ -335,7 +339,7 @@ class ToolCalls:
         return self._children
 
     async def run(
-        self, effect: RunTool, scope: trio.CancelScope, processes: Processes, tabs: list[Tab]
+        self, effect: RunTool, scope: trio.CancelScope, processes: Processes, child_usages: list[ChildUsage]
     ) -> ToolFinished:
         """Run one attempt at a call, and give the outcome that the effect owes.
 
@@ -343,16 +347,16 @@ class ToolCalls:
             effect: The call.
             scope: Of this call alone; who cancels it stops the call.
             processes: Those that the call opens; gone when this returns, or listed as stuck.
-            tabs: Gets one for each session that the call lets work.
+            child_usages: Gets one for each session that the call lets work.
         """
         started_at_ms = now_ms()
         call: RunningCall | None = None
         ended = self._decide_start(effect, scope)
-        if not isinstance(ended, Ended):
-            call = RunningCall(self, effect, scope, processes, tabs)
+        if not isinstance(ended, AttemptEnd):
+            call = RunningCall(self, effect, scope, processes, child_usages)
             attempt = Attempt(tool=ended[0], context=ContextOfCall.of(call), timeout_seconds=ended[1])
             try:
-                with self.slots.inside():
+                with self.pending_calls.inside():
                     ended = await run_tool(effect, attempt, scope)
             finally:
                 call.close()
@@ -375,7 +379,7 @@ class ToolCalls:
     def grant(self, effect: SpawnChild) -> None:
         """Hand a session to the tool that wants it, whose task is the one that carries it out."""
         assert effect.wish is not None  # noqa: S101 - else it answers a call
-        if not self.slots.answer(effect.wish.signal_id, effect):
+        if not self.pending_calls.answer(effect.wish.signal_id, effect):
             self.give_back(effect)
 
     def give_back(self, effect: SpawnChild) -> None:
@@ -385,21 +389,21 @@ class ToolCalls:
         what was lent.
         """
         outcome = Error(text="[Not started: nobody waited for it any more]")
-        self.crew.deliver_first(ChildWork(effect=effect).finished(outcome, Tab(), now_ms()))
+        self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
 
-    def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | Ended:
+    def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | AttemptEnd:
         """Give the tool and how long it may take, of which its scope is told; or say why it does not run."""
         ports = self.ports
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=self.crew.scrub):
+            with crash_edge(partial(_unreadable, effect.name), scrub=self.task_group.scrub):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
-        except Crashed as crashed:
-            return Ended(text=clean_text(crashed.error.message), is_error=True)
+        except PortCrashed as crashed:
+            return AttemptEnd(text=clean_text(crashed.error.message), is_error=True)
         if threaded and ports.threads.is_full:
-            return Ended(text=TOO_MANY, is_error=True)
+            return AttemptEnd(text=TOO_MANY, is_error=True)
         timeout_seconds: float = own_seconds or ports.tool_timeout_seconds
         scope.deadline = trio.current_time() + timeout_seconds
         return tool, timeout_seconds

@@ -15,13 +15,13 @@ import trio
 from agentrail.abc import (
     MAX_RESULT_BYTES,
     Done,
-    Effect,
     Error,
     NotDone,
     Ok,
     Tool,
     ToolContext,
     ToolOutcome,
+    ToolUpdate,
     Unknown,
     effect_class_of,
 )
@@ -38,9 +38,9 @@ from agentrail.runtime.crashes import TRAVELS_FROM_A_TOOL, log_crash, what_trave
 from agentrail.runtime.scrubbing import without_secrets
 
 MAX_CRASH_CHARACTERS: Final = 1000
-UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
+_OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
-_OUTCOMES: Final = (Ok, Error, Effect)
+_OUTCOMES: Final = (Ok, Error, ToolUpdate)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
@@ -59,7 +59,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended.
 
     Attributes:
@@ -68,7 +68,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         details: JSON for people.
         changes: What it wants changed in the session.
         crashed: Whether it raised, so that it may be made once more.
-        late: Whether the tool gave a value although it had been stopped; nobody sees that value.
+        late: Whether the tool gave a value although it had been stopped; that value is not shown.
     """
 
     text: str
@@ -79,7 +79,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     late: bool = False
 
 
-async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> Ended:
+async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
     """Run one attempt and say how it ended, whatever the tool does.
 
     Args:
@@ -92,7 +92,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     """
     arguments = decide_arguments(effect)
     if arguments is None:
-        return Ended(text=CHANGED, is_error=True)
+        return AttemptEnd(text=CHANGED, is_error=True)
     late = False
     try:
         with scope:
@@ -136,7 +136,7 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
         case NotDone():
             return None
         case Unknown():
-            return Error(text=UNKNOWN)
+            return Error(text=_OUTCOME_UNKNOWN)
         case _:
             kind = type(found).__name__
             message = f"reconcile of tool {tool.name!r} returned {kind}, expected Done(result), NotDone() or Unknown()"
@@ -154,7 +154,7 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
     return copied
 
 
-def decide_outcome(tool: Tool, returned: object) -> Ended:
+def decide_outcome(tool: Tool, returned: object) -> AttemptEnd:
     """Take what a tool returned, if it may return that.
 
     Raises:
@@ -163,13 +163,13 @@ def decide_outcome(tool: Tool, returned: object) -> Ended:
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
         text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
-        return Ended(text=text, is_error=True)
+        return AttemptEnd(text=text, is_error=True)
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
-    return Ended(
+    return AttemptEnd(
         text=clean_text(returned.text, max_bytes=max_bytes) or "[no output]",
         is_error=isinstance(returned, Error),
         details=_plain(tool, returned.details),
-        changes=returned.changes if isinstance(returned, Effect) else (),
+        changes=returned.changes if isinstance(returned, ToolUpdate) else (),
     )
 
 
@@ -192,7 +192,7 @@ def _plain(tool: Tool, details: object) -> JsonValue:
     return plain
 
 
-def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object]) -> Ended:
+def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object]) -> AttemptEnd:
     """Say what was raised: type and message for the model, no traceback and no secret of the application.
 
     A tool that ends the program, as argparse does over wrong input, has ended its call: an error and no crash, because
@@ -202,7 +202,7 @@ def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object
     exited = all(isinstance(leaf, SystemExit) for leaf in found)
     said = "; ".join(decide_exit(leaf) for leaf in found) if exited else f"crashed: {describe_crash(error)}"
     text = without_secrets(f'Tool "{name}" {said}', user_data)
-    return Ended(
+    return AttemptEnd(
         text=clean_text(text[:MAX_CRASH_CHARACTERS]),
         is_error=True,
         crashed=not exited and not isinstance(error, ToolContractError),
@@ -225,12 +225,12 @@ def log_tool_crash(name: str, context: ToolContext, error: BaseException) -> Non
     log_crash(what, error, partial(without_secrets, user_data=context.user_data))
 
 
-def decide_timeout(attempt: Attempt, *, late: bool = False) -> Ended:
+def decide_timeout(attempt: Attempt, *, late: bool = False) -> AttemptEnd:
     """Say that the time was up, and whether something may have happened all the same."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
     if effect_class_of(attempt.tool) not in {"pure", "idempotent"}:
         text = f"{text} It may have taken effect; check before repeating."
-    return Ended(text=text, is_error=True, late=late)
+    return AttemptEnd(text=text, is_error=True, late=late)
 
 
 def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:

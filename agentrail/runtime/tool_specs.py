@@ -14,7 +14,7 @@ from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import contain
+from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
 
@@ -63,8 +63,8 @@ class ToolSpecs:
         """
         spec = _spec_of(tool, listing)
         # What has no hash, or one that raises, is checked for each session.
-        kept = contain(lambda _: _NO_KEY, self._kept.get, tool)
-        if kept is None or kept != spec:  # a tool may say something else by now, or to somebody else
+        kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
+        if kept is None or kept != spec:  # a tool may say something else by now, or to another caller
             _check_types(spec)
             checked = self._checked(spec)
             _check_traits(tool, checked)
@@ -104,7 +104,7 @@ def _content_of(spec: ToolSpec) -> _Content | None:
     kinds = tuple(map(type, members))  # `True` is `1` to a dictionary, and `1` is `1.0`
     if not _EXACT.issuperset(kinds):
         return None
-    schema = contain(lambda _: None, msgspec.json.encode, spec.parameters)
+    schema = call_guarded(lambda _: None, msgspec.json.encode, spec.parameters)
     return None if schema is None else (schema, kinds, *members)
 
 
@@ -113,12 +113,12 @@ _NO_KEY: Final[Any] = object()
 
 def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
     """Read what a tool says of itself; any member may be wrong, and may raise when it is read."""
-    spec = contain(partial(_refuse_reading, tool), _read_all, tool)
+    spec = call_guarded(partial(_refuse_reading, tool), _read_all, tool)
     described: Any = spec.description
     if not callable(described):
         return spec
     return msgspec.structs.replace(
-        spec, description=contain(partial(_refuse_description, spec.name), described, listing)
+        spec, description=call_guarded(partial(_refuse_description, spec.name), described, listing)
     )
 
 
@@ -160,9 +160,9 @@ def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
     """Find the member that cannot be read, and refuse the tool by that and its name."""
     if isinstance(error, ToolDefinitionError):
         raise error
-    who = contain(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
+    who = call_guarded(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
     for member in (*TOOL_MEMBERS, *_DEFAULTS):
-        contain(partial(_refuse_member, who, member), _read, tool, member)
+        call_guarded(partial(_refuse_member, who, member), _read, tool, member)
     message = f"tool {who!r} could not be read, and then it could: make its members plain attributes"
     raise ToolDefinitionError(message) from None
 
@@ -211,7 +211,7 @@ def _check_types(spec: Any) -> None:
 def _check_traits(tool: Tool, spec: ToolSpec) -> None:
     """Look at what the runner reads besides, and no model is told of."""
     found = {
-        member: contain(partial(_refuse_member, spec.name, member), _read, tool, member)
+        member: call_guarded(partial(_refuse_member, spec.name, member), _read, tool, member)
         for member in ("max_result_bytes", "threaded", "label", "execute", "reconcile")
     }
     for member, is_right, expected in _TRAITS:
@@ -258,4 +258,4 @@ def _is_count(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    return contain(lambda _: f"<{type(value).__name__}>", repr, value)[:200]
+    return call_guarded(lambda _: f"<{type(value).__name__}>", repr, value)[:200]

@@ -1,4 +1,4 @@
-"""The worker threads of the tools of one supervisor: how many there are, and which of them nobody can stop any more."""
+"""The worker threads of the tools of one supervisor: how many there are, and which of them cannot be stopped any more."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -38,7 +38,7 @@ class ThreadStatistics:
 class ToolThreads:
     """Threads for tools that are plain functions.
 
-    A limiter of their own, not Trio's default one: tools that block for minutes would starve whoever else needs a thread,
+    A limiter of their own, not Trio's default one: tools that block for minutes would starve all others that need a thread,
     such as name resolution. A thread that is left behind keeps its slot until it really ends.
     """
 
@@ -66,7 +66,7 @@ class ToolThreads:
         job = _Job(name, scope, abandonable)
 
         def work() -> T:
-            # Both in the thread: it may begin late, and at its end whoever waited may be gone. Each is one atomic step.
+            # Both in the thread: it may begin late, and at its end the caller may be gone. Each is one atomic step.
             self._jobs.append(job)
             try:
                 return function()
@@ -76,7 +76,7 @@ class ToolThreads:
         return await trio.to_thread.run_sync(work, abandon_on_cancel=abandonable, limiter=self._limiter)
 
     def is_abandoned(self, scope: trio.CancelScope) -> bool:
-        """Say whether the thread of a call that was stopped works on with nobody waiting for it."""
+        """Say whether the thread of a call that was stopped works on without a caller that waits for it."""
         return any(job.scope is scope and job.abandonable and scope.cancel_called for job in self._jobs)
 
     @property

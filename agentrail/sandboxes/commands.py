@@ -20,7 +20,7 @@ from agentrail.sandboxes.command import CommandRun, Program, open_process, run_c
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
 from agentrail.sandboxes.files import Files
 from agentrail.sandboxes.guarded import Guarded, Mount
-from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.paths import escape, show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import Programs
@@ -40,7 +40,7 @@ class CommandRules:
     shell_fallback: ShellFallback
     network: Network
     readable: tuple[str, ...]
-    limits: Limits
+    limits: CommandLimits
     env: Mapping[str, str]
 
 

@@ -34,7 +34,7 @@ class IgnoreFile:
     directory: tuple[str, ...]
     rules: tuple[_Rule, ...]
 
-    def judge(self, names: Sequence[str], *, is_directory: bool) -> bool | None:
+    def decide(self, names: Sequence[str], *, is_directory: bool) -> bool | None:
         """Tell whether a path is ignored; None when no rule is about it."""
         below = names[len(self.directory) :]
         for rule in reversed(self.rules):
@@ -65,7 +65,7 @@ def is_ignored(files: Iterable[IgnoreFile], names: Sequence[str], *, is_director
         names: From the root to the path.
         is_directory: What it is.
     """
-    verdicts = (file.judge(names, is_directory=is_directory) for file in files)
+    verdicts = (file.decide(names, is_directory=is_directory) for file in files)
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
 

@@ -16,7 +16,7 @@ from agentrail.sandboxes.paths import fault_of_path
 MAX_ALTERNATIVES: Final = 256
 """What `{a,b}` may stand for, all of them together."""
 
-MAX_PATTERN_CHARACTERS: Final = 4_096
+MAX_GLOB_CHARACTERS: Final = 4_096
 """No path is longer."""
 
 MAX_EXPANDED_CHARACTERS: Final = 20_000
@@ -55,7 +55,7 @@ def compile_pattern(pattern: str) -> PathPattern:
         PatternFault: It is empty, climbs, begins with `/`, is too long, has characters that no path has, or stands for
             too many.
     """
-    fault = fault_of_path(pattern, MAX_PATTERN_CHARACTERS)
+    fault = fault_of_path(pattern, MAX_GLOB_CHARACTERS)
     if fault is not None:
         raise PatternFault(fault)
     if not pattern.strip("/"):

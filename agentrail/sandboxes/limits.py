@@ -28,7 +28,7 @@ _STAYING: Final = (
 
 
 @frozen(kw_only=True)
-class Limits:
+class CommandLimits:
     """What a command may use up. Each process counts for itself, but for `max_processes`.
 
     Attributes:

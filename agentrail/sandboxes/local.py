@@ -39,7 +39,7 @@ from agentrail.sandboxes.confinement import Confinement, ShellFallback, check_ch
 from agentrail.sandboxes.files import Files, HardLinks
 from agentrail.sandboxes.gitignore import FILE_NAME
 from agentrail.sandboxes.globbing import PathPattern
-from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.own_code import find_own_code, list_own_places
 from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
@@ -85,7 +85,7 @@ class LocalSandbox:
         shell_fallback: ShellFallback = "refuse",
         network: Network = "none",
         readable: Iterable[str] = (),
-        limits: Limits | None = None,
+        limits: CommandLimits | None = None,
         env: Mapping[str, str] | None = None,
         allow_root: bool = False,
     ) -> None:
@@ -138,7 +138,7 @@ class LocalSandbox:
             shell_fallback=shell_fallback,
             network=network,
             readable=tuple(readable),
-            limits=limits or Limits(),
+            limits=limits or CommandLimits(),
             env=dict(env or {}),
         )
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)

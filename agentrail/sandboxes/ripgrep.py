@@ -19,7 +19,12 @@ from agentrail.abc import GrepOptions, GrepResult
 from agentrail.sandboxes.gitignore import decide_anchored, pattern_lines
 from agentrail.sandboxes.globbing import PathPattern, expand_braces
 from agentrail.sandboxes.searching import SEARCH_SECONDS, Collected, Document, refuse_pattern, refuse_slow
-from agentrail.sandboxes.walking import MAX_DEPTH, MAX_SEARCHED_BYTES, SKIPPED_DIRECTORIES, is_included
+from agentrail.sandboxes.walking import (
+    MAX_DIRECTORY_DEPTH,
+    MAX_SEARCHED_BYTES,
+    SKIPPED_DIRECTORIES,
+    is_included,
+)
 
 _FILES_AT_A_TIME: Final = 100
 _READ_AT_A_TIME: Final = 8  # files for one way to a thread; each may have ten megabytes
@@ -43,7 +48,7 @@ _IGNORING: Final = (
         "--no-require-git",
     ),
     *(f"--glob=!{name}/" for name in SKIPPED_DIRECTORIES),
-    *(f"--max-depth={MAX_DEPTH}", f"--max-filesize={MAX_SEARCHED_BYTES}"),
+    *(f"--max-depth={MAX_DIRECTORY_DEPTH}", f"--max-filesize={MAX_SEARCHED_BYTES}"),
 )
 
 

@@ -16,7 +16,7 @@ from agentrail.sandboxes.programs import find_interpreter
 SEARCH_SECONDS: Final = 20.0
 """How long a search may take: less than its tool has, so that it can still say what went wrong."""
 
-MAX_PATTERN_CHARACTERS: Final = 10_000
+MAX_SEARCH_PATTERN_CHARACTERS: Final = 10_000
 
 BATCH_BYTES: Final = 1 << 20
 """How much text goes to the helper at a time."""
@@ -116,8 +116,8 @@ def refuse_slow() -> Refusal:
 
 def fault_of_pattern(pattern: str) -> Refusal | None:
     """Refuse what no engine could be handed: it would be an exception of the system's instead of an answer."""
-    if len(pattern) > MAX_PATTERN_CHARACTERS:
-        fault = f"it has {len(pattern):,} characters, at most {MAX_PATTERN_CHARACTERS:,} are taken"
+    if len(pattern) > MAX_SEARCH_PATTERN_CHARACTERS:
+        fault = f"it has {len(pattern):,} characters, at most {MAX_SEARCH_PATTERN_CHARACTERS:,} are taken"
     elif "\0" in pattern or any("\ud800" <= character <= "\udfff" for character in pattern):
         fault = "it has a character that no text file has (NUL, or half of a surrogate pair)"
     else:

@@ -22,7 +22,7 @@ SKIPPED_DIRECTORIES: Final = (
 )
 """Directories that hold generated files."""
 
-MAX_DEPTH: Final = 25
+MAX_DIRECTORY_DEPTH: Final = 25
 MAX_SEARCHED_BYTES: Final = 10_000_000
 MAX_GLOB_PATHS: Final = 500
 
@@ -132,7 +132,7 @@ def _walk(
             if is_ignored(ignore_files, below, is_directory=is_directory):
                 continue
             yield FoundEntry(names=below, entry=entry)
-            if is_directory and len(below) - len(start) < MAX_DEPTH:
+            if is_directory and len(below) - len(start) < MAX_DIRECTORY_DEPTH:
                 waiting.append((below, ignore_files))
 
 

@@ -17,13 +17,13 @@ from attrs import define
 
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Abort, ChunksArrived, SignalId, Steer
+from agentrail.core.signals import AbortCycle, ChunksArrived, SignalId, Steer
 from agentrail.errors import CycleEnded, SessionDown
 from agentrail.events import Event
 from agentrail.messages import Message, SteerRef
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
-from agentrail.runtime.interpreter import ChunkBuffer, Letter
+from agentrail.runtime.interpreter import ChunkBuffer, MailboxItem
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
@@ -239,7 +239,7 @@ def _crash_all(supervisor: SessionSupervisor) -> None:
 def _abort_all(supervisor: SessionSupervisor) -> None:
     # The signal alone, without a caller who waits: it must be there in this very step.
     for session in supervisor.sessions():
-        _mailbox_of(session).put_notice(Abort(at_ms=now_ms(), signal_id=_STRUCK, reason="struck"))
+        _mailbox_of(session).put_notice(AbortCycle(at_ms=now_ms(), signal_id=_STRUCK, reason="struck"))
 
 
 def _steer_all(supervisor: SessionSupervisor) -> None:
@@ -248,6 +248,6 @@ def _steer_all(supervisor: SessionSupervisor) -> None:
         _mailbox_of(session).put_notice(steer)
 
 
-def _mailbox_of(session: Session) -> Mailbox[Letter]:
+def _mailbox_of(session: Session) -> Mailbox[MailboxItem]:
     # Past the handle: no caller of a session can do this, and there is no switch for it in the product.
     return session._cell.mailbox  # noqa: SLF001

@@ -18,11 +18,11 @@ from unittest import mock
 
 from agentrail.core import hooks as h
 from agentrail.core.foreign import attempt
-from agentrail.core.pipeline import deliver, resume, run
+from agentrail.core.pipeline import deliver, resume_hook, run_hook
 from agentrail.core.plugin import Context, Plugin
 from agentrail.core.plugin_state import loses
 from agentrail.core.seeded import SeededRandom
-from agentrail.core.stack import Entry, Member, Stack, load_stack
+from agentrail.core.stack import Member, PluginEntry, Stack, load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.frozen import frozen_json
@@ -88,7 +88,7 @@ def check_plugin(
         AssertionError: Its author's: a rule is broken, and the message is the rule.
     """
     for given in options:
-        entry: Entry = (plugin, given)
+        entry: PluginEntry = (plugin, given)
         stack, states = load_stack([entry])
         (member,) = stack.members
         state = states[member.name]
@@ -120,13 +120,15 @@ def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: i
     )
     assert repr((event, state)) == shown, f"{what}: it changed what it was given"
     states = MappingProxyType({member.name: state})
-    outcome = run(stack, event, states, _context(moment))
+    outcome = run_hook(stack, event, states, _context(moment))
     while outcome.waiting is not None:
         _sound(outcome.events, what)
-        outcome = resume(stack, outcome, _no_answer(outcome.waiting.errand), outcome.states, _context(moment))
+        outcome = resume_hook(
+            stack, outcome, _no_answer(outcome.waiting.plugin_request), outcome.states, _context(moment)
+        )
     _sound(outcome.events, what)
-    for errand in outcome.errands:
-        done = h.RequestDone(tag=errand.tag, result=_no_answer(errand))
+    for plugin_request in outcome.plugin_requests:
+        done = h.RequestDone(tag=plugin_request.tag, result=_no_answer(plugin_request))
         delivered = deliver(stack, member.name, done, outcome.states, _context(moment))
         _sound(delivered.events, f"{member.name}, on RequestDone")
         outcome = delivered
@@ -141,7 +143,7 @@ def _sound(events: Sequence[object], what: str) -> None:
         assert not isinstance(event, PluginFailed), f"{what}: {event.error.message}"
 
 
-def _no_answer(_errand: Any) -> h.RequestResult:
+def _no_answer(_plugin_request: Any) -> h.RequestResult:
     """Every request of a check fails: plugins must bear that, and a check has neither disk nor model."""
     return h.RequestFailed(error=ErrorInfo(code="not_there", message="there is nothing behind a check"))
 

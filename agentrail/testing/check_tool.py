@@ -12,12 +12,12 @@ import trio
 from attrs import evolve
 
 from agentrail.abc import (
-    Effect,
     Error,
     Ok,
     Tool,
     ToolContext,
     ToolListing,
+    ToolUpdate,
     effect_class_of,
     timeout_seconds_of,
 )
@@ -115,7 +115,7 @@ async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: 
 
 
 async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
-    """It returns `Ok`, `Error` or `Effect`, whose text is text and whose details are JSON, and leaves its arguments alone."""
+    """It returns `Ok`, `Error` or `ToolUpdate`, whose text is text and whose details are JSON, and leaves its arguments alone."""
     if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
@@ -123,7 +123,9 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
     given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     before = msgspec.json.encode(given, order="deterministic")
     returned: object = await tool.execute(given, ctx)
-    assert isinstance(returned, Ok | Error | Effect), f"it returned a value of type {type(returned).__name__}"
+    assert isinstance(returned, Ok | Error | ToolUpdate), (
+        f"it returned a value of type {type(returned).__name__}"
+    )
     assert isinstance(returned.text, str), f"its text is a value of type {type(returned.text).__name__}"
     try:
         json.dumps(returned.details, allow_nan=False)

@@ -10,8 +10,8 @@ from agentrail.core.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
+    ReasoningDelta,
     TextDelta,
-    ThinkingDelta,
     ToolCallStarted,
     UsageUpdate,
 )
@@ -55,7 +55,7 @@ def added_up(chunks: Sequence[Chunk]) -> list[object]:
         match chunk:
             case TextDelta(text=text):
                 _join(said, "text", text)
-            case ThinkingDelta(text=text):
+            case ReasoningDelta(text=text):
                 _join(said, "thinking", text)
             case ToolCallStarted(index=index):
                 pieces[index], places[index] = [], len(said)
@@ -97,7 +97,7 @@ def _join(said: list[object], kind: str, text: str) -> None:
 
 def origin_of(chunk: Chunk, events: Sequence[bytes]) -> int | None:
     """Say which event brought a delta: the only one that has its very text as a value; None when that tells nothing."""
-    text = chunk.text if isinstance(chunk, TextDelta | ThinkingDelta | ArgumentsDelta) else ""
+    text = chunk.text if isinstance(chunk, TextDelta | ReasoningDelta | ArgumentsDelta) else ""
     holders = [number for number, event in enumerate(events) if text in _texts(event)]
     return holders[0] if text and len(holders) == 1 else None
 

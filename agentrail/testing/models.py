@@ -16,8 +16,8 @@ from agentrail.core.request import (
     Chunk,
     Completed,
     ModelRequest,
+    ReasoningDelta,
     TextDelta,
-    ThinkingDelta,
     ToolCallStarted,
     UsageUpdate,
 )
@@ -191,7 +191,7 @@ async def stream_of(turn: Turn, request: ModelRequest) -> AsyncGenerator[Chunk, 
     blocks: list[AssistantBlock] = []
     if turn.thinking:
         blocks.append(Thinking(text=turn.thinking, provider="scripted"))
-        yield ThinkingDelta(turn.thinking)
+        yield ReasoningDelta(turn.thinking)
     for piece in turn.text:
         await _pause(turn)
         yield TextDelta(piece)

@@ -7,8 +7,8 @@ import msgspec
 from attrs import frozen
 
 from agentrail.core import machine
-from agentrail.core.effects import Effect, Publish, Refuse, Reply
-from agentrail.core.stack import PluginStates, Stack, ask, compile_stack, load_stack
+from agentrail.core.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.stack import PluginStates, Stack, call_handler, compile_stack, load_stack
 from agentrail.core.state import SessionData, SessionState
 from agentrail.events import SessionStart
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
@@ -71,11 +71,11 @@ class Twins(Run):
 
 
 def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
-    stack, states = load_stack(setup.entries, ask=ask)
+    stack, states = load_stack(setup.entries, ask=call_handler)
     first, second = stack.members
     replace = msgspec.structs.replace
     members = [replace(second, priority=first.priority), replace(first, priority=second.priority)]
-    return compile_stack(members, ask=ask), states
+    return compile_stack(members, ask=call_handler), states
 
 
 def _state_differs(one: SessionState, other: SessionState) -> str | None:
@@ -100,7 +100,7 @@ def _effects_differ(effects: Sequence[Effect], others: Sequence[Effect]) -> str 
 
 
 def _counts(effect: Effect) -> bool:
-    return not isinstance(effect, Reply) and not (
+    return not isinstance(effect, ReplyToCaller) and not (
         isinstance(effect, Publish) and isinstance(effect.event, SessionStart)
     )
 

@@ -108,7 +108,7 @@ def what_is_blocked_does_not_run(moment: PluginMoment) -> None:
         assert call.call.call_id not in blocked or call.stage == "done"
 
 
-def no_call_gets_past_a_judge(moment: PluginMoment) -> None:
+def no_call_gets_past_a_guard(moment: PluginMoment) -> None:
     """What runs is what every plugin that judges calls would let run, whichever plugin rewrote the arguments, and when.
 
     A plugin that was asked is asked again about what the model wanted, and about what will run. A safety plugin is asked
@@ -149,7 +149,7 @@ def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
             )
 
 
-def nobody_approves_in_the_users_place(moment: PluginMoment) -> None:
+def only_the_user_approves(moment: PluginMoment) -> None:
     """A plugin that takes a prompt for an approval found in it what is approved: the id, or the command."""
     for asking in moment.askings:
         answer = asking.answer
@@ -182,8 +182,8 @@ def _heeded(
     """Ask a plugin that judges again: about what will run, and about what the model wanted."""
     wanted = _question(known[0]).arguments
     for arguments, why in ((call.arguments, "saw other arguments"), (wanted, "saw them rewritten")):
-        judged = any(same_json(_question(asking).arguments, arguments) for asking in mine)
-        if not judged and not (why == "saw them rewritten" and call.edited):
+        checked = any(same_json(_question(asking).arguments, arguments) for asking in mine)
+        if not checked and not (why == "saw them rewritten" and call.edited):
             _let_pass(moment, mine[-1], arguments, why)
 
 
@@ -242,8 +242,8 @@ PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = (
     states_survive_the_codec,
     what_is_journaled_survives_the_codec,
     what_is_blocked_does_not_run,
-    no_call_gets_past_a_judge,
+    no_call_gets_past_a_guard,
     no_answer_is_lost_in_a_tie,
-    nobody_approves_in_the_users_place,
+    only_the_user_approves,
 )
 """All of them. The order is that in which they are held: what makes the others meaningless stands first."""

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agentrail.core import machine
-from agentrail.core.effects import Publish, Refuse, Reply, SpawnChild
+from agentrail.core.effects import Publish, Refuse, ReplyToCaller, SpawnChild
 from agentrail.core.hooks import RequestFailed
 from agentrail.core.owners import OfChild, owned_by
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Asked,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     ResponseCompleted,
     Signal,
@@ -38,7 +38,7 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, UserMessage
 from agentrail.testing.promises import Seen
-from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.strategies import timers_of
 
 LATER_MS: Final = 1_000_000
@@ -58,13 +58,17 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
     running = [
         call.effect_id for call in (*data.batch, *data.survivors) if call.stage in {"running", "stopping"}
     ]
-    if errands_of(state):
-        return ErrandFinished(at_ms=LATER_MS, effect_id=errands_of(state)[0], result=_NOTHING_THERE)
+    if plugin_requests_of(state):
+        return PluginRequestFinished(
+            at_ms=LATER_MS, effect_id=plugin_requests_of(state)[0], result=_NOTHING_THERE
+        )
     below = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
     if below:  # the session of a tool ends before the tool
         return ToolFinished(at_ms=LATER_MS, effect_id=below[0], text="done", started_at_ms=0)
     if data.compaction is not None and data.compaction.summary is not None:
-        return ErrandFinished(at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE)
+        return PluginRequestFinished(
+            at_ms=LATER_MS, effect_id=data.compaction.effect_id, result=_NOTHING_THERE
+        )
     if data.compaction is not None:
         return _all_right(data.compaction.effect_id)
     if teardowns_of(state):
@@ -103,7 +107,9 @@ def run_is_complete(run: Sequence[Seen]) -> None:
     alive = [seen for seen in run if not seen.before.ended]
     asked = [seen.signal.signal_id for seen in alive if isinstance(seen.signal, Asked)]
     asked += [by for seen in alive if (by := getattr(seen.signal, "asked_by", None)) is not None]
-    answered = [effect.to for seen in run for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+    answered = [
+        effect.to for seen in run for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse)
+    ]
     wishes = [effect.wish for seen in run for effect in seen.of(SpawnChild)]
     answered += [wish.signal_id for wish in wishes if wish is not None]
     assert Counter(answered) == Counter(asked)

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from agentrail.core import machine
 from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
 from agentrail.core.budget import Price
-from agentrail.core.effects import RunErrand, StartStream
+from agentrail.core.effects import RunPluginRequest, StartStream
 from agentrail.core.hooks import (
     FileText,
     FileWritten,
@@ -26,8 +26,8 @@ from agentrail.core.hooks import (
     RequestResult,
 )
 from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.signals import ErrandFinished, Prompt, ResponseCompleted, Signal
-from agentrail.core.stack import Entry, PluginStates, Stack, load_stack
+from agentrail.core.signals import PluginRequestFinished, Prompt, ResponseCompleted, Signal
+from agentrail.core.stack import PluginEntry, PluginStates, Stack, load_stack
 from agentrail.core.state import Phase, SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import AgentrailError
@@ -82,7 +82,7 @@ class Setup:
         origin: Where the stack stands, `package.module:STACK`, and what stands there; for writing it into scenarios.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[PluginEntry, ...] = ()
     tools: Toolbox = field(factory=Toolbox)
     config: SessionConfig = field(factory=small_config)
     without: frozenset[str] = frozenset()
@@ -274,7 +274,7 @@ class Run:
 
     def _fitting(self, signal: Signal) -> Signal:
         """Answer a plugin's request with what was asked for: which kind that is the strategy could not know."""
-        if isinstance(signal, ErrandFinished) and signal.effect_id in self._wanted:
+        if isinstance(signal, PluginRequestFinished) and signal.effect_id in self._wanted:
             result = _result_for(self._wanted[signal.effect_id], signal.result)
             return msgspec.structs.replace(signal, result=result)
         return signal
@@ -285,7 +285,7 @@ class Run:
         askings, faults = self._watch.take()
         moment = PluginMoment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
         self._about_calls = about_open_calls((*self._about_calls, *askings), seen.after.data.batch)
-        self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunErrand)}
+        self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunPluginRequest)}
         for about_plugins in self.setup.plugin_promises:
             with self._telling(about_plugins.__name__, script):
                 about_plugins(moment)

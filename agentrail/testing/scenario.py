@@ -33,7 +33,7 @@ from agentrail.core import machine
 from agentrail.core.effects import Effect, RunTool
 from agentrail.core.request import EffectId
 from agentrail.core.signals import Signal, ToolFinished
-from agentrail.core.stack import Entry, load_stack
+from agentrail.core.stack import PluginEntry, load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
@@ -79,7 +79,7 @@ class Scenario:
 
     config: SessionConfig
     tools: Toolbox
-    plugins: tuple[Entry, ...] = ()
+    plugins: tuple[PluginEntry, ...] = ()
     messages: tuple[Message, ...] = ()
     show: frozenset[Group]
     lines: tuple[Input | str, ...]
@@ -124,7 +124,7 @@ def read_scenario(text: str) -> Scenario:
     """
     config, show = read_session("session")
     specs: list[ToolSpec] = []
-    plugins: list[Entry] = []
+    plugins: list[PluginEntry] = []
     messages: list[Message] = []
     lines: list[Input | str] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -204,7 +204,7 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
     config: SessionConfig,
     tools: Toolbox,
     remark: str,
-    plugins: Sequence[Entry] = (),
+    plugins: Sequence[PluginEntry] = (),
     origin: StackOrigin | None = None,
     show: Sequence[str] = ("cycle", "tools", "history"),
 ) -> str:

@@ -87,11 +87,24 @@ _GROUP_OF.update(
     )
 )
 
+_NAMES: Final[Mapping[type[Effect], str]] = {
+    asked.ReplyToCaller: "Reply",
+    asked.ClearTimer: "CancelTimer",
+    asked.RunPluginRequest: "RunErrand",
+    asked.CancelPluginRequest: "CancelErrand",
+}
+
+
+def effect_name(kind: type[Effect]) -> str:
+    """Give the word for an effect. Most are called like their class; what files were written with stays as it is."""
+    return _NAMES.get(kind, kind.__name__)
+
+
 EFFECTS: Final[Mapping[type[Effect], Line]] = {
     asked.CancelStream: Line(asked.CancelStream, "effect_id"),
     asked.SetTimer: Line(asked.SetTimer, "effect_id at=at_ms"),
-    asked.CancelTimer: Line(asked.CancelTimer, "effect_id"),
-    asked.CancelErrand: Line(asked.CancelErrand, "effect_id"),
+    asked.ClearTimer: Line(asked.ClearTimer, "effect_id"),
+    asked.CancelPluginRequest: Line(asked.CancelPluginRequest, "effect_id"),
     asked.Teardown: Line(asked.Teardown, "effect_id stopped= survivors= committed= unknown="),
     asked.End: Line(asked.End, '"reason"'),
 }
@@ -110,12 +123,12 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
         case (
             asked.CancelStream()
             | asked.SetTimer()
-            | asked.CancelTimer()
-            | asked.CancelErrand()
+            | asked.ClearTimer()
+            | asked.CancelPluginRequest()
             | asked.Teardown()
             | asked.End()
         ):
-            return " ".join((type(effect).__name__, *EFFECTS[type(effect)].write(effect)))
+            return " ".join((effect_name(type(effect)), *EFFECTS[type(effect)].write(effect)))
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
             return f"RunTool {effect_id} {block_word(call)}"
@@ -125,7 +138,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}{wanted}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
-        case asked.RunErrand(effect_id=effect_id, wanted=wanted, refused=refused):
+        case asked.RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused):
             answered = "" if refused is None else f" refused {refused.code}"
             return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
@@ -133,7 +146,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
         case asked.Publish(event=event):
             kind = type(event)
             return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
-        case asked.Reply(to=to, value=value):
+        case asked.ReplyToCaller(to=to, value=value):
             return f"Reply {to} {_answer_words(value)}"
         case asked.Refuse(to=to, error=error):
             return f"Refuse {to} {type(error).__name__} {quote(str(error))}"

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from agentrail.core.stack import Entry
+from agentrail.core.stack import PluginEntry
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule, read_rule
 from agentrail.testing.scenario_words import Pair, ScenarioError, quote, split_words
 
-StackOrigin: TypeAlias = tuple[str, Sequence[Entry]]
+StackOrigin: TypeAlias = tuple[str, Sequence[PluginEntry]]
 """Where a list of plugins stands, `package.module:NAME`, and the list itself."""
 
 _STEP: Final = re.compile(r"(?P<name>\w+)|\[(?P<index>\d+)\]|\.")
@@ -69,7 +69,7 @@ def import_path(path: str) -> Any:
     return found
 
 
-def print_plugin(entry: Entry, origin: StackOrigin | None = None) -> str:
+def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
     """Write the line that `read_plugin` reads; a remark for a plugin that nothing leads to from an import."""
     if origin is not None:
         path, stack = origin

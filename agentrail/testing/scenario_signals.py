@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from agentrail.core.budget import Spent, spent_of
 from agentrail.core.changes import Change
+from agentrail.core.codec import SIGNAL_KINDS
 from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
-from agentrail.core.request import Chunk, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo
@@ -33,7 +34,15 @@ from agentrail.messages import (
 )
 from agentrail.testing.scenario_changes import decode_changes, encode_changes
 from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Line, Part, WordForm, free, option, within
-from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, ScenarioWord, quote
+from agentrail.testing.scenario_words import (
+    LineWords,
+    Pair,
+    Said,
+    ScenarioError,
+    ScenarioWord,
+    quote,
+    scenario_name,
+)
 
 SCRIPTED_MODEL: Final = "scripted:model"
 
@@ -101,7 +110,7 @@ def read_signal(text: str, at_ms: int) -> Signal:
 
 def print_signal(signal: Signal) -> str:
     """Write the line that stands for a signal; `read_signal` reads it."""
-    kind = type(signal).__name__
+    kind = scenario_name(SIGNAL_KINDS[type(signal)])
     return " ".join((kind, *_LINES[kind].write(signal)))
 
 
@@ -228,7 +237,7 @@ def _read_chunks(words: LineWords) -> Mapping[str, Any]:
     fields: dict[str, Any] = {}
     _USED.read(words, fields)
     chunks: list[Chunk] = [
-        TextDelta(block.text) if isinstance(block, Text) else ThinkingDelta(block.text)
+        TextDelta(block.text) if isinstance(block, Text) else ReasoningDelta(block.text)
         for block in _blocks_in(words)
         if isinstance(block, Text | Thinking)
     ]
@@ -239,8 +248,8 @@ def _write_chunks(signal: ChunksArrived) -> Iterator[str]:
     # What the core does not look at needs no word; of totals the last one counts, and is written behind the rest.
     totals = [chunk.usage for chunk in signal.chunks if isinstance(chunk, UsageUpdate)]
     for chunk in signal.chunks:
-        if isinstance(chunk, TextDelta | ThinkingDelta):
-            yield f"{'thinking=' if isinstance(chunk, ThinkingDelta) else ''}{quote(chunk.text)}"
+        if isinstance(chunk, TextDelta | ReasoningDelta):
+            yield f"{'thinking=' if isinstance(chunk, ReasoningDelta) else ''}{quote(chunk.text)}"
     yield from (f"usage={_usage_word(usage)}" for usage in totals[-1:] if usage != TokenUsage())
 
 
@@ -351,7 +360,7 @@ _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
     "result": _RESULTS,
     "receipt": RECEIPT,
 }
-_KINDS: Final = {kind.__name__: kind for kind in get_args(Signal)}
+_KINDS: Final = {scenario_name(kind): signal for signal, kind in SIGNAL_KINDS.items()}
 _LINES: Final[Mapping[str, Line]] = {
     name: Line(_KINDS[name], " ".join(grammar), _SPECIAL, FORMS)
     for name, *grammar in map(str.split, _GRAMMAR.strip().splitlines())

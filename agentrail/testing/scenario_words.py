@@ -13,6 +13,11 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 
+def scenario_name(kind: str) -> str:
+    """Give the word for a signal that a journal calls `kind`. Not the name of its class, which may change: files stay as they are."""
+    return "".join(part.capitalize() for part in kind.split("_"))
+
+
 class ScenarioError(ValueError):
     """A scenario that cannot be read: the message names the line, what was expected and what stands there."""
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.signals import Signal, Started
+from agentrail.core.signals import SessionBegan, Signal
 from agentrail.core.state import Phase
 from agentrail.testing import strategies
-from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.runs import CounterExample, Invariant, Run, Setup
 
 Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
@@ -36,7 +36,7 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
         "call": strategies.responses().filter(lambda response: bool(response.message.calls)),
         "respond": strategies.responses(),
         "tool": strategies.tool_outcomes(),
-        "errand": strategies.errand_outcomes(),
+        "plugin_request": strategies.plugin_request_outcomes(),
         "abort": strategies.aborts(),
         "settle": strategies.teardown_outcomes(),
         "end": strategies.stops() | strategies.notices(),
@@ -84,7 +84,7 @@ class SessionMachine(RuleBasedStateMachine):
     def begin(self, setup: Setup) -> None:
         """The session comes up."""
         self.session_run = self.begin_run(setup)
-        self.say(Started(at_ms=0))
+        self.say(SessionBegan(at_ms=0))
 
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("prompt"))
@@ -144,9 +144,9 @@ class SessionMachine(RuleBasedStateMachine):
         """A tool says something."""
         self.say(signal)
 
-    @precondition(lambda self: bool(errands_of(self.session_run.state)))
-    @rule(signal=_said("errand"))
-    def errand(self, signal: Signal) -> None:
+    @precondition(lambda self: bool(plugin_requests_of(self.session_run.state)))
+    @rule(signal=_said("plugin_request"))
+    def plugin_request(self, signal: Signal) -> None:
         """What a plugin asked for is there, or cannot be had."""
         self.say(signal)
 

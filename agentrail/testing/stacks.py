@@ -35,7 +35,7 @@ from agentrail.core.plugin import Plugin
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     Approve,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     ResponseCompleted,
     Signal,
@@ -43,7 +43,7 @@ from agentrail.core.signals import (
     ToolFinished,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import Entry, load_stack
+from agentrail.core.stack import PluginEntry, load_stack
 from agentrail.core.state import SessionConfig
 from agentrail.core.toolbox import ToolSpec, read_call
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
@@ -138,7 +138,7 @@ class StackMachine(SessionMachine, unittest.TestCase):
 
 
 def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are meant to be left alone
-    plugins: Sequence[Entry],
+    plugins: Sequence[PluginEntry],
     *,
     tools: Sequence[Tool | ToolSpec] | None = None,
     config: SessionConfig | None = None,
@@ -232,7 +232,7 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
         "call": calling,
         "respond": responses,
         "tool": st.builds(_saying, strategies.tool_outcomes(), texts),
-        "errand": st.builds(_finding, strategies.errand_outcomes(), texts),
+        "plugin_request": st.builds(_finding, strategies.plugin_request_outcomes(), texts),
         "noise": st.one_of(PLAIN_STRATEGIES["noise"], *updates),
     }
     return MappingProxyType({**PLAIN_STRATEGIES, **drawn})
@@ -280,7 +280,7 @@ def _saying(signal: Signal, text: str) -> Signal:
     return msgspec.structs.replace(signal, text=text) if isinstance(signal, ToolFinished) else signal
 
 
-def _finding(signal: ErrandFinished, text: str) -> ErrandFinished:
+def _finding(signal: PluginRequestFinished, text: str) -> PluginRequestFinished:
     """Say something in a file that is there; `Run` makes of it the kind of answer that was asked for."""
     match signal.result:
         case FileText(text=str()) as found:
@@ -301,7 +301,7 @@ def _setups(whole: Setup, max_size: int) -> SearchStrategy[Setup]:
     return combinations(whole.entries, max_size).map(lambda entries: attrs.evolve(whole, entries=entries))
 
 
-def combinations(pool: Sequence[Entry], max_size: int) -> SearchStrategy[tuple[Entry, ...]]:
+def combinations(pool: Sequence[PluginEntry], max_size: int) -> SearchStrategy[tuple[PluginEntry, ...]]:
     """Draw stacks of some plugins: subsets of a pool, in any order of registration.
 
     Args:
@@ -423,8 +423,8 @@ def _counted(machine: type[SessionMachine], tally: Tally) -> type[SessionMachine
 
 
 def commute(
-    a: Entry,
-    b: Entry,
+    a: PluginEntry,
+    b: PluginEntry,
     *,
     tools: Sequence[Tool | ToolSpec] | None = None,
     examples: int = 200,

@@ -19,21 +19,22 @@ from agentrail.core.changes import Change, RequestCompaction, UpdateContext, Upd
 from agentrail.core.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.open_calls import CallState
 from agentrail.core.owners import OfChild, owned_by
-from agentrail.core.request import Chunk, EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import Chunk, EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
     Asked,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     ChunksArrived,
     Compact,
-    ErrandFinished,
+    EffectOutcome,
     MessagesQuery,
-    Outcome,
     Parked,
     PluginLagged,
+    PluginRequestFinished,
     Prompt,
     Reject,
     ReplyQuery,
@@ -46,10 +47,9 @@ from agentrail.core.signals import (
     StatusQuery,
     Steer,
     StepCrashed,
-    Stop,
+    StopSession,
     StreamFailed,
     StreamStarted,
-    SwitchModel,
     TeardownFinished,
     TimerFired,
     ToolAsked,
@@ -83,7 +83,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
-from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 
 S = TypeVar("S", bound=Signal)
 
@@ -241,7 +241,7 @@ def changes() -> SearchStrategy[Signal]:
     )
     models = st.builds(ModelFacts, model=st.sampled_from((MODEL, "scripted:other")))
     return st.one_of(
-        _asked(SwitchModel, model=models, opts_changed=st.booleans()),
+        _asked(ChangeModel, model=models, opts_changed=st.booleans()),
         _asked(
             ChangeTools,
             attach=specs,
@@ -254,10 +254,10 @@ def changes() -> SearchStrategy[Signal]:
     )
 
 
-def aborts() -> SearchStrategy[Abort]:
+def aborts() -> SearchStrategy[AbortCycle]:
     """Aborts of every policy."""
     return _asked(
-        Abort,
+        AbortCycle,
         reason=st.none() | _words,
         kill_tools=st.sampled_from(("killable", "all", "none")),
         clear_queue=st.booleans(),
@@ -265,9 +265,9 @@ def aborts() -> SearchStrategy[Abort]:
     )
 
 
-def stops() -> SearchStrategy[Stop]:
+def stops() -> SearchStrategy[StopSession]:
     """The end that a caller wants."""
-    return _asked(Stop, reason=_words)
+    return _asked(StopSession, reason=_words)
 
 
 def questions() -> SearchStrategy[Signal]:
@@ -285,7 +285,7 @@ def questions() -> SearchStrategy[Signal]:
 def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
     """What comes of a request: its first chunk, deltas, the response, or a failure."""
     chunks: SearchStrategy[Chunk] = st.one_of(
-        st.builds(TextDelta, _spoken), st.builds(ThinkingDelta, _words), st.builds(UsageUpdate, _usages())
+        st.builds(TextDelta, _spoken), st.builds(ReasoningDelta, _words), st.builds(UsageUpdate, _usages())
     )
     return st.one_of(
         _outcome(StreamStarted),
@@ -385,11 +385,11 @@ def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
     return _outcome(TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
 
 
-def errand_outcomes() -> SearchStrategy[ErrandFinished]:
+def plugin_request_outcomes() -> SearchStrategy[PluginRequestFinished]:
     """What comes of what a plugin asked for."""
     found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
     failed = st.builds(RequestFailed, error=_errors(), usage=st.none() | _usages())
-    return _outcome(ErrandFinished, result=found | failed)
+    return _outcome(PluginRequestFinished, result=found | failed)
 
 
 def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
@@ -426,7 +426,7 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
         timers(),
         steers(),
         decisions(),
-        st.one_of(questions(), tool_aborts(), changes(), errand_outcomes()),
+        st.one_of(questions(), tool_aborts(), changes(), plugin_request_outcomes()),
         aborts(),
         st.one_of(notices(parked=False), stops(), notices()),
     )
@@ -444,7 +444,7 @@ def fit(signal: S, state: SessionState, number: int) -> S:
     match signal:
         case Asked():
             changes["signal_id"] = SignalId(f"s{number}")
-        case Outcome():
+        case EffectOutcome():
             changes["effect_id"] = _id_at(signal, state)
         case Restarted():
             changes["incarnation"] = state.data.incarnation + 1
@@ -482,7 +482,7 @@ def scripts(
     # The length is drawn first, because lists that are only bounded are short: five signals, as a rule.
     lengths = st.integers(0, max_size)
     for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
-        if isinstance(drawn, Outcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
+        if isinstance(drawn, EffectOutcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
             continue  # late ones are drawn on purpose; more of them would keep sessions from getting anywhere
         signal = fit(drawn, state, len(script) + 1)
         script.append(signal)
@@ -493,7 +493,7 @@ def scripts(
     return tuple(script)
 
 
-def _id_at(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -> EffectId:
+def _id_at(outcome: EffectOutcome | ToolAsked | ToolWantsChild, state: SessionState) -> EffectId:
     ids = _open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
@@ -503,7 +503,7 @@ def _id_at(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -
                 prefix = "d"
             case TimerFired():
                 prefix = "w"
-            case ErrandFinished():
+            case PluginRequestFinished():
                 prefix = "e"
             case _:
                 prefix = "r"
@@ -511,7 +511,7 @@ def _id_at(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -
     return ids[int(outcome.effect_id) % len(ids)]
 
 
-def _open_ids(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState) -> list[EffectId]:
+def _open_ids(outcome: EffectOutcome | ToolAsked | ToolWantsChild, state: SessionState) -> list[EffectId]:
     data = state.data
     match outcome:
         case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked() | ToolWantsChild():
@@ -523,8 +523,8 @@ def _open_ids(outcome: Outcome | ToolAsked | ToolWantsChild, state: SessionState
             return teardowns_of(state)
         case TimerFired():
             return timers_of(state)
-        case ErrandFinished():
-            return errands_of(state)
+        case PluginRequestFinished():
+            return plugin_requests_of(state)
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
 

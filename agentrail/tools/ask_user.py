@@ -16,5 +16,5 @@ async def ask_user(  # noqa: ASYNC124 - in the loop: a plain function would have
 ) -> Error:
     """Ask the user a question and wait for the answer. Ask only what you cannot find out by yourself."""
     return Error(
-        text=f"There is nobody to ask outside of a session: {question} {', '.join(options)}".rstrip()
+        text=f"There is no user to ask outside of a session: {question} {', '.join(options)}".rstrip()
     )

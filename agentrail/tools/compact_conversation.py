@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from agentrail.abc import Effect
+from agentrail.abc import ToolUpdate
 from agentrail.core.changes import RequestCompaction
 from agentrail.tools.function import tool
 
@@ -13,6 +13,6 @@ SCHEDULED: Final = "Compaction is scheduled and runs before the next request."
 @tool(effect_class="idempotent")
 async def compact_conversation(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
     reason: Annotated[str | None, "Why, in a few words."] = None,
-) -> Effect:
+) -> ToolUpdate:
     """Have the conversation so far replaced by a summary, before the next request. For long tasks with a new part ahead."""
-    return Effect(RequestCompaction(reason=reason), text=SCHEDULED)
+    return ToolUpdate(RequestCompaction(reason=reason), text=SCHEDULED)

@@ -42,10 +42,10 @@ Reconcile: TypeAlias = Callable[[str, ToolContext], Awaitable[Reconciled]]
 """Finds out what became of an operation: `await reconcile(operation_id, ctx)`."""
 
 
-SLOW_SECONDS: Final = 0.05
+_SLOW_SECONDS: Final = 0.05
 """How long a function may run in the event loop until it is named in the log."""
 
-QUIET_SECONDS: Final = 60.0
+_QUIET_SECONDS: Final = 60.0
 """How long a tool that was named is not named again."""
 
 
@@ -159,7 +159,7 @@ class FunctionTool(Generic[P, R]):
     def _look_at_time(self, began_at: float, now: float) -> None:
         """Name a tool that kept all sessions of the process from going on, once a minute."""
         took = now - began_at
-        if took > SLOW_SECONDS and now - self._slow.reported_at >= QUIET_SECONDS:
+        if took > _SLOW_SECONDS and now - self._slow.reported_at >= _QUIET_SECONDS:
             self._slow.reported_at = now
             LOGGER.warning(
                 "tool %r blocked the event loop for %d ms, and all sessions with it: leave out thread=False, so that it "

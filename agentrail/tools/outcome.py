@@ -13,13 +13,11 @@ from typing import Final, Literal
 import attrs
 import msgspec
 
-from agentrail.abc import Effect, Error, Ok, ToolOutcome
+from agentrail.abc import Error, Ok, ToolOutcome, ToolUpdate
+from agentrail.core.importing import NO_OUTPUT
 from agentrail.errors import ToolContractError
 from agentrail.frozen import too_large
 from agentrail.messages import JsonValue
-
-NO_OUTPUT: Final = "[no output]"
-"""What stands for nothing, because no provider takes an empty result."""
 
 _WORDS: Final = (
     *(datetime.date, datetime.time, datetime.timedelta),  # a `datetime` is a `date`
@@ -33,12 +31,12 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
     Args:
         name: The tool's, for the message.
-        value: `Ok`, `Error`, `Effect`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs
+        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs
             or msgspec; an enum, a date or time, a UUID, a `Decimal` or a path. Of what JSON says as a text the text is given,
             without quotes; sets are sorted.
 
     Returns:
-        `Ok`, `Error` or `Effect`, whose text is never empty and whose details are plain JSON.
+        `Ok`, `Error` or `ToolUpdate`, whose text is never empty and whose details are plain JSON.
 
     Raises:
         ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
@@ -48,9 +46,9 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
     if type(value) is int:  # before the match, whose check for mappings costs ten times as much
         return Ok(text=str(value))
     match value:
-        case Effect(changes=changes, text=text, details=details):
+        case ToolUpdate(changes=changes, text=text, details=details):
             _check_text(name, text)
-            return Effect(*changes, text=text or NO_OUTPUT, details=_details(name, details))
+            return ToolUpdate(*changes, text=text or NO_OUTPUT, details=_details(name, details))
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)
             return type(value)(text=text or NO_OUTPUT, details=_details(name, details))

@@ -12,12 +12,14 @@ from agentrail.tools.function import tool
 MAX_COMMAND_SECONDS: Final = 600
 
 
-MAX_LABEL_CHARACTERS: Final = 80
+MAX_SHELL_LABEL_CHARACTERS: Final = 80
 
 
 def _label(arguments: JsonObject) -> str:
     line, _, more = str(arguments.get("command", "")).strip().partition("\n")
-    return f"{line[:MAX_LABEL_CHARACTERS]} …" if more or len(line) > MAX_LABEL_CHARACTERS else line
+    return (
+        f"{line[:MAX_SHELL_LABEL_CHARACTERS]} …" if more or len(line) > MAX_SHELL_LABEL_CHARACTERS else line
+    )
 
 
 _DESCRIPTION: Final = "Run a shell command and return its output and exit code. What it leaves running in the background is stopped."

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agentrail.abc import Effect, Error
+from agentrail.abc import Error, ToolUpdate
 from agentrail.core.changes import MAX_TODO_CHARACTERS, MAX_TODOS, UpdateTodos, fault_of_todos
 from agentrail.events import Todo, TodoStatus
 from agentrail.tools.function import tool
@@ -27,13 +27,13 @@ async def write_todos(  # noqa: ASYNC124 - in the loop: a plain function would h
     todos: Annotated[
         list[TodoEntry], msgspec.Meta(max_length=MAX_TODOS), "All of them: the list is replaced."
     ],
-) -> Effect | Error:
+) -> ToolUpdate | Error:
     """Write down what you have to do, and how far you are. Call it again when that changes."""
     entries = tuple(Todo(id=todo.id, content=todo.content, status=todo.status) for todo in todos)
     fault = fault_of_todos(entries)
     if fault is not None:
         return Error(text=f"The list stays as it was: {fault}.")
-    return Effect(UpdateTodos(todos=entries), text=render_todos(entries))
+    return ToolUpdate(UpdateTodos(todos=entries), text=render_todos(entries))
 
 
 def render_todos(todos: Sequence[Todo]) -> str:

@@ -24,17 +24,17 @@ from agentrail.core.signals import (
     Approve,
     Asked,
     ChangePlugins,
-    Outcome,
+    EffectOutcome,
     Parked,
     Prompt,
     Reject,
     Restarted,
+    SessionBegan,
     Signal,
     SignalId,
-    Started,
     Steer,
     StepCrashed,
-    Stop,
+    StopSession,
     ToolAsked,
     ToolWantsChild,
 )
@@ -45,7 +45,7 @@ from agentrail.messages import PromptRef
 from agentrail.testing import strategies
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PuppetPlugin
-from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.runs import Run, Setup
 from property_tests.vandal import portrait
 from tests.core.worlds import TOOLS, config
@@ -149,8 +149,10 @@ def made(draw: st.DrawFn, kind: type[Any], wrong: bool = False) -> Any:  # noqa:
         reject()
 
 
-KINDS: Final = tuple(kind for kind in get_args(Signal) if kind not in {Started, Stop, Parked, Restarted})
-ENDINGS: Final = (Stop, Parked, Restarted)
+KINDS: Final = tuple(
+    kind for kind in get_args(Signal) if kind not in {SessionBegan, StopSession, Parked, Restarted}
+)
+ENDINGS: Final = (StopSession, Parked, Restarted)
 
 
 @st.composite
@@ -171,7 +173,7 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
     if isinstance(signal, ChangePlugins) and not wrong:
         changes["entry"] = draw(st.sampled_from((None, object(), PuppetPlugin((), name="puppet"))))
     if draw(st.integers(0, 3)):
-        if isinstance(signal, Outcome | ToolAsked | ToolWantsChild):
+        if isinstance(signal, EffectOutcome | ToolAsked | ToolWantsChild):
             changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))
         if isinstance(signal, Approve | Reject) and run.state.data.interactions:
             changes["approval_id"] = run.state.data.interactions[0].id
@@ -182,8 +184,8 @@ def _open_ids(run: Run) -> list[str]:
     data = run.state.data
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
-    teardowns, errands = teardowns_of(run.state), errands_of(run.state)
-    return [*calls, *data.loans, *streams, *teardowns, *errands, *strategies.timers_of(run.state)]
+    teardowns, plugin_requests = teardowns_of(run.state), plugin_requests_of(run.state)
+    return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *strategies.timers_of(run.state)]
 
 
 def _go_on(data: st.DataObject, run: Run) -> None:
@@ -198,7 +200,7 @@ def test_hostile_values_break_no_promise(data, plugins):
     # Drawn plugins answer what means nothing where they are asked: that is what those promises look for.
     about_plugins = frozenset(promise.__name__ for promise in PLUGIN_PROMISES)
     run = Run(Setup(tools=TOOLS, config=config(), entries=plugins, without=about_plugins))
-    run.hear(Started(at_ms=0))
+    run.hear(SessionBegan(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
         _go_on(data, run)
         kind = data.draw(st.sampled_from(KINDS))
@@ -213,7 +215,7 @@ def test_hostile_values_break_no_promise(data, plugins):
 def test_values_of_wrong_types_are_put_aside(data):
     """With a value of a wrong type in it, a step raises `InternalError` or nothing, and the run that was can go on."""
     run = Run(Setup(tools=TOOLS, config=config()))
-    run.hear(Started(at_ms=0))
+    run.hear(SessionBegan(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
         signal = data.draw(aimed(data.draw(st.sampled_from(KINDS)), run, wrong=True))
         was = portrait(run.state)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentrail.core import machine
-from agentrail.core.effects import Publish, Reply
+from agentrail.core.effects import Publish, ReplyToCaller
 from agentrail.core.hooks import HookEvent
 from agentrail.core.plugin import Context
 from agentrail.core.signals import MessagesQuery, SignalId, SnapshotQuery, StatusQuery
@@ -59,7 +59,7 @@ def test_a_life_in_which_everything_is_edited_is_the_same_life(data, plugins):
 
 def _edit_and_look(state, *handed_out):
     before = portrait(state)
-    answers = [effect.value for effect in handed_out if isinstance(effect, Reply)]
+    answers = [effect.value for effect in handed_out if isinstance(effect, ReplyToCaller)]
     events = [effect.event for effect in handed_out if isinstance(effect, Publish)]
     assert edit_everything(*handed_out, *answers, *events) >= len(handed_out)
     assert portrait(state) == before

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Cell
+from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.hooks import HOOKS, Hook
 from agentrail.core.outcome import Outcome, Unfit
-from agentrail.core.pipeline import REFUSALS, explain, run
+from agentrail.core.pipeline import REFUSALS, explain_hook, run_hook
 from agentrail.core.stack import load_stack
 from agentrail.events import ActionIgnored, PluginEvent, PluginFailed
 from agentrail.messages import Text, UserMessage
@@ -104,7 +104,7 @@ hooks = st.sampled_from((*HOOKS, *(p.BeforeTool,) * 8, *(p.BeforeRequest,) * 6))
 def scenes(draw: st.DrawFn) -> tuple[Hook, list[Voice]]:
     """A hook, and a stack of which most answer what that hook accepts: of other answers one is like another."""
     hook = draw(hooks)
-    taken = tuple(action for action in ACTIONS if MATRIX[hook][action] is Cell.ACCEPTED)
+    taken = tuple(action for action in ACTIONS if MATRIX[hook][action] is Treatment.ACCEPTED)
     going_on = tuple(action for action in taken if action not in SHORT_CIRCUITS)
     return hook, draw(voices(draw(st.sampled_from((going_on, taken, (*ACTIONS, None))))))
 
@@ -113,7 +113,7 @@ def outcome_of(members: Sequence[Voice | p.Plugin[Any]], hook: Hook) -> Outcome:
     """Run a new stack once."""
     entries: list[Any] = [Speaker(one) if isinstance(one, Voice) else one for one in members]
     stack, states = load_stack(entries)
-    return run(stack, EVENTS[hook], states, CTX)
+    return run_hook(stack, EVENTS[hook], states, CTX)
 
 
 def in_order(members: list[Voice], hook: Hook) -> list[Voice]:
@@ -121,14 +121,14 @@ def in_order(members: list[Voice], hook: Hook) -> list[Voice]:
     asked = []
     for voice in sorted(members, key=lambda voice: voice.priority):
         asked.append(voice)
-        if voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Cell.ACCEPTED:
+        if voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Treatment.ACCEPTED:
             break
     return asked
 
 
 def accepted(asked: list[Voice], hook: Hook, action: type) -> list[Voice]:
     """Those whose answer was this action, where the hook takes it."""
-    return [voice for voice in asked if voice.action is action and MATRIX[hook][action] is Cell.ACCEPTED]
+    return [voice for voice in asked if voice.action is action and MATRIX[hook][action] is Treatment.ACCEPTED]
 
 
 @given(scene=scenes(), data=st.data())
@@ -158,7 +158,7 @@ def test_a_short_circuit_really_stops_the_rest(scene):
     stops = [
         voice
         for voice in asked
-        if voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Cell.ACCEPTED
+        if voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Treatment.ACCEPTED
     ]
     assert [voice.name for voice in stops] == ([outcome.decision.by] if outcome.decision else [])
 
@@ -251,7 +251,7 @@ def test_emits_keep_their_order_and_what_is_ignored_is_said(scene):
     assert ignored == [
         voice.name
         for voice in asked
-        if voice.action is not None and MATRIX[hook][voice.action] is not Cell.ACCEPTED
+        if voice.action is not None and MATRIX[hook][voice.action] is not Treatment.ACCEPTED
     ]
 
 
@@ -274,12 +274,12 @@ def test_a_failing_plugin_leaves_the_others_as_they_would_be_without_it(members,
 
 @given(scene=scenes())
 def test_the_same_question_has_the_same_answer_and_explain_agrees(scene):
-    """Asking twice gives equal outcomes, and `explain` comes to the same one."""
+    """Asking twice gives equal outcomes, and `explain_hook` comes to the same one."""
     hook, members = scene
     outcome = outcome_of(members, hook)
     assert outcome == outcome_of(members, hook)
     stack, states = load_stack([Speaker(voice) for voice in members])
-    explanation = explain(stack, EVENTS[hook], states, CTX)
+    explanation = explain_hook(stack, EVENTS[hook], states, CTX)
     assert explanation.outcome == outcome
     asked = [link.plugin for link in explanation.links]
     assert asked == [voice.name for voice in in_order(members, hook)]
@@ -336,7 +336,7 @@ wishes = st.lists(
 
 
 @given(members=wishes)
-def test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run(members):
+def test_of_sections_and_hints_the_last_word_counts_and_plugin_requests_are_all_run(members):
     """Key by key and hint by hint; who says nothing about one takes nothing back. Errands come in the order of execution."""
     outcome = outcome_of([Wishes(wish) for wish in members], p.BeforeRequest)
     asked = sorted(members, key=lambda wish: wish.priority)
@@ -347,7 +347,9 @@ def test_of_sections_and_hints_the_last_word_counts_and_errands_are_all_run(memb
         points = wish.cache_points if wish.cache_points is not None else points
     assert dict(outcome.context) == sections
     assert outcome.hints.cache_points == points
-    assert [errand.by for errand in outcome.errands] == [wish.name for wish in asked if wish.asks]
+    assert [plugin_request.by for plugin_request in outcome.plugin_requests] == [
+        wish.name for wish in asked if wish.asks
+    ]
 
 
 class Guard(p.Plugin[None]):
@@ -393,11 +395,12 @@ rewriters = st.lists(
 
 
 @given(
-    hook=st.sampled_from([hook for hook in HOOKS if MATRIX[hook][p.Skip] is Cell.ACCEPTED]), data=st.data()
+    hook=st.sampled_from([hook for hook in HOOKS if MATRIX[hook][p.Skip] is Treatment.ACCEPTED]),
+    data=st.data(),
 )
 def test_a_skip_takes_back_what_the_others_wanted(hook, data):
     """Behind a `Skip` the session goes on as if nobody had acted; states, emits and the response are those of a stack without it."""
-    going_on = [a for a in ACTIONS if MATRIX[hook][a] is Cell.ACCEPTED and a not in SHORT_CIRCUITS]
+    going_on = [a for a in ACTIONS if MATRIX[hook][a] is Treatment.ACCEPTED and a not in SHORT_CIRCUITS]
     members = data.draw(voices(going_on))
     skipped = outcome_of([*members, Voice(name="skips", priority=1_000, action=p.Skip, word="x")], hook)
     without = outcome_of(members, hook)
@@ -418,7 +421,8 @@ def test_a_closed_plugin_that_fails_stops_what_can_be_refused(scene, failing):
     outcome = outcome_of([*members, fails], hook)
     before = in_order([voice for voice in members if voice.priority < failing], hook)
     stopped = any(
-        voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Cell.ACCEPTED for voice in before
+        voice.action in SHORT_CIRCUITS and MATRIX[hook][voice.action] is Treatment.ACCEPTED
+        for voice in before
     )
     if not stopped and hook in REFUSALS:
         assert (outcome.decision.by, outcome.decision.failed) == ("fails", True)

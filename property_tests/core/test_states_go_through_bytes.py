@@ -13,7 +13,7 @@ from hypothesis import given, reject, settings, strategies as st
 from agentrail.core.machine import step
 from agentrail.core.outcome import Decisive, Outcome
 from agentrail.core.shapes import Fields, read_json, written
-from agentrail.core.state import Held, Remembered, SessionConfig, SessionData, SessionState, Stream
+from agentrail.core.state import Remembered, SessionConfig, SessionData, SessionState, Stream, SuspendedHook
 from agentrail.core.state_codec import decode_session, encode_session
 from agentrail.core.state_shapes import SHAPES, SPECS, Reading, Writing
 from agentrail.errors import AgentrailError, CodecError, PluginError
@@ -58,7 +58,7 @@ def _classes() -> list[type]:
 
 _IN_LIVES: Final[frozenset[type]] = frozenset(
     {
-        *(SessionState, SessionData, SessionConfig, Stream, Held, Outcome, Remembered),
+        *(SessionState, SessionData, SessionConfig, Stream, SuspendedHook, Outcome, Remembered),
         *get_args(Decisive)[:-1],
         *(get_origin(member) for member in get_args(Decisive)[:-1]),
     }

@@ -16,14 +16,14 @@ from agentrail.core.budget import NOTHING_SPENT, Budget, Spent, spent_of
 from agentrail.core.effects import KillTools, Refuse, RunTool, SpawnChild, StartStream, Teardown
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Asked,
     Prompt,
     ResponseCompleted,
     Restarted,
+    SessionBegan,
     SignalId,
-    Started,
     Steer,
     StreamFailed,
     TeardownFinished,
@@ -81,7 +81,7 @@ class Tree(RuleBasedStateMachine):
         self.gone = 0  # used by sessions that are gone
         self.asked: set[SignalId] = set()  # wishes that nobody has answered
         self.root = Node(machine.new_session(config, TOOLS))
-        self.hear(self.root, Started(at_ms=0))
+        self.hear(self.root, SessionBegan(at_ms=0))
 
     # --- what the shell does
 
@@ -150,7 +150,7 @@ class Tree(RuleBasedStateMachine):
             budget=effect.budget,
         )
         child = node.children[effect.effect_id] = Node(machine.new_session(config, TOOLS), node, effect)
-        self.hear(child, Started(at_ms=self.signals))
+        self.hear(child, SessionBegan(at_ms=self.signals))
         self.prompt(child)
 
     def prompt(self, node: Node) -> None:
@@ -187,7 +187,7 @@ class Tree(RuleBasedStateMachine):
         for below in (*child.children, *child.tools):
             self.end_call(child, below)
         if child.state.data.stream is not None:  # it is aborted first, and so its request is estimated
-            self.hear(child, Abort(**self.by(), kill_tools="all"))
+            self.hear(child, AbortCycle(**self.by(), kill_tools="all"))
         self.gone += self.forget(child)
         spent = spent_of(child.state.data.usage, child.state.data.ledger)
         self.tell(node, effect_id, spent)
@@ -290,7 +290,7 @@ class Tree(RuleBasedStateMachine):
             case "abort_tool" if calls:
                 signal = AbortTool(**self.by(), call_id=calls[place % len(calls)])
             case _:
-                signal = Abort(**self.by(), kill_tools="all" if kind == "abort all" else "killable")
+                signal = AbortCycle(**self.by(), kill_tools="all" if kind == "abort all" else "killable")
         self.hear(node, signal)
         self.look(node)
 
@@ -354,7 +354,7 @@ class Tree(RuleBasedStateMachine):
             return
         for attempt in tuple(self.root.tools):
             self.end_call(self.root, attempt)
-        self.hear(self.root, Abort(**self.by(), kill_tools="all", clear_queue=True))
+        self.hear(self.root, AbortCycle(**self.by(), kill_tools="all", clear_queue=True))
         for attempt in (*self.root.children, *self.root.tools):
             self.end_call(self.root, attempt)
         data = self.root.state.data

@@ -30,7 +30,7 @@ from agentrail.otp.pooling import (
     WorkerDown,
     WorkerNumber,
     WorkerUp,
-    step,
+    step_pool,
 )
 
 CRASH: Final = Crashed("Boom", "boom")
@@ -81,7 +81,7 @@ class Watched:
 
     def play(self, signal: PoolSignal) -> None:
         """Give it a signal, and hold each effect to what is known."""
-        self.state, effects = step(self.state, signal)
+        self.state, effects = step_pool(self.state, signal)
         for effect in effects:
             self._see(effect)
         self._check()

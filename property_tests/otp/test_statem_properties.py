@@ -36,10 +36,10 @@ from agentrail.otp.statem import (
     Stop,
     StopAndReply,
     Terminate,
-    TimerFired,
+    TimerDue,
     UpdateTimer,
-    start,
-    step,
+    start_statem,
+    step_statem,
 )
 from property_tests.otp.naive_statem import Naive
 
@@ -174,7 +174,7 @@ class Live:
         self.armed = {}
         self.armings = []
         self.effects = []
-        self.engine, effects = start(
+        self.engine, effects = start_statem(
             self.machine, rules.init, now=self.now, limits=rules.limits, clock=lambda: self.now
         )
         self.carry_out(effects)
@@ -191,7 +191,9 @@ class Live:
     def step(self, event):
         """Take one step."""
         before = len(self.machine.log)
-        self.engine, effects = step(self.machine, self.engine, event, now=self.now, clock=lambda: self.now)
+        self.engine, effects = step_statem(
+            self.machine, self.engine, event, now=self.now, clock=lambda: self.now
+        )
         self.carry_out(effects)
         handled = [entry for entry in self.machine.log[before:] if entry[0] != "enter"]
         assert len(handled) <= self.engine.limits.events_per_step
@@ -201,7 +203,7 @@ class Live:
         arming = self.armings[number]
         if self.armed.get(arming.key) == arming:
             del self.armed[arming.key]
-        self.step(TimerFired(arming.key, arming.epoch))
+        self.step(TimerDue(arming.key, arming.epoch))
 
     def due(self, now):
         """Return the number of the armed timer that is due first, or `None`."""
@@ -332,7 +334,7 @@ def test_dropped_step_is_as_if_it_never_happened(rules, script, dropped):
     run(undisturbed, script)
     for line in script:
         for event in dropped:
-            step(Machine(rules, []), disturbed.engine, event, now=disturbed.now)
+            step_statem(Machine(rules, []), disturbed.engine, event, now=disturbed.now)
         run(disturbed, [line])
     assert disturbed.engine == undisturbed.engine
     assert disturbed.effects == undisturbed.effects
@@ -349,5 +351,5 @@ def test_no_timer_is_left_when_all_are_cancelled_or_fired(rules, script):
     run(live, [1e9])
     if live.engine.stopped is None:
         assert live.armed == {}
-        assert live.engine.timers == start(live.machine, Init(0, 0), now=0.0)[0].timers
+        assert live.engine.timers == start_statem(live.machine, Init(0, 0), now=0.0)[0].timers
         assert live.engine.timers.count == 0

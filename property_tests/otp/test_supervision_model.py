@@ -11,8 +11,8 @@ from agentrail.otp.restarts import admit_restart
 from agentrail.otp.supervision_types import (
     ByHandle,
     ById,
-    ChildExited,
     DeleteChildCall,
+    InstanceExited,
     RestartChildCall,
     RetryDue,
     StartChildCall,
@@ -58,7 +58,7 @@ class Prompt(Rig):
 
     def _stop(self, name, token, how):
         for waiting in self.queue:
-            if waiting[0] is ChildExited and waiting[1][0] == token:  # it is dead, and that is the answer
+            if waiting[0] is InstanceExited and waiting[1][0] == token:  # it is dead, and that is the answer
                 self.queue.remove(waiting)
                 self.carrying.append(waiting)
                 return
@@ -103,7 +103,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         """Some end by themselves before the supervisor looks."""
         picks = [(child, reason) for name, reason in picks if (child := self.running(name)) is not None]
         for child, reason in picks:
-            self.rig.put(ChildExited, self.rig.tokens[child.name], reason)
+            self.rig.put(InstanceExited, self.rig.tokens[child.name], reason)
         self.model.exits(*picks)
         self.rig.run()
         self.compare()

@@ -11,28 +11,27 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agentrail.errors import SupervisorError
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import Crashed, InitFailed, Killed, Normal, Shutdown, Stuck
-from agentrail.otp.supervision import begin, step
-from agentrail.otp.supervision_state import OPEN, PROCESS, Phase
+from agentrail.otp.supervision import begin_supervisor, step_supervisor
+from agentrail.otp.supervision_state import OPEN, PROCESS, ChildPhase
 from agentrail.otp.supervision_types import (
-    Answer,
+    AnswerRequest,
     AnswerUntaken,
     ByHandle,
     ById,
     CancelRetry,
     CancelStart,
-    ChildExited,
-    ChildIgnored,
-    ChildStarted,
-    ChildStartFailed,
-    ChildStopped,
-    ChildStuck,
     CountChildrenCall,
     DeleteChildCall,
-    End,
+    EndSupervisor,
     GetChildSpecCall,
+    InstanceExited,
+    InstanceIgnored,
+    InstanceStarted,
+    InstanceStartFailed,
+    InstanceStopped,
+    InstanceStuck,
     ReconfigureCall,
     Report,
-    Request,
     RequestCancelled,
     RestartChildCall,
     RetryDue,
@@ -44,6 +43,7 @@ from agentrail.otp.supervision_types import (
     StopCall,
     StopChild,
     StopRequested,
+    SupervisorRequest,
     TerminateChildCall,
     Token,
     WhichChildrenCall,
@@ -154,8 +154,8 @@ class Shell(RuleBasedStateMachine):
         self.kept = []
         self.deaf = 0
         self.untaken = []
-        self.state, effects = begin("top", *supervisor, at_seconds=self.now)
-        assert shown(effects) == shown(begin("top", *supervisor, at_seconds=self.now)[1])
+        self.state, effects = begin_supervisor("top", *supervisor, at_seconds=self.now)
+        assert shown(effects) == shown(begin_supervisor("top", *supervisor, at_seconds=self.now)[1])
         self.carry_out(effects)
 
     # --- what the world does
@@ -168,16 +168,16 @@ class Shell(RuleBasedStateMachine):
         if outcome == "up":
             process.state = "running"
             self.handles += 1
-            self.send(ChildStarted, process.token, self.handles, None)
+            self.send(InstanceStarted, process.token, self.handles, None)
         elif outcome == "ignored":
             del self.processes[process.token]
-            self.send(ChildIgnored, process.token)
+            self.send(InstanceIgnored, process.token)
         else:
             if isinstance(reason, InitFailed) and reason.cause is not None:
                 process.state = "stuck"
             else:
                 del self.processes[process.token]
-            self.send(ChildStartFailed, process.token, reason)
+            self.send(InstanceStartFailed, process.token, reason)
 
     @precondition(lambda self: self.of("running"))
     @rule(pick=PICKS, reason=REASONS)
@@ -185,7 +185,7 @@ class Shell(RuleBasedStateMachine):
         """By itself."""
         process = self.pick("running", pick)
         del self.processes[process.token]
-        self.send(ChildExited, process.token, reason)
+        self.send(InstanceExited, process.token, reason)
 
     @precondition(lambda self: self.of("stopping"))
     @rule(
@@ -196,13 +196,13 @@ class Shell(RuleBasedStateMachine):
         process = self.pick("stopping", pick)
         if how == "stuck":
             process.state = "stuck"
-            self.send(ChildStuck, process.token)
+            self.send(InstanceStuck, process.token)
             return
         del self.processes[process.token]
         if how == "exited":
-            self.send(ChildExited, process.token, reason)
+            self.send(InstanceExited, process.token, reason)
         else:
-            self.send(ChildStopped, process.token, reason, how == "forced")
+            self.send(InstanceStopped, process.token, reason, how == "forced")
 
     @precondition(lambda self: self.of("stuck"))
     @rule(pick=PICKS)
@@ -210,7 +210,7 @@ class Shell(RuleBasedStateMachine):
         """At last."""
         process = self.pick("stuck", pick)
         del self.processes[process.token]
-        self.send(ChildExited, process.token, Stuck(9.0))
+        self.send(InstanceExited, process.token, Stuck(9.0))
 
     @precondition(lambda self: self.retries)
     @rule(pick=PICKS)
@@ -257,11 +257,14 @@ class Shell(RuleBasedStateMachine):
             else:
                 self.send(StopRequested, reason)
 
-    @rule(kind=st.sampled_from([RetryDue, ChildStuck, ChildExited, ChildIgnored]), child=st.integers(-1, 9))
+    @rule(
+        kind=st.sampled_from([RetryDue, InstanceStuck, InstanceExited, InstanceIgnored]),
+        child=st.integers(-1, 9),
+    )
     def nonsense_arrives(self, kind, child):
         """A token that nobody gave: it changes nothing but a count."""
         before = self.state
-        values = (Token(child, 10_000),) if kind is not ChildExited else (Token(child, 0), Normal())
+        values = (Token(child, 10_000),) if kind is not InstanceExited else (Token(child, 0), Normal())
         self.send(kind, *values)
         assert self.state.dropped == before.dropped + 1
         assert self.state.children == before.children
@@ -275,8 +278,8 @@ class Shell(RuleBasedStateMachine):
         self.steps += 1
         if self.steps % 8 == 0:
             self.kept.append((before, repr(before)))
-        self.state, effects = step(before, signal)
-        again, same = step(before, signal)
+        self.state, effects = step_supervisor(before, signal)
+        again, same = step_supervisor(before, signal)
         assert shown(effects) == shown(same)
         assert again == self.state
         self.most_intensive = max(self.most_intensive, self.state.flags.intensity)
@@ -291,21 +294,21 @@ class Shell(RuleBasedStateMachine):
         child = self.state.children.get(answer.child)
         if child is None:
             return
-        assert child.phase is not Phase.RUNNING or self.state.ending is not None
+        assert child.phase is not ChildPhase.RUNNING or self.state.ending is not None
         if answer.is_new:
             assert child.fresh
-            assert child.phase in (Phase.STOPPING, Phase.STUCK) or self.state.ending is not None
+            assert child.phase in (ChildPhase.STOPPING, ChildPhase.STUCK) or self.state.ending is not None
 
     def ask(self, call, path=()):
         """Call the supervisor."""
         request_id = len(self.asked) + 1
         self.asked[request_id] = call
-        self.send(Request, request_id, path, call)
+        self.send(SupervisorRequest, request_id, path, call)
 
     def carry_out(self, effects):
         """Note what is owed."""
         for effect in effects:
-            assert self.ended is None or isinstance(effect, Report | Answer)
+            assert self.ended is None or isinstance(effect, Report | AnswerRequest)
             match effect:
                 case StartChild(token=token):
                     assert token not in self.processes
@@ -320,7 +323,7 @@ class Shell(RuleBasedStateMachine):
                     self.retries.add(token)
                 case CancelRetry(token=token):
                     self.retries.remove(token)
-                case Answer(request_id=request_id, outcome=outcome):
+                case AnswerRequest(request_id=request_id, outcome=outcome):
                     assert request_id in self.asked
                     assert request_id not in self.answered
                     assert request_id not in self.cancelled
@@ -329,7 +332,7 @@ class Shell(RuleBasedStateMachine):
                         assert isinstance(outcome, Started)
                         self.deaf -= 1
                         self.untaken.append(effect)
-                case End():
+                case EndSupervisor():
                     self.ended = effect
 
     def of(self, state):
@@ -368,22 +371,24 @@ class Shell(RuleBasedStateMachine):
         assert state.active == sum(child.phase in PROCESS for child in children.values())
         assert state.open == sum(child.phase in OPEN for child in children.values())
         assert [*state.stuck.items()] == [
-            (n, n) for n, child in children.items() if child.phase is Phase.STUCK
+            (n, n) for n, child in children.items() if child.phase is ChildPhase.STUCK
         ]
         assert set(self.processes) == {
-            child.token for child in children.values() if child.phase not in (Phase.IDLE, Phase.EXITED)
+            child.token
+            for child in children.values()
+            if child.phase not in (ChildPhase.IDLE, ChildPhase.EXITED)
         }
         assert self.retries >= {Token(n, child.retry) for n, child in children.items() if child.retry}
         assert {name for name, _ in state.requests.items()} == set(self.open_requests())
         assert all(child.restarting for child in children.values() if child.retry)
         assert all(
-            child.phase in (Phase.IDLE, Phase.STARTING, Phase.STUCK)
+            child.phase in (ChildPhase.IDLE, ChildPhase.STARTING, ChildPhase.STUCK)
             for child in children.values()
             if child.restarting
         )
         if state.flags.strategy == "dynamic":
             assert not [
-                n for n, child in children.items() if child.phase is Phase.IDLE and not child.restarting
+                n for n, child in children.items() if child.phase is ChildPhase.IDLE and not child.restarting
             ]
 
     @invariant()
@@ -420,10 +425,10 @@ class Shell(RuleBasedStateMachine):
         while self.of("starting") or self.of("stopping"):
             for process in self.of("starting"):
                 del self.processes[process.token]
-                self.send(ChildStartFailed, process.token, InitFailed("cancelled"))
+                self.send(InstanceStartFailed, process.token, InitFailed("cancelled"))
             for process in self.of("stopping"):
                 del self.processes[process.token]
-                self.send(ChildStopped, process.token, Shutdown(), NOT_FORCED)
+                self.send(InstanceStopped, process.token, Shutdown(), NOT_FORCED)
         assert self.ended is not None
         assert {process.state for process in self.processes.values()} <= {"stuck"}
         assert self.open_requests() == []

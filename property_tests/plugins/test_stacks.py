@@ -12,7 +12,7 @@ from hypothesis import settings, strategies as st
 
 import agentrail.plugins
 from agentrail import plugins as p
-from agentrail.core.stack import Entry
+from agentrail.core.stack import PluginEntry
 from agentrail.testing import stacks, strategies
 from agentrail.testing.plugins import PUPPET_ACTIONS
 from agentrail.testing.runs import Setup
@@ -22,7 +22,7 @@ from tests.core.worlds import TOOLS
 LARGER_STACKS = 200
 
 # A guard that says Skip lets calls past the guards behind it: that is what it says, and the promise would say so too.
-APART = frozenset({"plugins_do_not_fail", "actions_are_taken", "nobody_approves_in_the_users_place"})
+APART = frozenset({"plugins_do_not_fail", "actions_are_taken", "only_the_user_approves"})
 """What is promised of plugins and not of sessions: these here answer anything, in the user's place too."""
 
 HARMLESS = tuple(sorted(PUPPET_ACTIONS - {"skip", "raise"}))
@@ -35,7 +35,7 @@ class AnyStack(SessionMachine):
         Setup,
         entries=strategies.stacks(),
         tools=st.just(TOOLS),
-        without=st.just(APART | {"no_call_gets_past_a_judge"}),
+        without=st.just(APART | {"no_call_gets_past_a_guard"}),
     )
 
 
@@ -72,7 +72,7 @@ NEEDED: dict[str, dict[str, Any]] = {"CostGuard": {"max_cost_usd": 1.0}}
 """Options that a plugin cannot do without."""
 
 
-def entry_of(plugin: type[p.Plugin[Any]]) -> Entry:
+def entry_of(plugin: type[p.Plugin[Any]]) -> PluginEntry:
     """A built-in plugin, with what it needs."""
     return plugin, NEEDED.get(plugin.__name__, {})
 
@@ -87,7 +87,7 @@ def test_every_pair_of_built_in_plugins_holds(pair):
     assert tally.found is None, str(tally.found)
 
 
-JUDGES: tuple[Entry, ...] = (
+JUDGES: tuple[PluginEntry, ...] = (
     (p.HumanApproval, {"confirm_prefix": "!"}),
     (p.ContentPolicy, {"rubric": "Be kind.", "judge_model": "demo:judge", "fail_open": False}),
     (p.Reflection, {"reviewer_model": "demo:judge"}),

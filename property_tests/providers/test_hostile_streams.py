@@ -18,7 +18,7 @@ from agentrail.core.request import Chunk, Completed
 from agentrail.errors import ProviderError
 from agentrail.providers import http
 from agentrail.providers.failures import scrub
-from agentrail.providers.http import Pulse
+from agentrail.providers.http import LastActivity
 from tests.providers.transcripts import KEY, READERS, VENDOR, events_of, reader_of, transcripts
 
 WIRES: Final = pytest.mark.parametrize("wire", sorted(READERS))
@@ -193,7 +193,7 @@ async def test_broken_bytes_on_the_wire_are_an_answer_or_a_typed_error(wire, dat
     reader, chunks = reader_of(wire), []
     failure: ProviderError | None = None
     try:
-        async with aclosing(http._events(response, VENDOR, Pulse())) as events:  # noqa: SLF001 - without a socket
+        async with aclosing(http._events(response, VENDOR, LastActivity())) as events:  # noqa: SLF001 - without a socket
             async for event in events:
                 chunks += reader.feed(event)
         chunks += reader.close()

@@ -465,7 +465,7 @@ def _judgements() -> list[tuple[str, Any]]:
 
 def _answers() -> list[tuple[str, Any]]:
     return [
-        (f"{kind}: {name}", _at_once(partial(ResponseFormat(schema).judge, text, repaired=False)))
+        (f"{kind}: {name}", _at_once(partial(ResponseFormat(schema).check, text, repaired=False)))
         for kind, schema in JUDGING.items()
         for name, text in ({**DOCUMENTS, **TEXTS} if kind == "plain" else DOCUMENTS).items()
     ]

@@ -11,7 +11,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.core.effects import Publish
-from agentrail.core.signals import Signal, SignalId, Started, Stop
+from agentrail.core.signals import SessionBegan, Signal, SignalId, StopSession
 from agentrail.core.state import SessionState
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import AgentStart, Event, EventsLost, MessageDelta, ToolCalls
@@ -150,8 +150,8 @@ async def test_a_life_that_is_read_in_pieces_is_the_same_life(data, start):
 
 def life_of(start: SessionState, script: Iterable[Signal]) -> list[Event]:
     """All that a session publishes until it has ended, which it does when it has come to rest."""
-    life = list(walk([Started(at_ms=0), *script], start))
+    life = list(walk([SessionBegan(at_ms=0), *script], start))
     life += come_to_rest(life[-1].after)
-    life += walk([Stop(at_ms=LATER_MS, signal_id=SignalId("the last"))], life[-1].after)
+    life += walk([StopSession(at_ms=LATER_MS, signal_id=SignalId("the last"))], life[-1].after)
     life += come_to_rest(life[-1].after)
     return [effect.event for seen in life for effect in seen.effects if isinstance(effect, Publish)]

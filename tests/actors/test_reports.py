@@ -16,7 +16,7 @@ from agentrail.otp import supervision
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed, Killed
 from agentrail.otp.statem import Keep, Perform, Stop
-from agentrail.otp.supervision_types import ChildExited, CountChildrenCall, Request
+from agentrail.otp.supervision_types import CountChildrenCall, InstanceExited, SupervisorRequest
 from tests.actors.rig import GAVE_UP, Boom, Tabled, boom, is_boom, on_virtual_time, settled
 
 LOGGER = "agentrail.actors"
@@ -149,26 +149,26 @@ async def test_a_name_that_is_taken_is_no_crash(stage, caplog):
 @on_virtual_time
 async def test_a_bug_of_the_reducer_costs_one_call(stage, caplog, monkeypatch):
     """It is logged with its traceback, its caller is told, and the supervisor works on; of a signal it is a crash."""
-    step = supervision.step
+    step = supervision.step_supervisor
 
     def buggy(state, signal):
         if state.name == "below" and isinstance(signal, hated[0]):
             raise KeyError(signal.at_seconds)
         return step(state, signal)
 
-    hated = [Request]
+    hated = [SupervisorRequest]
     below = ChildSpec("below", subtree(stage.flags(), [stage.W("a")]))
     async with stage.open(children=[below]) as supervisor:
         inner = supervisor.handle("below")
         with monkeypatch.context() as patch:
-            patch.setattr(supervision, "step", buggy)
+            patch.setattr(supervision, "step_supervisor", buggy)
             with pytest.raises(
                 InternalError, match=r"a CountChildrenCall crashed .*put aside \(KeyError.*report it"
             ):
                 await inner.count_children()
             inner._core.post(CountChildrenCall())  # noqa: SLF001 - nobody waits for this one
             await settled()
-            hated[0] = ChildExited
+            hated[0] = InstanceExited
             stage.crash("a")
             await inner.wait()
         assert isinstance(inner.exit_reason, Crashed)

@@ -98,7 +98,7 @@ async def test_combinations_find_what_two_of_a_pool_do():
         )
     )
     assert ran.code == 1
-    assert "no_call_gets_past_a_judge" in ran.out
+    assert "no_call_gets_past_a_guard" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from agentrail.core import machine
 from agentrail.core.actions import ReadFile, WriteFile
 from agentrail.core.budget import Budget, Price, spent_of
 from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.codec import encode_event
-from agentrail.core.effects import Effect, Publish, RunErrand, RunTool, SpawnChild, StartStream
+from agentrail.core.codec import SIGNAL_KINDS, encode_event
+from agentrail.core.effects import Effect, Publish, RunPluginRequest, RunTool, SpawnChild, StartStream
 from agentrail.core.hooks import HOOKS, FileText, FileWritten, RequestFailed
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.signals import (
@@ -28,23 +28,23 @@ from agentrail.core.signals import (
     ChildPublished,
     ChildStarted,
     ChunksArrived,
-    ErrandFinished,
-    Outcome,
+    EffectOutcome,
     Parked,
+    PluginRequestFinished,
     Prompt,
     Reject,
     Respond,
+    SessionBegan,
     Signal,
     SignalId,
-    Started,
     Steer,
-    Stop,
+    StopSession,
     TimerFired,
     ToolFinished,
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import Ask, ask as plainly, load_stack
+from agentrail.core.stack import Ask, call_handler as plainly, load_stack
 from agentrail.core.state import SessionConfig, SessionState
 from agentrail.core.structured import ResponseFormat
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
@@ -53,6 +53,7 @@ from agentrail.events import AgentStart, Todo
 from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.scenario_out import GROUPS, encode_effect
+from agentrail.testing.scenario_words import scenario_name
 from tests.core import worlds
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ def steps(
     """Live a life, and show every step; `ask` is how its plugins are called."""
     draw = _Draw(seed)
     state = _new_session(draw, ask)
-    signal: Signal = Started(at_ms=0)
+    signal: Signal = SessionBegan(at_ms=0)
     for number in range(signals):
         state, effects = machine.step(state, signal)
         yield signal, state, effects
@@ -192,7 +193,7 @@ class _Draw:
         return tuple(self._puppet(f"plugin-{number}") for number in range(self.among((0, 0, 1, 2, 4))))
 
     def heard(self, effects: tuple[Effect, ...]) -> None:
-        self._wanted |= {one.effect_id: one.wanted for one in effects if isinstance(one, RunErrand)}
+        self._wanted |= {one.effect_id: one.wanted for one in effects if isinstance(one, RunPluginRequest)}
         self._children += [one.effect_id for one in effects if isinstance(one, SpawnChild)]
 
     def signal(self, state: SessionState, *, is_young: bool) -> Signal:
@@ -202,8 +203,8 @@ class _Draw:
         # The lives of the file were drawn before tools had sessions of their own.
         every = [one for one in every if not isinstance(one, ToolWantsChild)]
         if is_young:  # not to be lost to an early end
-            every = [one for one in every if not isinstance(one, Stop | Parked)]
-        outcomes = [one for one in every if isinstance(one, Outcome) and not _is_late(one)]
+            every = [one for one in every if not isinstance(one, StopSession | Parked)]
+        outcomes = [one for one in every if isinstance(one, EffectOutcome) and not _is_late(one)]
         people = [one for one in every if isinstance(one, Prompt | Steer | Approve | Reject | Respond)]
         if not state.data.interactions:
             people = [one for one in people if isinstance(one, Prompt | Steer)]
@@ -215,10 +216,10 @@ class _Draw:
             if kind_of_day < _PEOPLE or not outcomes
             else outcomes
         )
-        kinds = sorted({type(one).__name__ for one in pool})
+        kinds = sorted({scenario_name(SIGNAL_KINDS[type(one)]) for one in pool})
         kind = self.among(kinds)
-        chosen: Signal = self.among([one for one in pool if type(one).__name__ == kind])
-        if isinstance(chosen, ErrandFinished):
+        chosen: Signal = self.among([one for one in pool if scenario_name(SIGNAL_KINDS[type(one)]) == kind])
+        if isinstance(chosen, PluginRequestFinished):
             chosen = msgspec.structs.replace(chosen, result=self._result(chosen.effect_id))
         return msgspec.structs.replace(chosen, at_ms=self._now_ms)
 
@@ -305,6 +306,6 @@ class _Draw:
         yield ChunksArrived(at_ms=0, effect_id=effect_id, chunks=(TextDelta("word " * 20), TextDelta("`<")))
 
 
-def _is_late(outcome: Outcome) -> bool:
+def _is_late(outcome: EffectOutcome) -> bool:
     """Say whether an outcome is one of those that are never awaited: all of them are of an effect numbered 0."""
     return outcome.effect_id[1:] == "0"

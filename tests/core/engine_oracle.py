@@ -7,10 +7,10 @@ session whose signals go through it shows in which order a step has to come out,
 from agentrail.core import cycle, teardown
 from agentrail.core.effects import Effect, End
 from agentrail.core.legality import Verdict, verdict
-from agentrail.core.machine import TAKERS, settled
+from agentrail.core.machine import TAKERS, settle_step
 from agentrail.core.signals import Signal
 from agentrail.core.state import Phase, SessionData, SessionState
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.otp import statem
 from agentrail.otp.exits import Shutdown, describe
 
@@ -23,37 +23,37 @@ class SessionMachine:
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
 
-    def handle(self, event: statem.Event, phase: Phase, data: SessionData) -> Transition:
+    def handle(self, event: statem.MachineEvent, phase: Phase, data: SessionData) -> Transition:
         """Decide what one event means."""
         match event:
             case statem.Info(signal):
                 return self._judge(signal, phase, data)  # type: ignore[arg-type]  # nothing else is sent to it
             case statem.TimedOut():
-                work = Work(data, self.at_ms)
-                if teardown.is_over(work):
-                    teardown.say_goodbye(work)
+                step = StepContext(data, self.at_ms)
+                if teardown.is_over(step):
+                    teardown.finish_session(step)
                     return statem.Keep(
-                        work.close(), [*_performed(work), statem.NextEvent(statem.Internal("over"))]
+                        step.close(), [*_performed(step), statem.NextEvent(statem.Internal("over"))]
                     )
-                return _transition(work, settled(work, cycle.start_next(work)))
+                return _transition(step, settle_step(step, cycle.start_next(step)))
             case _:
                 return statem.Stop(Shutdown(data.stopping))
 
     def _judge(self, signal: Signal, phase: Phase, data: SessionData) -> Transition:
-        work = Work(data, self.at_ms)
+        step = StepContext(data, self.at_ms)
         match verdict(phase, data, signal):
             case Verdict.TAKE:
-                return _transition(work, settled(work, TAKERS[type(signal)](work, phase, signal)))
+                return _transition(step, settle_step(step, TAKERS[type(signal)](step, phase, signal)))
             case Verdict.DROP:
-                work.data.dropped += 1
-                return statem.Keep(work.close())
+                step.data.dropped += 1
+                return statem.Keep(step.close())
             case _:
                 return statem.Keep(actions=[statem.Postpone()])
 
 
 def engine_of(state: SessionState) -> statem.Engine[Phase, SessionData]:
     """A session on the engine."""
-    engine, _ = statem.start(SessionMachine(0), statem.Init(state.phase, state.data), now=0.0)
+    engine, _ = statem.start_statem(SessionMachine(0), statem.Init(state.phase, state.data), now=0.0)
     return engine
 
 
@@ -61,20 +61,20 @@ def step(
     engine: statem.Engine[Phase, SessionData], signal: Signal
 ) -> tuple[statem.Engine[Phase, SessionData], tuple[Effect, ...]]:
     """One step of a session on the engine."""
-    engine, wanted = statem.step(SessionMachine(signal.at_ms), engine, statem.Info(signal), now=0.0)
+    engine, wanted = statem.step_statem(SessionMachine(signal.at_ms), engine, statem.Info(signal), now=0.0)
     return engine, tuple(map(_effect_of, wanted))
 
 
-def _transition(work: Work, after: Phase) -> Transition:
-    data, actions = work.data, _performed(work)
+def _transition(step: StepContext, after: Phase) -> Transition:
+    data, actions = step.data, _performed(step)
     is_free = data.cycle is None and data.teardown is None
-    if after is Phase.IDLE and (teardown.is_over(work) or (data.queue and is_free)):
+    if after is Phase.IDLE and (teardown.is_over(step) or (data.queue and is_free)):
         actions = [*actions, statem.StateTimeout(0.0)]
-    return statem.NextState(after, work.close(), actions)
+    return statem.NextState(after, step.close(), actions)
 
 
-def _performed(work: Work) -> list[statem.Action]:
-    return [statem.Perform(effect) for effect in work.effects]
+def _performed(step: StepContext) -> list[statem.TransitionAction]:
+    return [statem.Perform(effect) for effect in step.effects]
 
 
 def _effect_of(wanted: statem.EngineEffect) -> Effect:

@@ -18,9 +18,9 @@ from agentrail.core.estimates import TokenCount
 from agentrail.core.history import History
 from agentrail.core.hooks import BeforePrompt
 from agentrail.core.importing import Repair
-from agentrail.core.loops import FileSeen, LoopWatch
+from agentrail.core.loops import FileSeen, LoopHistory
 from agentrail.core.open_calls import CallState, OpenCalls
-from agentrail.core.outcome import Decision, Errand, Injected, Outcome, Switch, Waiting
+from agentrail.core.outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
 from agentrail.core.outgoing import Outgoing
 from agentrail.core.owners import (
     OfCall,
@@ -52,7 +52,6 @@ from agentrail.core.state import (
     Compaction,
     Cycle,
     Ended,
-    Held,
     Interaction,
     OptsUpdate,
     Phase,
@@ -65,6 +64,7 @@ from agentrail.core.state import (
     SessionData,
     SessionState,
     Stream,
+    SuspendedHook,
     TeardownState,
 )
 from agentrail.core.state_codec import encode_session
@@ -242,7 +242,7 @@ def everything() -> SessionState:
         path=(root, child),
     )
     prompt = QueuedPrompt(ref=PromptRef("p2"), content=(Text(text="next"),), askers=(SignalId("s9"),))
-    wanted = Errand(
+    wanted = PluginRequest(
         effect=CallModel(prompt="?", system="s", model="m", max_output_tokens=5), tag="ask", by="notes"
     )
     outcome = Outcome(
@@ -267,12 +267,12 @@ def everything() -> SessionState:
         context={"note": "text", "gone": None},
         hints=Hints(pause_ms=1),
         events=(PluginEvent(name="seen", payload={"a": [1]}),),
-        errands=(
-            Errand(effect=ReadFile("a.txt"), tag="read", by="notes"),
-            Errand(effect=WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"),
-            Errand(effect=Search(query="q", max_entries=2), tag="look", by="guard"),
+        plugin_requests=(
+            PluginRequest(effect=ReadFile("a.txt"), tag="read", by="notes"),
+            PluginRequest(effect=WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"),
+            PluginRequest(effect=Search(query="q", max_entries=2), tag="look", by="guard"),
         ),
-        waiting=Waiting(errand=wanted, todo=("notes",), round=1),
+        waiting=Waiting(plugin_request=wanted, todo=("notes",), round=1),
         seen_by=frozenset({"guard", "notes"}),
         guarded=BeforePrompt(text="before"),
         guarded_by=frozenset({"guard"}),
@@ -301,14 +301,14 @@ def everything() -> SessionState:
             ),
             askers=(SignalId("s1"),),
             repaired=True,
-            loops=LoopWatch(
+            loops=LoopHistory(
                 repeats={"z": 2, "a": 1}, files={"a.py": FileSeen(contents=("h1", "h2"), returns=1)}
             ),
             resume=False,
             cache_points=("system", 1),
             handed=(UserMessage(content=(Text(text="instead"),), origin="intervention"),),
         ),
-        held=Held(
+        held=SuspendedHook(
             effect_id=EffectId("e5"),
             timer=EffectId("w6"),
             outcome=outcome,

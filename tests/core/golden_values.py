@@ -23,8 +23,8 @@ from agentrail.core.request import (
     Completed,
     EffectId,
     ModelFacts,
+    ReasoningDelta,
     TextDelta,
-    ThinkingDelta,
     ToolCallStarted,
     UsageUpdate,
 )
@@ -231,8 +231,8 @@ _AT = 1_700_000_000_000
 
 _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
-    s.Abort(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
-    s.Stop(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
+    s.AbortCycle(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
+    s.StopSession(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
     s.ReplyQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.StatusQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.MessagesQuery(at_ms=_AT, signal_id=_ASKED_BY),
@@ -249,7 +249,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     ),
     s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), reason="not today", auto_resume=True),
     s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1),
-    s.SwitchModel(
+    s.ChangeModel(
         at_ms=_AT,
         signal_id=_ASKED_BY,
         model=ModelFacts(
@@ -288,7 +288,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
     s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),
     s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
-    s.Started(at_ms=_AT),
+    s.SessionBegan(at_ms=_AT),
     s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
     s.Parked(at_ms=_AT, reason="ValueError: bad city"),
     s.StepCrashed(at_ms=_AT, signal_kind="ToolFinished", error=_ERROR, asked_by=_ASKED_BY, owed_by=_EFFECT),
@@ -298,7 +298,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         at_ms=_AT,
         effect_id=_EFFECT,
         chunks=(
-            TextDelta("It"), ThinkingDelta("Hm", "c2ln"), ToolCallStarted(0, "call_1", "grep"), ArgumentsDelta(0, '{"pat'),
+            TextDelta("It"), ReasoningDelta("Hm", "c2ln"), ToolCallStarted(0, "call_1", "grep"), ArgumentsDelta(0, '{"pat'),
             UsageUpdate(_USAGE), Completed("end", _CUT, _USAGE),
         ),
     ),
@@ -327,7 +327,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         at_ms=_AT, effect_id=EffectId("t1"), event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
     ),
     s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75, pinged_at_ms=_AT - 500),
-    s.ErrandFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
+    s.PluginRequestFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 

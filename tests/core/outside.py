@@ -9,27 +9,27 @@ from typing import Final
 from agentrail.core.actions import WriteFile
 from agentrail.core.compacting import DIRECTORY
 from agentrail.core.effects import (
-    CancelErrand,
+    CancelPluginRequest,
     CancelStream,
-    CancelTimer,
+    ClearTimer,
     Effect,
     End,
     KillTools,
     Publish,
-    RunErrand,
+    RunPluginRequest,
     RunTool,
     SetTimer,
     SpawnChild,
     StartStream,
     Teardown,
-    look_of,
+    stall_timer_of,
 )
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
     ChildStarted,
-    ErrandFinished,
-    Outcome,
+    EffectOutcome,
     Parked,
+    PluginRequestFinished,
     ResponseCompleted,
     Restarted,
     Signal,
@@ -42,12 +42,12 @@ from agentrail.core.signals import (
 from agentrail.core.state import SessionState
 from agentrail.events import CompactEnd
 
-_ENDS: Final[dict[type[Effect], tuple[type[Outcome], ...]]] = {
+_ENDS: Final[dict[type[Effect], tuple[type[EffectOutcome], ...]]] = {
     StartStream: (ResponseCompleted, StreamFailed),
     RunTool: (ToolFinished,),
     SpawnChild: (ToolFinished,),
     SetTimer: (TimerFired,),
-    RunErrand: (ErrandFinished,),
+    RunPluginRequest: (PluginRequestFinished,),
     Teardown: (TeardownFinished,),
 }
 
@@ -77,7 +77,7 @@ class OpenFromOutside:
             case ChildStarted(effect_id=effect_id) if effect_id in self.open.keys() - self._killed:
                 if not self._has_budget:
                     self._lent.add(effect_id)
-            case Outcome(effect_id=effect_id) if type(signal) in self._awaited(effect_id):
+            case EffectOutcome(effect_id=effect_id) if type(signal) in self._awaited(effect_id):
                 self._ended(effect_id)
             case _:
                 pass
@@ -87,10 +87,12 @@ class OpenFromOutside:
     def _asked(self, effect: Effect, after: SessionState) -> None:
         match effect:
             case StartStream(request=request, is_quiet=is_quiet):
-                self.open |= {request.attempt: StartStream, look_of(request.attempt): SetTimer}
+                self.open |= {request.attempt: StartStream, stall_timer_of(request.attempt): SetTimer}
                 self._compaction = request.attempt if is_quiet else self._compaction
             case (
-                RunTool(effect_id=effect_id) | SetTimer(effect_id=effect_id) | RunErrand(effect_id=effect_id)
+                RunTool(effect_id=effect_id)
+                | SetTimer(effect_id=effect_id)
+                | RunPluginRequest(effect_id=effect_id)
             ):
                 self.open[effect_id] = type(effect)
                 wanted = getattr(effect, "wanted", None)
@@ -108,9 +110,9 @@ class OpenFromOutside:
                     self._give_up(stopped)
                 else:
                     self._drains.add(effect_id)
-            case CancelStream(effect_id=effect_id) | CancelTimer(effect_id=effect_id):
+            case CancelStream(effect_id=effect_id) | ClearTimer(effect_id=effect_id):
                 self._close(effect_id)
-            case CancelErrand(effect_id=effect_id):
+            case CancelPluginRequest(effect_id=effect_id):
                 self._close(effect_id)
             case Publish(event=CompactEnd()) if self._compaction is not None:
                 self._close(self._compaction)
@@ -119,7 +121,7 @@ class OpenFromOutside:
             case _:
                 pass
 
-    def _awaited(self, effect_id: EffectId) -> tuple[type[Outcome], ...]:
+    def _awaited(self, effect_id: EffectId) -> tuple[type[EffectOutcome], ...]:
         kind = self.open.get(effect_id)
         return () if kind is None else _ENDS[kind]
 
@@ -138,7 +140,7 @@ class OpenFromOutside:
 
     def _close(self, effect_id: EffectId) -> None:
         if self.open.pop(effect_id, None) is StartStream:
-            self.open.pop(look_of(effect_id), None)
+            self.open.pop(stall_timer_of(effect_id), None)
 
     def _clear(self) -> None:
         self.open.clear()

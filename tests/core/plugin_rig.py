@@ -6,8 +6,8 @@ from typing import Any, Final
 from agentrail import plugins as p
 from agentrail.core.hooks import HOOKS, Hook
 from agentrail.core.outcome import Outcome
-from agentrail.core.pipeline import run
-from agentrail.core.stack import Entry, load_stack
+from agentrail.core.pipeline import run_hook
+from agentrail.core.stack import PluginEntry, load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult, UserMessage
@@ -76,10 +76,10 @@ class Says(p.Plugin[int]):
         return self.answer(event, state + 1, ctx)
 
 
-def ask(entries: list[Entry], hook: Hook, **how: Any) -> Outcome:
+def ask(entries: list[PluginEntry], hook: Hook, **how: Any) -> Outcome:
     """Run a new stack once."""
     stack, states = load_stack(entries)
-    return run(stack, EVENTS[hook], states, CTX, **how)
+    return run_hook(stack, EVENTS[hook], states, CTX, **how)
 
 
 def raises(*_: Any) -> Any:

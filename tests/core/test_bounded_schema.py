@@ -6,7 +6,7 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentrail.core.bounded_schema import BoundedValidator, Work, name_patterns_of
+from agentrail.core.bounded_schema import BoundedValidator, ValidationBudget, name_patterns_of
 from agentrail.core.json_schema import CompiledSchema, fault_of_schema
 
 TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
@@ -177,7 +177,7 @@ def test_names_are_held_against_all_patterns_of_a_schema():
 
 def test_each_keyword_pays():
     """None is left that works for nothing: the prices are of the keywords that there are."""
-    work = Work(patterns=(), schema_parts=1)
+    work = ValidationBudget(patterns=(), schema_parts=1)
     for name in Draft202012Validator.VALIDATORS:
         before = work.left
         judge = BoundedValidator.VALIDATORS[name]

@@ -6,9 +6,9 @@ from agentrail.core.budget import (
     Bound,
     Budget,
     BudgetLeft,
+    BudgetRefusal,
     Ledger,
     Price,
-    Refusal,
     ReservationId,
     Spent,
     bound_of,
@@ -98,7 +98,7 @@ def test_a_limit_is_met_to_the_last_billionth():
     least = bound_of(1, 0, Price(input=0.0001, output=0))
     assert least.nano_usd == 1
     ledger = opened(Ledger(budget=Budget(max_cost_usd=1e-9)), R1, least)
-    assert isinstance(reserve(ledger, R2, least), Refusal)
+    assert isinstance(reserve(ledger, R2, least), BudgetRefusal)
 
 
 @pytest.mark.at(124)
@@ -106,7 +106,7 @@ def test_what_is_promised_counts_before_it_is_spent():
     """Two requests that start together do not pass a limit together: the second finds what the first left over."""
     ledger = opened(Ledger(budget=Budget(max_cost_usd=0.01)), R1, bound_of(0, 400, PRICE))
     refusal = reserve(ledger, R2, bound_of(0, 400, PRICE))
-    assert refusal == Refusal(
+    assert refusal == BudgetRefusal(
         reason="cost",
         message="the request may cost up to $0.006000, and $0.004000 of $0.010000 are left: raise the budget, or lower "
         "max_output_tokens",
@@ -120,7 +120,7 @@ def test_a_budget_of_tokens_needs_no_price():
     ledger = opened(Ledger(budget=Budget(max_total_tokens=100)), R1, bound_of(60, 40, None))
     assert budget_left(ledger) == BudgetLeft(cost_usd=None, tokens=0)
     refusal = reserve(ledger, R2, bound_of(1, 0, None))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, BudgetRefusal)
     assert refusal.reason == "tokens"
     assert refusal.message.startswith(
         "the request may use up to 1 tokens, and 0 of 100 are left: raise the budget"
@@ -138,7 +138,7 @@ def test_what_nobody_knows_is_refused_unless_allowed(limits, reason, advice):
     """An unknown price is no free request."""
     unknown = bound_of(10, None, None)
     refusal = reserve(Ledger(budget=Budget(**limits)), R1, unknown)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, BudgetRefusal)
     assert refusal.reason == reason
     assert advice in refusal.message
     ledger = opened(Ledger(budget=Budget(**limits, allow_unknown_prices=True)), R1, unknown)
@@ -197,7 +197,7 @@ def test_a_vendor_that_uses_more_than_it_may_leaves_nothing():
     )
     settled = settle(ledger, R1, TokenUsage(input=50, output=10, cost_usd=0.002))
     assert budget_left(settled) == BudgetLeft(cost_usd=0.0, tokens=0)
-    assert isinstance(reserve(settled, R2, bound_of(1, 0, Price(input=0, output=0))), Refusal)
+    assert isinstance(reserve(settled, R2, bound_of(1, 0, Price(input=0, output=0))), BudgetRefusal)
 
 
 def test_floats_do_not_eat_a_budget_up():
@@ -213,7 +213,7 @@ def test_floats_do_not_eat_a_budget_up():
 def lent(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget]:
     """Lend what must be there."""
     decided = lend(ledger, reservation_id, shares)
-    assert not isinstance(decided, Refusal)
+    assert not isinstance(decided, BudgetRefusal)
     return decided
 
 
@@ -245,7 +245,7 @@ def test_children_get_equal_shares_of_what_is_left():
 def test_what_is_used_up_is_not_lent(budget, spent, message):
     """A child without a budget of its own would be one without a limit."""
     refusal = lend(Ledger(budget=Budget(**budget), **spent), R1, 2)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, BudgetRefusal)
     assert refusal.message == message
 
 

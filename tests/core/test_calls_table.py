@@ -12,10 +12,11 @@ from attrs import frozen
 from agentrail.core import machine
 from agentrail.core.effects import Effect
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
     Asked,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     Compact,
@@ -28,8 +29,7 @@ from agentrail.core.signals import (
     SnapshotQuery,
     StatusQuery,
     Steer,
-    Stop,
-    SwitchModel,
+    StopSession,
     ToolAsked,
     ToolWantsChild,
     UpdatePluginOpts,
@@ -47,14 +47,14 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "prompt": lambda signal: isinstance(signal, Prompt) and signal.reply == "receipt",
     "ask": lambda signal: isinstance(signal, Prompt) and signal.reply == "text",
     "steer": lambda signal: isinstance(signal, Steer),
-    "abort": lambda signal: isinstance(signal, Abort),
+    "abort": lambda signal: isinstance(signal, AbortCycle),
     "abort_tool": lambda signal: isinstance(signal, AbortTool),
     "approve": lambda signal: isinstance(signal, Approve),
     "reject": lambda signal: isinstance(signal, Reject),
     "respond": lambda signal: isinstance(signal, Respond),
     "ask_user": lambda signal: isinstance(signal, ToolAsked),
     "run_session": lambda signal: isinstance(signal, ToolWantsChild),
-    "switch_model": lambda signal: isinstance(signal, SwitchModel),
+    "switch_model": lambda signal: isinstance(signal, ChangeModel),
     "attach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.attach),
     "detach_tools": lambda signal: isinstance(signal, ChangeTools) and bool(signal.detach),
     "replace_tools": lambda signal: isinstance(signal, ChangeTools) and signal.replace,
@@ -65,7 +65,7 @@ CALLS: Final[dict[str, Callable[[Signal], bool]]] = {
     "messages": lambda signal: isinstance(signal, MessagesQuery),
     "snapshot": lambda signal: isinstance(signal, SnapshotQuery),
     "collect_reply": lambda signal: isinstance(signal, ReplyQuery),
-    "stop": lambda signal: isinstance(signal, Stop),
+    "stop": lambda signal: isinstance(signal, StopSession),
 }
 """Each call of the handle, `ctx.ask_user` and `ctx.run_session`, that sends a message, and the signal that it sends. `subscribe` and `journal` send none."""
 

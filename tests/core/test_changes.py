@@ -2,19 +2,19 @@
 
 import pytest
 
-from agentrail.abc import Effect
+from agentrail.abc import ToolUpdate
 from agentrail.core.applying import apply_changes
 from agentrail.core.changes import MAX_TODOS, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.effects import Publish
 from agentrail.core.projection import system_prompt_of
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo, TodoChange
 from tests.core.worlds import new_session
 
 
-def _work() -> Work:
-    return Work(new_session().data, 7)
+def _step() -> StepContext:
+    return StepContext(new_session().data, 7)
 
 
 def _todos(count: int) -> tuple[Todo, ...]:
@@ -23,44 +23,44 @@ def _todos(count: int) -> tuple[Todo, ...]:
 
 def test_todos_are_replaced_and_everybody_hears():
     """The list is the session's own; `TodoChange` has all of it."""
-    work = _work()
-    apply_changes(work, [UpdateTodos(todos=_todos(3)), UpdateTodos(todos=_todos(1))])
-    assert work.data.todos == _todos(1)
-    published = [effect.event for effect in work.effects if isinstance(effect, Publish)]
+    step = _step()
+    apply_changes(step, [UpdateTodos(todos=_todos(3)), UpdateTodos(todos=_todos(1))])
+    assert step.data.todos == _todos(1)
+    published = [effect.event for effect in step.effects if isinstance(effect, Publish)]
     assert published == [TodoChange(todos=_todos(3)), TodoChange(todos=_todos(1))]
 
 
 def test_a_section_enters_the_system_prompt_and_leaves_it():
     """A text sets a section, None removes it, and one that is not there is removed without a word."""
-    work = _work()
+    step = _step()
     apply_changes(
-        work, [UpdateContext(key="plan", value="Read first."), UpdateContext(key="style", value="Be kind.")]
+        step, [UpdateContext(key="plan", value="Read first."), UpdateContext(key="style", value="Be kind.")]
     )
-    assert (system_prompt_of(work.data) or "").endswith("Read first.\n\nBe kind.")
-    apply_changes(work, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
-    assert dict(work.data.sections) == {"style": "Be kind."}
-    assert work.effects == []
+    assert (system_prompt_of(step.data) or "").endswith("Read first.\n\nBe kind.")
+    apply_changes(step, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
+    assert dict(step.data.sections) == {"style": "Be kind."}
+    assert step.effects == []
 
 
 def test_memory_is_for_tools_only():
     """Any JSON; no section of the prompt comes of it."""
-    work = _work()
-    apply_changes(work, [UpdateContext(key="memory", value="a text is none either")])
-    assert dict(work.data.sections) == {}
-    apply_changes(work, [UpdateContext(key="memory", value={"seen": [1, 2]})])
-    assert work.data.memory == {"seen": [1, 2]}
-    assert dict(work.data.sections) == {}
-    apply_changes(work, [UpdateContext(key="memory", value=None)])
-    assert work.data.memory is None
+    step = _step()
+    apply_changes(step, [UpdateContext(key="memory", value="a text is none either")])
+    assert dict(step.data.sections) == {}
+    apply_changes(step, [UpdateContext(key="memory", value={"seen": [1, 2]})])
+    assert step.data.memory == {"seen": [1, 2]}
+    assert dict(step.data.sections) == {}
+    apply_changes(step, [UpdateContext(key="memory", value=None)])
+    assert step.data.memory is None
 
 
 def test_a_compaction_is_noted_down():
     """Nothing can be cut while the very call is open."""
-    work = _work()
-    apply_changes(work, [RequestCompaction(reason="a new part begins")])
-    assert work.data.compact_asked == "a new part begins"
-    apply_changes(work, [RequestCompaction()])
-    assert work.data.compact_asked == "asked for by a tool"
+    step = _step()
+    apply_changes(step, [RequestCompaction(reason="a new part begins")])
+    assert step.data.compact_asked == "a new part begins"
+    apply_changes(step, [RequestCompaction()])
+    assert step.data.compact_asked == "asked for by a tool"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_compaction_is_noted_down():
             "sets the section 'plan' of the system prompt to int: expected text, or None to remove it",
         ),
         (
-            Effect,
+            ToolUpdate,
             "Effect takes changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none",
         ),
-        (lambda: Effect("plan"), "got a value of type str: return Ok where nothing changes"),  # type: ignore[arg-type]
+        (lambda: ToolUpdate("plan"), "got a value of type str: return Ok where nothing changes"),  # type: ignore[arg-type]
     ],
 )
 def test_a_change_is_legal_by_construction(make, words):
@@ -108,6 +108,6 @@ def test_a_change_is_legal_by_construction(make, words):
 def test_an_effect_has_a_text_of_its_own():
     """Without one the model reads that something was done."""
     change = RequestCompaction()
-    assert Effect(change).text == "[effect applied]"
-    assert Effect(change, change).changes == (change, change)
-    assert Effect(change, text="Soon.", details={"a": 1}).details == {"a": 1}
+    assert ToolUpdate(change).text == "[effect applied]"
+    assert ToolUpdate(change, change).changes == (change, change)
+    assert ToolUpdate(change, text="Soon.", details={"a": 1}).details == {"a": 1}

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 
 from agentrail.core.budget import NOTHING_SPENT, Budget, Ledger, Spent
-from agentrail.core.children import MAX_DEPTH
+from agentrail.core.children import MAX_SESSION_DEPTH
 from agentrail.core.cycle import MAX_ASKERS
 from agentrail.core.effects import Refuse, SpawnChild, StartStream
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     ChildPublished,
     ChildStarted,
@@ -136,7 +136,7 @@ def test_who_waited_is_refused_when_all_that_was_lent_was_used():
 
 def test_beside_a_survivor_the_model_has_a_share_too():
     """The tool that an abort spared is lent a half: meanwhile the session may ask its model."""
-    survives = run([Abort(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
+    survives = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
     seen = last(survives, wish())
     assert lent(seen) == [LEFT // 2]
     assert last(seen.after, PROMPT).of(StartStream)
@@ -144,7 +144,7 @@ def test_beside_a_survivor_the_model_has_a_share_too():
 
 def test_a_survivor_may_wait_in_idle():
     """Its wish waits for what its other session gives back, and the session rests meanwhile."""
-    survives = run([Abort(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
+    survives = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
     spent = msgspec.structs.replace(
         survives, data=msgspec.structs.replace(
             survives.data, ledger=Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT - 2)
@@ -157,7 +157,7 @@ def test_a_survivor_may_wait_in_idle():
 
 
 ENDS: dict[str, tuple[Any, ...]] = {
-    "aborted": (Abort(at_ms=7, signal_id=SignalId("a1")),),
+    "aborted": (AbortCycle(at_ms=7, signal_id=SignalId("a1")),),
     "stopped": (AbortTool(at_ms=7, signal_id=SignalId("k1"), call_id=CallId("c0")),),
     "steered": (Steer(at_ms=7, signal_id=SignalId("s1"), ref=SteerRef("s1"), text="left"),),
     "finished": (over("t2", None),),
@@ -266,7 +266,7 @@ def test_sessions_of_tools_have_a_bound():
     )
 
 
-@pytest.mark.parametrize("path", [MAX_DEPTH - 1, MAX_DEPTH])
+@pytest.mark.parametrize("path", [MAX_SESSION_DEPTH - 1, MAX_SESSION_DEPTH])
 def test_no_session_stands_too_deep(path):
     """Neither one that a tool asks for nor one that answers a call, whatever its tool allows."""
     state = at_work(budget=None)
@@ -275,16 +275,16 @@ def test_no_session_stands_too_deep(path):
     )
     data = msgspec.structs.replace(state.data, config=deep)
     seen = last(msgspec.structs.replace(state, data=data), wish())
-    assert len(seen.of(SpawnChild)) == (path < MAX_DEPTH)
-    if path == MAX_DEPTH:
+    assert len(seen.of(SpawnChild)) == (path < MAX_SESSION_DEPTH)
+    if path == MAX_SESSION_DEPTH:
         assert str(refused(seen)).startswith("8 sessions stand above one another already: give the innermost")
     start = new_session(Toolbox([TASK]))
     start = msgspec.structs.replace(start, data=msgspec.structs.replace(start.data, config=deep))
     seen = last(start, PROMPT, completed("r1", read_call("c0", "task", "{}")))
-    assert len(seen.of(SpawnChild)) == (path < MAX_DEPTH)
+    assert len(seen.of(SpawnChild)) == (path < MAX_SESSION_DEPTH)
     answers = [one.result.text for one in seen.events if isinstance(one, ToolExecutionEnd)]
     assert all(text.startswith("8 sessions stand above one another already") for text in answers)
-    assert len(answers) == (path == MAX_DEPTH)
+    assert len(answers) == (path == MAX_SESSION_DEPTH)
 
 
 @given(script=strategies.scripts(at_work("read", "watch", "task"), ("read", "watch", "task")))

@@ -20,7 +20,7 @@ from agentrail.core.codec import (
 )
 from agentrail.core.hooks import Lifecycle, RequestResult
 from agentrail.core.request import Chunk, EffectId
-from agentrail.core.signals import ChildPublished, Signal, Started
+from agentrail.core.signals import ChildPublished, SessionBegan, Signal
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import (
     KINDS,
@@ -283,7 +283,7 @@ def test_every_signal_is_the_same_after_the_way_there_and_back(kind, data):
 def test_a_line_may_be_text_as_well():
     """Both take what a socket gives and what a file gives."""
     assert decode_event('{"kind": "agent_start", "ref": "p"}') == AgentStart(ref=PromptRef("p"))
-    assert decode_signal('{"kind": "started", "at_ms": 1}') == Started(at_ms=1)
+    assert decode_signal('{"kind": "started", "at_ms": 1}') == SessionBegan(at_ms=1)
     assert isinstance(decode_event('{"kind": "new"}'), UnknownEvent)
 
 

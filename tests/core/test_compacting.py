@@ -8,7 +8,7 @@ from agentrail.core import machine
 from agentrail.core.effects import CancelStream, Publish, StartStream
 from agentrail.core.hooks import FileWritten
 from agentrail.core.request import EffectId
-from agentrail.core.signals import ErrandFinished, Prompt, SignalId, Steer
+from agentrail.core.signals import PluginRequestFinished, Prompt, SignalId, Steer
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
 from agentrail.events import CompactEnd, PromptDropped
@@ -54,7 +54,7 @@ def test_what_is_said_in_a_compaction_waits_and_is_heard(spoken):
     all_of_it = [*effects]
     for signal in (
         completed(state.data.compaction.effect_id, Text(text="They lived.")),
-        ErrandFinished(
+        PluginRequestFinished(
             at_ms=130, effect_id=EffectId("e6"), result=FileWritten(path="c/x.md", written_bytes=9)
         ),
     ):

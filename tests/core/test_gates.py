@@ -10,9 +10,9 @@ from agentrail.core.gates import (
     Passed,
     Refused,
     hash_arguments,
-    judge,
     operation_id_of,
     settle_call_ids,
+    validate_call,
 )
 from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import CallId
@@ -32,7 +32,7 @@ TOOLS = Toolbox([READ, ToolSpec(name="list_dir", description="", parameters={"ty
 
 def judged(name: str, text: str, *, tools=TOOLS, stop_reason="tool_use", withheld=False):
     """What becomes of one call."""
-    return judge(read_call("c1", name, text), tools, stop_reason, withheld=withheld)
+    return validate_call(read_call("c1", name, text), tools, stop_reason, withheld=withheld)
 
 
 def test_a_good_call_passes_with_its_defaults():

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.stack import load_stack
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.plugin_rig import CTX, EVENTS
@@ -15,7 +15,7 @@ def _guard(name: str, priority: int, rule: str) -> PuppetPlugin:
 
 def _decided(*plugins: Any) -> tuple[type, str]:
     stack, states = load_stack(plugins)
-    decision = run(stack, EVENTS[p.BeforeTool], states, CTX).decision
+    decision = run_hook(stack, EVENTS[p.BeforeTool], states, CTX).decision
     assert decision is not None
     return type(decision.action), decision.by
 

@@ -7,14 +7,14 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core import machine
-from agentrail.core.effects import Publish, RunErrand, SetTimer, StartStream, Teardown
+from agentrail.core.effects import Publish, RunPluginRequest, SetTimer, StartStream, Teardown
 from agentrail.core.hooks import ModelAnswer
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Approve, ErrandFinished, SignalId
+from agentrail.core.signals import Approve, PluginRequestFinished, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Phase
 from agentrail.core.teardown import abort_by_plugin
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import (
     TERMINAL,
     ActionIgnored,
@@ -32,7 +32,7 @@ from agentrail.events import (
 )
 from agentrail.messages import TokenUsage
 from agentrail.testing.plugins import PUPPET_ACTIONS
-from agentrail.testing.promises.seen import errands_of
+from agentrail.testing.promises.seen import plugin_requests_of
 from agentrail.testing.scenario import read_scenario
 from tests.core.plugin_rig import Says
 
@@ -250,7 +250,7 @@ def without_words_of_plugins(asked):
     rest = []
     for effect in asked:
         match effect:
-            case RunErrand() | Publish(event=PluginEvent() | PluginFailed() | ActionIgnored()):
+            case RunPluginRequest() | Publish(event=PluginEvent() | PluginFailed() | ActionIgnored()):
                 pass
             case Publish(event=event):
                 rest.append(msgspec.structs.replace(event, meta=None))
@@ -333,13 +333,15 @@ def test_an_approval_may_wait_for_ever():
     assert [one.asked.expires_at_ms for one in state.data.interactions] == [None, None]
 
 
-def test_an_errand_asks_the_model_of_the_session_and_counts():
+def test_a_plugin_request_asks_the_model_of_the_session_and_counts():
     """`CallModel(model=None)` is the model of now, and what it used is in the sums of session and cycle (5.8)."""
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n', Asks)
-    (errand,) = [effect for effect in asked if isinstance(effect, RunErrand)]
-    assert errand.wanted.model == "scripted:model"
+    (plugin_request,) = [effect for effect in asked if isinstance(effect, RunPluginRequest)]
+    assert plugin_request.wanted.model == "scripted:model"
     usage = TokenUsage(input=7, output=3)
-    done = ErrandFinished(at_ms=20, effect_id=errand.effect_id, result=ModelAnswer(text="yes", usage=usage))
+    done = PluginRequestFinished(
+        at_ms=20, effect_id=plugin_request.effect_id, result=ModelAnswer(text="yes", usage=usage)
+    )
     state, effects = machine.step(state, done)
     assert state.data.usage == usage
     assert state.data.cycle.usage == usage
@@ -364,11 +366,11 @@ def test_who_would_wait_again_where_nothing_can_wait_is_ignored():
     assert any(isinstance(effect, StartStream) for effect in asked)
 
 
-def test_an_errand_that_died_with_the_actor_is_answered():
+def test_a_plugin_request_that_died_with_the_actor_is_answered():
     """After a restart the plugin hears RequestFailed, and waits for nothing (5.8)."""
     state, asked = play("BeforeCompact=skip", '@10    Prompt p1 "Look."\n@20    Restarted 2 "bang"\n', Asks)
     assert [event.payload for event in events(asked, PluginEvent)] == ["RequestFailed"]
-    assert errands_of(state) == []
+    assert plugin_requests_of(state) == []
 
 
 def test_deltas_ask_nobody():
@@ -399,7 +401,7 @@ def test_who_cannot_wait_is_told_at_once():
     script = '@10    Prompt p1 "Look."\n'
     state, asked = play("BeforeCompact=skip", script, WaitsForAModel())
     assert [event.payload for event in events(asked, PluginEvent)] == ["cannot_wait"]
-    assert not any(isinstance(effect, RunErrand) for effect in asked)
+    assert not any(isinstance(effect, RunPluginRequest) for effect in asked)
     assert state.phase is Phase.RUNNING
 
 
@@ -417,9 +419,11 @@ def test_an_abort_that_comes_when_the_cycle_is_over_stops_nothing():
     """A plugin hears of its errand late: there is nothing left to abort, and nothing is published about it."""
     script = '@10    Prompt p1 "Look."\n@100   ResponseCompleted r2 "Done."\n'
     state, asked = play("BeforeCompact=skip", script, AbortsLate())
-    (errand,) = [effect for effect in asked if isinstance(effect, RunErrand)]
+    (plugin_request,) = [effect for effect in asked if isinstance(effect, RunPluginRequest)]
     answer = ModelAnswer(text="no", usage=TokenUsage())
-    state, effects = machine.step(state, ErrandFinished(at_ms=200, effect_id=errand.effect_id, result=answer))
+    state, effects = machine.step(
+        state, PluginRequestFinished(at_ms=200, effect_id=plugin_request.effect_id, result=answer)
+    )
     assert events(effects, AgentAbort) == []
     assert (state.phase, state.data.cycle) == (Phase.IDLE, None)
 
@@ -451,9 +455,9 @@ def test_of_two_aborts_in_one_step_the_first_counts():
 def test_an_abort_without_a_cycle_stops_nothing():
     """Whatever ended the cycle in the same step has said so already: there is no second end."""
     state, _ = play("BeforeCompact=skip", "@0     Started\n")
-    work = Work(state.data, 10)
-    assert abort_by_plugin(work, "too late") is Phase.IDLE
-    assert work.effects == []
+    step = StepContext(state.data, 10)
+    assert abort_by_plugin(step, "too late") is Phase.IDLE
+    assert step.effects == []
 
 
 def test_the_last_look_may_be_told():

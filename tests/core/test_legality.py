@@ -6,11 +6,20 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
-from agentrail.core.effects import Refuse, Reply
+from agentrail.core.effects import Refuse, ReplyToCaller
 from agentrail.core.legality import LEGALITY, Verdict, is_awaited, verdict
 from agentrail.core.owners import OfStream
 from agentrail.core.request import EffectId
-from agentrail.core.signals import Abort, Asked, Outcome, Prompt, ReplyQuery, Signal, SignalId, StreamStarted
+from agentrail.core.signals import (
+    AbortCycle,
+    Asked,
+    EffectOutcome,
+    Prompt,
+    ReplyQuery,
+    Signal,
+    SignalId,
+    StreamStarted,
+)
 from agentrail.core.state import Phase
 from tests.core.worlds import new_session, small_world
 
@@ -50,14 +59,14 @@ def test_who_asks_is_never_dropped(signal, phase):
 @pytest.mark.parametrize("phase", Phase)
 def test_abort_is_taken_in_every_phase(phase):
     """An abort works in every phase and in every waiting state (AT-030)."""
-    assert LEGALITY[Abort][phase].verdict is Verdict.TAKE
+    assert LEGALITY[AbortCycle][phase].verdict is Verdict.TAKE
 
 
 def test_a_reply_is_waited_for_while_a_cycle_runs():
     """`collect_reply` waits for the cycle that runs, and is answered at once when none does (3.3)."""
     asked = [seen for seen in small_world() if isinstance(seen.signal, ReplyQuery) and not seen.before.ended]
     for seen in asked:
-        answers = [effect for effect in seen.effects if isinstance(effect, Reply | Refuse)]
+        answers = [effect for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse)]
         waits = seen.before.data.cycle is not None
         assert [effect.to for effect in answers] == ([] if waits else [seen.signal.signal_id])
     assert {seen.before.phase for seen in asked if seen.before.data.cycle is not None} == set(Phase)
@@ -86,5 +95,5 @@ def test_the_small_world_meets_every_cell():
 def test_only_awaited_outcomes_are_taken():
     """In all of the small world no outcome is taken of which the state does not say that it is awaited."""
     for seen in small_world():
-        if isinstance(seen.signal, Outcome) and seen.after.data.dropped == seen.before.data.dropped:
+        if isinstance(seen.signal, EffectOutcome) and seen.after.data.dropped == seen.before.data.dropped:
             assert is_awaited(seen.before.data, seen.signal) or seen.before.ended

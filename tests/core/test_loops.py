@@ -17,7 +17,7 @@ from agentrail.core.loops import (
     FileChange,
     FileSeen,
     Loop,
-    LoopWatch,
+    LoopHistory,
     file_change_in,
     watched,
 )
@@ -37,7 +37,7 @@ def edit(before: str, after: str, *, path: str = "a.py", **fields: Any) -> CallS
 def loops_of(calls: Iterable[CallSeen]) -> list[Loop]:
     """Watch calls that come one by one."""
     loops: list[Loop] = []
-    watch = LoopWatch()
+    watch = LoopHistory()
     for one in calls:
         watch, found = watched(watch, [one])
         loops += found
@@ -59,7 +59,7 @@ def test_first_a_warning_later_a_stop():
 
 def test_calls_of_one_batch_count_like_calls_of_many():
     """A model that asks six times at once is in the same loop."""
-    _, loops = watched(LoopWatch(), [SHELL] * 6)
+    _, loops = watched(LoopHistory(), [SHELL] * 6)
     assert [loop.count for loop in loops] == [3, 6]
 
 
@@ -117,7 +117,7 @@ def test_a_return_is_told_once():
     """What comes after the warning is new again, and the count stays where it is."""
     calls = [edit("A", "B"), edit("B", "A"), edit("A", "B"), edit("B", "C"), edit("C", "D")]
     assert [loop.count for loop in loops_of(calls)] == [2]
-    watch, _ = watched(LoopWatch(), calls)
+    watch, _ = watched(LoopHistory(), calls)
     assert watch.files["a.py"] == FileSeen(contents=("A", "B", "C", "D"), returns=2)
 
 
@@ -145,17 +145,17 @@ def test_the_details_of_a_result_tell_what_became_of_a_file():
 
 def test_a_watch_is_a_value():
     """Looking at a batch leaves the watch before it as it was."""
-    before, _ = watched(LoopWatch(), [SHELL, edit("A", "B")])
+    before, _ = watched(LoopHistory(), [SHELL, edit("A", "B")])
     kept = (dict(before.repeats), dict(before.files))
     watched(before, [READ, edit("B", "A")])
     assert (before.repeats, before.files) == kept
-    assert LoopWatch() == LoopWatch(repeats={}, files={})
+    assert LoopHistory() == LoopHistory(repeats={}, files={})
 
 
 def test_a_watch_is_bounded_and_forgets_the_oldest():
     """However long a cycle is: what was seen lately is what counts."""
     watch, _ = watched(
-        LoopWatch(), [call("read", arguments_hash=f"{n}", is_pure=True) for n in range(MAX_KEYS + 9)]
+        LoopHistory(), [call("read", arguments_hash=f"{n}", is_pure=True) for n in range(MAX_KEYS + 9)]
     )
     assert len(watch.repeats) == MAX_KEYS
     watch, loops = watched(watch, [call("read", arguments_hash=f"{MAX_KEYS}", is_pure=True)] * 2)
@@ -189,7 +189,7 @@ def test_counts_are_those_of_the_plain_rule(calls, sizes):
                 break
         if count in (3, 6):
             expected.append((one.name, count))
-    watch, found = LoopWatch(), []
+    watch, found = LoopHistory(), []
     rest = seen
     for size in sizes:  # the borders of batches change nothing
         watch, loops = watched(watch, rest[:size])

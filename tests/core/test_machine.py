@@ -6,16 +6,16 @@ import pytest
 
 from agentrail.core import legality, machine
 from agentrail.core.cycle import MAX_ASKERS
-from agentrail.core.effects import Publish, Refuse, Reply, RunTool, StartStream
+from agentrail.core.effects import Publish, Refuse, ReplyToCaller, RunTool, StartStream
 from agentrail.core.legality import Cell, Verdict
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     Prompt,
     ReplyQuery,
+    SessionBegan,
     SignalId,
-    Started,
     StatusQuery,
-    Stop,
+    StopSession,
     StreamStarted,
     TeardownFinished,
     ToolFinished,
@@ -53,7 +53,7 @@ def test_the_small_world_is_not_tiny():
 
 def test_a_new_session_is_idle_and_says_what_it_has():
     """The first signal of a life publishes SessionStart with the model and the tools, under number 1."""
-    state, effects = machine.step(new_session(), Started(at_ms=7))
+    state, effects = machine.step(new_session(), SessionBegan(at_ms=7))
     assert state.phase is Phase.IDLE
     assert state.data.started_at_ms == 7
     expected = SessionStart(model="scripted:model", tools=("ask", "deploy", "read", "watch"))
@@ -64,9 +64,13 @@ def test_a_new_session_is_idle_and_says_what_it_has():
 
 def test_nothing_happens_on_a_session_that_has_ended():
     """A step on an ended session returns it as it is, without an effect."""
-    ended = run([Stop(at_ms=1, signal_id=SignalId("s1"))])
+    ended = run([StopSession(at_ms=1, signal_id=SignalId("s1"))])
     assert ended.ended
-    for signal in (prompt("p1", "Hello"), Started(at_ms=2), StatusQuery(at_ms=2, signal_id=SignalId("q1"))):
+    for signal in (
+        prompt("p1", "Hello"),
+        SessionBegan(at_ms=2),
+        StatusQuery(at_ms=2, signal_id=SignalId("q1")),
+    ):
         assert machine.step(ended, signal) == (ended, ())
 
 
@@ -106,10 +110,10 @@ def test_one_who_asks_too_late_for_a_reply_is_refused():
         assert isinstance(refusal.error, MailboxFull)
         state = full
     _, effects = machine.step(state, completed("r1", Text(text="Hi.")))
-    assert sum(isinstance(effect, Reply) for effect in effects) == MAX_ASKERS
+    assert sum(isinstance(effect, ReplyToCaller) for effect in effects) == MAX_ASKERS
 
 
-@pytest.mark.parametrize("late", [Abort, Stop], ids=["abort", "stop"])
+@pytest.mark.parametrize("late", [AbortCycle, StopSession], ids=["abort", "stop"])
 def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
     """So many callers may wait until what was stopped is gone; one more is told MailboxFull, and the others hear of it."""
     begun = [prompt("p1", "Hello"), completed("r1", read_call("c1", "read", "{}"))]
@@ -121,7 +125,7 @@ def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused(late):
     _, effects = machine.step(
         state, TeardownFinished(at_ms=9, effect_id=state.data.teardown.effect_id, receipt=AbortReceipt())
     )
-    assert sum(isinstance(effect, Reply) for effect in effects) == MAX_ASKERS
+    assert sum(isinstance(effect, ReplyToCaller) for effect in effects) == MAX_ASKERS
 
 
 def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
@@ -138,10 +142,10 @@ def test_a_call_that_is_postponed_too_often_is_refused(monkeypatch):
 def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypatch):
     """What is thrown away must have had a caller who hears of it; a table that postpones a notice is wrong."""
     cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
-    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, Started: cells})
-    state = run(Started(at_ms=1) for _ in range(machine.MAX_POSTPONED))
+    monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, SessionBegan: cells})
+    state = run(SessionBegan(at_ms=1) for _ in range(machine.MAX_POSTPONED))
     with pytest.raises(InternalError, match="nobody waits for this Started"):
-        machine.step(state, Started(at_ms=1))
+        machine.step(state, SessionBegan(at_ms=1))
 
 
 def test_old_states_still_work_after_newer_ones():

@@ -12,9 +12,9 @@ from agentrail.core.append_only import GrowingSet, Log
 from agentrail.core.hooks import FileWritten
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     Compact,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     ReplyQuery,
     Signal,
@@ -88,7 +88,7 @@ def cycle(state: SessionState, number: int) -> SessionState:
     if state.data.compaction is not None:
         say(completed(state.data.compaction.effect_id, Text(text="They spoke.")))
         written = FileWritten(path="compacted/x.md", written_bytes=9)
-        say(ErrandFinished(at_ms=number, effect_id=state.data.compaction.effect_id, result=written))
+        say(PluginRequestFinished(at_ms=number, effect_id=state.data.compaction.effect_id, result=written))
     return state
 
 
@@ -110,7 +110,7 @@ def test_the_id_of_a_survivor_is_not_forgotten(monkeypatch):
     said = (Text(text=LETTERS),)
     state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], new_session())
     state = run([completed(request_of(state), read_call("slow", "deploy", "{}"))], state)
-    state = run([Abort(at_ms=1, signal_id=SignalId("a"))], state)
+    state = run([AbortCycle(at_ms=1, signal_id=SignalId("a"))], state)
     assert [call.call.call_id for call in state.data.survivors] == ["slow"]
     for number in range(12):
         state = cycle(state, number)

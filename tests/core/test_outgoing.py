@@ -9,7 +9,7 @@ from agentrail.core.append_only import Log
 from agentrail.core.outgoing import (
     FRESH_MESSAGES,
     KEPT_CHARACTERS,
-    MAX_CHARACTERS,
+    MAX_ARGUMENT_CHARACTERS,
     STEP,
     Outgoing,
     outgoing,
@@ -26,7 +26,7 @@ from agentrail.messages import (
     UserMessage,
 )
 
-LONG = "x" * (MAX_CHARACTERS + 1)
+LONG = "x" * (MAX_ARGUMENT_CHARACTERS + 1)
 SHORT = f"{'x' * KEPT_CHARACTERS} [… 1,501 characters left out …]"
 
 
@@ -51,11 +51,11 @@ def test_what_is_fresh_goes_out_as_it_is():
 
 def test_old_long_strings_are_shortened_wherever_they_stand():
     """In lists and objects too; words, numbers, short strings and what the model said stay."""
-    old = calls(path="a.py", text=LONG, edits=[{"new": LONG, "line": 3}], short="x" * MAX_CHARACTERS)
+    old = calls(path="a.py", text=LONG, edits=[{"new": LONG, "line": 3}], short="x" * MAX_ARGUMENT_CHARACTERS)
     history = Log([old, *[user()] * 29])
     _, sent = outgoing(Outgoing(), history)
     assert sent[0] == calls(
-        path="a.py", text=SHORT, edits=[{"new": SHORT, "line": 3}], short="x" * MAX_CHARACTERS
+        path="a.py", text=SHORT, edits=[{"new": SHORT, "line": 3}], short="x" * MAX_ARGUMENT_CHARACTERS
     )
     assert sent[1:] == list(history[1:])
     assert history[0] is old

@@ -21,9 +21,9 @@ from agentrail.core.owners import (
 )
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     Signal,
     SignalId,
@@ -36,7 +36,7 @@ from agentrail.core.signals import (
 )
 from agentrail.core.state import Phase, SessionState
 from agentrail.core.toolbox import read_call
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
@@ -117,11 +117,11 @@ def test_an_outcome_of_another_kind_is_late():
 
 def test_a_pair_that_nobody_wrote_down_is_a_bug_that_is_noticed():
     """What the table lets through and the match does not know raises, and says which pair it was."""
-    work = Work(new_session().data, 1)
-    work.hand_over(EffectId("r1"), OfStream())
+    step = StepContext(new_session().data, 1)
+    step.hand_over(EffectId("r1"), OfStream())
     late = ToolFinished(at_ms=1, effect_id=EffectId("r1"), text="x", started_at_ms=0)
     with pytest.raises(InternalError, match="ToolFinished came for OfStream, which does not wait for that"):
-        machine.TAKERS[ToolFinished](work, Phase.RUNNING, late)
+        machine.TAKERS[ToolFinished](step, Phase.RUNNING, late)
 
 
 def _endings(effect_id: EffectId) -> tuple[Signal, ...]:
@@ -130,7 +130,7 @@ def _endings(effect_id: EffectId) -> tuple[Signal, ...]:
         StreamFailed(at_ms=1, effect_id=effect_id, error=error),
         ToolFinished(at_ms=1, effect_id=effect_id, text="x", started_at_ms=0),
         TimerFired(at_ms=1, effect_id=effect_id),
-        ErrandFinished(at_ms=1, effect_id=effect_id, result=FileText(path="a", text="b")),
+        PluginRequestFinished(at_ms=1, effect_id=effect_id, result=FileText(path="a", text="b")),
         TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt()),
     )
 
@@ -156,6 +156,6 @@ def test_a_stopped_call_is_waited_for_as_long_as_a_drain_goes_on():
 def test_a_compaction_that_is_broken_off_waits_for_no_file():
     """The writing of what a summary is to stand for is not stopped, and its end means nothing any more."""
     state, effect_id = states_by_owner()[OfTranscript]
-    after, _ = machine.step(state, Abort(at_ms=10**9, signal_id=SignalId("a")))
+    after, _ = machine.step(state, AbortCycle(at_ms=10**9, signal_id=SignalId("a")))
     assert after.data.compaction is None
     assert effect_id not in after.data.open

@@ -8,10 +8,18 @@ import pytest
 
 from agentrail import messages as messages_module, plugins as p
 from agentrail.abc import Secret
-from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Cell
+from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.hooks import HOOKS
 from agentrail.core.outcome import Decision, Injected, Switch, Unfit
-from agentrail.core.pipeline import REFUSALS, deliver, end, explain, judge_again, resume, run
+from agentrail.core.pipeline import (
+    REFUSALS,
+    deliver,
+    end,
+    explain_hook,
+    rerun_before_tool,
+    resume_hook,
+    run_hook,
+)
 from agentrail.core.plugin_events import plugin_event
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo
@@ -39,7 +47,7 @@ EFFECT_OF: dict[type, Any] = {
     p.ReplaceToolResult: lambda outcome: outcome.result is not None and outcome.result.text == "shorter",
     p.ReplaceResponse: lambda outcome: outcome.message is not None and outcome.message.text == "kinder",
     p.ReplaceMessages: lambda outcome: outcome.messages == (OTHER,),
-    p.Request: lambda outcome: bool(outcome.errands),
+    p.Request: lambda outcome: bool(outcome.plugin_requests),
     **dict.fromkeys(SHORT_CIRCUITS, lambda outcome: outcome.decision is not None),
 }
 
@@ -57,7 +65,7 @@ def kinds(outcome):
 def test_each_cell_of_the_matrix_holds(hook, action):
     """An accepted action does what it says; any other leaves the run as it was and is published as ignored (5.4)."""
     outcome = ask([Says("one", action), Says("two")], hook)
-    accepted = MATRIX[hook][action] is Cell.ACCEPTED
+    accepted = MATRIX[hook][action] is Treatment.ACCEPTED
     has_effect = EFFECT_OF.get(action, lambda _: accepted)(outcome)
     assert has_effect == accepted
     assert (
@@ -84,11 +92,13 @@ def test_the_matrix_is_the_table_of_the_specification():
         p.ResolveApproval: "BeforePrompt",
     }
     for action, hooks in wanted.items():
-        accepted = {hook.__name__ for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED}
+        accepted = {hook.__name__ for hook in HOOKS if MATRIX[hook][action] is Treatment.ACCEPTED}
         assert accepted == set(hooks.split()), action
-    assert all(MATRIX[hook][action] is Cell.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit))
+    assert all(
+        MATRIX[hook][action] is Treatment.ACCEPTED for hook in HOOKS for action in (p.Continue, p.Emit)
+    )
     collected = [
-        (hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Cell.COLLECTED
+        (hook, action) for hook in HOOKS for action in SAYINGS if MATRIX[hook][action] is Treatment.COLLECTED
     ]
     assert collected == [(p.OnToolError, p.SwitchModel)]
 
@@ -119,7 +129,7 @@ def test_interventions_are_joined_in_the_order_of_execution():
 def test_nothing_said_is_no_prompt():
     """Without an intervention there is no prompt, and a stack that says nothing gives back the very states."""
     stack, states = load_stack([Says("quiet", lambda e, s, c: p.Continue(0))])
-    outcome = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    outcome = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
     assert (outcome.prompt, outcome.arguments, outcome.result) == (None, None, None)
     assert outcome.states is states
 
@@ -144,7 +154,7 @@ def test_a_rewrite_that_changes_nothing_is_none():
     assert ask([same], p.BeforeTool).arguments is None
     event = p.BeforeTool(name="t", arguments={"n": 1}, call_id=CallId("c"))
     stack, states = load_stack([Says("other", lambda e, s, c: p.ReplaceToolArgs({"n": True}, s))])
-    assert run(stack, event, states, CTX).arguments == {"n": True}
+    assert run_hook(stack, event, states, CTX).arguments == {"n": True}
 
 
 def test_the_last_switch_wins():
@@ -221,7 +231,7 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
 @pytest.mark.parametrize("action", sorted(SHORT_CIRCUITS, key=str))
 def test_a_short_circuit_stops_the_rest(action):
     """Plugins behind an accepted short circuit are not asked (5.3)."""
-    hook = next(hook for hook in HOOKS if MATRIX[hook][action] is Cell.ACCEPTED)
+    hook = next(hook for hook in HOOKS if MATRIX[hook][action] is Treatment.ACCEPTED)
     behind = Says("behind", priority=600)
     outcome = ask([behind, Says("stops", action)], hook)
     assert behind.shown == []
@@ -394,7 +404,7 @@ def test_places_of_the_prompt_cache_are_kept_where_the_same_message_stands():
 
     def points(*plugins):
         stack, states = load_stack([marks, *plugins])
-        return run(stack, event, states, CTX).hints.cache_points
+        return run_hook(stack, event, states, CTX).hints.cache_points
 
     assert points(Says("cuts", lambda e, s, c: p.ReplaceMessages(e.messages[:1], s))) == ("system", 0)
     assert points(Says("other", hands_on("a", "b", "c"))) == ("system",)
@@ -531,10 +541,10 @@ def test_arguments_that_changed_elsewhere_are_judged_again():
     guard, other = Says("guard", refuses("rm"), priority=10), Says("other")
     stack, states = load_stack([guard, other])
     event = p.BeforeTool(name="shell", arguments={"command": "rm"}, call_id=CallId("c1"))
-    outcome = judge_again(stack, event, states, CTX, by="a person")
+    outcome = rerun_before_tool(stack, event, states, CTX, by="a person")
     assert outcome.decision.by == "guard"
     assert other.shown == []
-    unfit = judge_again(stack, event, states, CTX, by="a person", fit=lambda arguments: "no")
+    unfit = rerun_before_tool(stack, event, states, CTX, by="a person", fit=lambda arguments: "no")
     assert unfit.decision.by == "a person"
 
 
@@ -611,7 +621,7 @@ def test_a_closed_plugin_refuses_each_hook_in_its_way(hook):
         assert hook in {p.SessionStarted, p.SessionEnding, p.AfterTurn, p.OnToolError, p.BeforeCompact}
         assert (outcome.decision, outcome.states["behind"]) == (None, 1)
     assert all(
-        MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Cell.ACCEPTED
+        MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Treatment.ACCEPTED
         for refusing in REFUSALS
     )
 
@@ -650,10 +660,10 @@ def test_a_hook_waits_for_an_answer_and_then_goes_on():
     stack, states = load_stack(
         [Says("asks", asks_first("t", lambda e, s, c: p.Intervene(e.result.text, s))), behind]
     )
-    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
-    assert waits.waiting.errand.effect == p.ReadFile("rules")
+    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
+    assert waits.waiting.plugin_request.effect == p.ReadFile("rules")
     assert (behind.shown, waits.prompt) == ([], None)
-    done = resume(stack, waits, READ, waits.states, CTX)
+    done = resume_hook(stack, waits, READ, waits.states, CTX)
     assert (done.waiting, done.prompt, len(behind.shown)) == (None, "rm is fine", 1)
     assert dict(done.states) == {"asks": 2, "behind": 1}
 
@@ -662,8 +672,8 @@ def test_what_was_published_before_the_wait_is_not_published_again():
     """The outcome of a resumed run has the events and errands since the wait, and all the rest of the whole run."""
     first = Says("first", lambda e, s, c: p.Intervene("one", s, emits=(("a", 1),)), priority=100)
     stack, states = load_stack([first, Says("asks", asks_first("t", lambda e, s, c: p.Emit("b", 2, s)))])
-    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
-    done = resume(stack, waits, READ, waits.states, CTX)
+    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
+    done = resume_hook(stack, waits, READ, waits.states, CTX)
     assert [event.name for event in waits.events] == ["a"]
     assert [event.name for event in done.events] == ["b"]
     assert done.prompt == "one"
@@ -673,10 +683,10 @@ def test_an_answer_may_lead_to_another_question():
     """A plugin may ask again, and its hook waits again."""
     questions = iter([p.Request(p.ReadFile("more"), "t2", 2, wait=True), p.BlockTool("no", 3)])
     stack, states = load_stack([Says("asks", asks_first("t", lambda e, s, c: next(questions)))])
-    first = run(stack, EVENTS[p.BeforeTool], states, CTX)
-    second = resume(stack, first, READ, first.states, CTX)
-    assert second.waiting.errand.tag == "t2"
-    third = resume(stack, second, READ, second.states, CTX)
+    first = run_hook(stack, EVENTS[p.BeforeTool], states, CTX)
+    second = resume_hook(stack, first, READ, first.states, CTX)
+    assert second.waiting.plugin_request.tag == "t2"
+    third = resume_hook(stack, second, READ, second.states, CTX)
     assert third.decision == Decision(action=p.BlockTool("no", 3), by="asks")
 
 
@@ -688,41 +698,42 @@ def test_a_guard_may_wait_while_it_judges_again():
     )
     last = Says("last", refuses("rm"), priority=20)
     stack, states = load_stack([slow, last, Says("rewriter", rewrites("pwd"))])
-    waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
+    waits = run_hook(stack, EVENTS[p.BeforeTool], states, CTX)
     assert (waits.waiting.round, waits.waiting.todo) == (1, ("last",))
-    assert resume(stack, waits, READ, waits.states, CTX).decision.by == "slow"
+    assert resume_hook(stack, waits, READ, waits.states, CTX).decision.by == "slow"
 
 
 def test_whoever_left_while_a_hook_waited_is_passed_over():
     """A plugin that was detached gets no answer, and the others are asked."""
     behind = Says("behind", priority=600)
     stack, states = load_stack([Says("asks", asks_first("t", raises)), behind])
-    waits = run(stack, EVENTS[p.BeforeFinish], states, CTX)
+    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
     smaller, left = load_stack([behind])
-    assert dict(resume(smaller, waits, READ, left, CTX).states) == {"behind": 1}
+    assert dict(resume_hook(smaller, waits, READ, left, CTX).states) == {"behind": 1}
 
 
 def test_resuming_what_does_not_wait_is_a_bug():
     """Only an outcome that waits can be resumed."""
     stack, states = load_stack([Says("quiet")])
     with pytest.raises(ValueError, match="needs an outcome that waits"):
-        resume(stack, run(stack, EVENTS[p.AfterTurn], states, CTX), READ, states, CTX)
+        resume_hook(stack, run_hook(stack, EVENTS[p.AfterTurn], states, CTX), READ, states, CTX)
 
 
 def test_an_answer_that_nobody_waits_for_is_delivered_to_whoever_asked():
     """Without `wait` the run goes on; the answer comes later, and its own row says what may follow (5.8)."""
     asks, other = Says("asks", p.Request), Says("other")
     stack, states = load_stack([asks, other])
-    outcome = run(stack, EVENTS[p.AfterTurn], states, CTX)
-    assert [(errand.effect, errand.tag, errand.by) for errand in outcome.errands] == [
-        (p.ReadFile("notes"), "t", "asks")
-    ]
+    outcome = run_hook(stack, EVENTS[p.AfterTurn], states, CTX)
+    assert [
+        (plugin_request.effect, plugin_request.tag, plugin_request.by)
+        for plugin_request in outcome.plugin_requests
+    ] == [(p.ReadFile("notes"), "t", "asks")]
     assert len(other.shown) == 1
     done = p.RequestDone(tag="t", result=p.RequestFailed(error=ErrorInfo(code="gone", message="gone")))
     asks.answer = lambda e, s, c: p.Request(p.Search(query="x"), "again", s, wait=True)
     delivered = deliver(stack, "asks", done, outcome.states, CTX)
     assert (asks.shown[-1], delivered.states["asks"], len(other.shown)) == (done, 2, 1)
-    assert (delivered.waiting, delivered.errands[0].tag) == (None, "again")
+    assert (delivered.waiting, delivered.plugin_requests[0].tag) == (None, "again")
     asks.answer = SAYINGS[p.Abort]
     assert kinds(deliver(stack, "asks", done, outcome.states, CTX)) == [ActionIgnored]
     assert deliver(stack, "gone", done, states, CTX).states is states
@@ -771,7 +782,7 @@ def test_explain_tells_who_was_asked_what_won_and_what_lost():
         Says("late", priority=900),
     ]
     stack, states = load_stack(entries[::-1])
-    explanation = explain(stack, EVENTS[p.BeforeTool], states, CTX)
+    explanation = explain_hook(stack, EVENTS[p.BeforeTool], states, CTX)
     assert re.sub(r" \(core/plugin_rig.py:\d+ in raises\)", "", str(explanation)).splitlines() == [
         "BeforeTool",
         "    10 guard: Continue → accepted",
@@ -785,14 +796,14 @@ def test_explain_tells_who_was_asked_what_won_and_what_lost():
         "   900 late: not asked",
         "  = BlockTool('no rm'), by 'guard'",
     ]
-    assert explanation.outcome.decision == run(stack, EVENTS[p.BeforeTool], states, CTX).decision
+    assert explanation.outcome.decision == run_hook(stack, EVENTS[p.BeforeTool], states, CTX).decision
 
 
 def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
     """What a `Skip` took back has lost to it; a run that waits says for what."""
     entries = [Says("one", p.Intervene, priority=200), Says("e", p.Emit, priority=210), Says("skips", p.Skip)]
     stack, states = load_stack(entries)
-    assert str(explain(stack, EVENTS[p.BeforePrompt], states, CTX)).splitlines()[1:] == [
+    assert str(explain_hook(stack, EVENTS[p.BeforePrompt], states, CTX)).splitlines()[1:] == [
         "   200 one: Intervene('look again') → lost to 'skips'",
         "   210 e: Emit((('said', {'n': 1}),)) → accepted",
         "   500 skips: Skip → stops the rest",
@@ -804,7 +815,7 @@ def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
         Says("skips", p.Skip),
     ]
     stack, states = load_stack(rewriter)
-    lines = str(explain(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
+    lines = str(explain_hook(stack, EVENTS[p.BeforeTool], states, CTX)).splitlines()
     assert [line.rpartition(" → ")[2] for line in lines[1:3]] == ["accepted", "lost to 'skips'"]
     guarded = [
         Says("g", hands_on("safe"), priority=5),
@@ -812,24 +823,24 @@ def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
         Says("skips", p.Skip),
     ]
     stack, states = load_stack(guarded)
-    lines = str(explain(stack, EVENTS[p.BeforeRequest], states, CTX)).splitlines()
+    lines = str(explain_hook(stack, EVENTS[p.BeforeRequest], states, CTX)).splitlines()
     assert lines[1:3] == [
         "     5 g: ReplaceMessages(1 messages) → accepted",
         "   200 one: ReplaceMessages(1 messages) → lost to 'skips'",
     ]
     stack, states = load_stack([Says("asks", asks_first("t", raises))])
-    chain = str(explain(stack, EVENTS[p.BeforeFinish], states, CTX))
+    chain = str(explain_hook(stack, EVENTS[p.BeforeFinish], states, CTX))
     assert chain.endswith("= waits for ReadFile(path='rules'), asked for by 'asks'")
     stack, states = load_stack([Says("r", p.ResolveApproval)])
-    assert "ResolveApproval('a1', 'approve')" in str(explain(stack, EVENTS[p.BeforePrompt], states, CTX))
-    unfit = explain(*load_one(Says("r", rewrites("x"))), CTX, fit=lambda arguments: "no")
+    assert "ResolveApproval('a1', 'approve')" in str(explain_hook(stack, EVENTS[p.BeforePrompt], states, CTX))
+    unfit = explain_hook(*load_one(Says("r", rewrites("x"))), CTX, fit=lambda arguments: "no")
     assert str(unfit).endswith("= no (the arguments were rewritten by 'r'), by 'r'")
-    quiet = explain(*load_one(Says("q", lambda e, s, c: p.Continue(0))), CTX)
+    quiet = explain_hook(*load_one(Says("q", lambda e, s, c: p.Continue(0))), CTX)
     assert str(quiet).splitlines()[1:] == ["   500 q: Continue → nothing to say", "  = goes on"]
 
 
 def load_one(plugin):
-    """What `explain` takes, for a stack of one."""
+    """What `explain_hook` takes, for a stack of one."""
     stack, states = load_stack([plugin])
     return stack, EVENTS[p.BeforeTool], states
 

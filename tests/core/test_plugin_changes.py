@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.plugin_changes import (
     attach_plugin,
     decide_update,
@@ -51,7 +51,7 @@ def update(others=(), name="Guard", plugin=Guard, **options):
 def test_an_attrs_state_is_merged_field_by_field():
     """The default of `on_config_update` replaces the named fields and keeps the others (5.7)."""
     stack, states = load_stack([(Guard, {"most": 3})])
-    states = run(stack, EVENTS[p.AfterTurn], states, CTX).states
+    states = run_hook(stack, EVENTS[p.AfterTurn], states, CTX).states
     change = decide_update(stack, "Guard", {"most": 5}, states, CTX)
     assert change.states["Guard"] == Limits(most=5, used=1)
     assert change.events == (PluginOptsUpdated(plugin="Guard", success=True),)
@@ -117,7 +117,7 @@ def test_find_plugin_names_the_nearest():
     ],
 )
 def test_the_others_may_refuse_an_update(answer, why):
-    """`Abort`, `Skip`, or a closed plugin that fails, refuse this update (5.4)."""
+    """`AbortCycle`, `Skip`, or a closed plugin that fails, refuse this update (5.4)."""
     change = update([Says("other", answer, on_error="closed")], most=3)
     assert change.states["Guard"] == Limits()
     assert change.events[-1].error.message.partition(" (core/plugin_rig.py:")[0] == why
@@ -168,7 +168,7 @@ class Newer(Guard):
 def loaded():
     """A stack with the old code, which has met something."""
     stack, states = load_stack([(Guard, {"most": 4}), Says("other")])
-    return stack, run(stack, EVENTS[p.AfterTurn], states, CTX).states
+    return stack, run_hook(stack, EVENTS[p.AfterTurn], states, CTX).states
 
 
 @pytest.mark.at(116)
@@ -180,7 +180,7 @@ def test_new_code_takes_the_place_of_the_old_with_its_state_migrated():
     assert change.states["Guard"] == Limits(most=4, used=0)
     assert change.states["other"] == states["other"]
     assert change.stack.find("Guard").options == {"most": 4}
-    assert run(change.stack, EVENTS[p.BeforePrompt], change.states, CTX).decision.by == "Guard"
+    assert run_hook(change.stack, EVENTS[p.BeforePrompt], change.states, CTX).decision.by == "Guard"
     with_options = reload_plugin(stack, states, (Newer, {"most": 1}))
     assert with_options.stack.find("Guard").options == {"most": 1}
 

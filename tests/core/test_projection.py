@@ -3,11 +3,11 @@
 from agentrail.core.projection import LAST_TURN_NOTE, RunningTool, Status, digest_of, request_of, status_of
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     Prompt,
     Restarted,
+    SessionBegan,
     SignalId,
-    Started,
     StatusQuery,
     TeardownFinished,
     ToolFinished,
@@ -25,7 +25,7 @@ def prompt(name: str, at_ms: int = 10) -> Prompt:
 
 
 BUSY = [
-    Started(at_ms=5),
+    SessionBegan(at_ms=5),
     prompt("p1"),
     prompt("p2"),
     completed(
@@ -65,7 +65,7 @@ def test_status_of_a_session_that_works():
 
 def test_status_of_a_session_that_was_aborted():
     """Between an abort and the end of its teardown the session is idle, its survivors show, and so does the queue."""
-    state = run([*BUSY, Abort(at_ms=20, signal_id=SignalId("a1"))])
+    state = run([*BUSY, AbortCycle(at_ms=20, signal_id=SignalId("a1"))])
     status = status_of(state.phase, state.data, 20)
     assert (status.phase, status.turn, status.tearing_down, status.queued) == ("idle", 0, True, ("p2",))
     assert status.running_tools == (RunningTool(call_id="c1", name="deploy", started_at_ms=1, survivor=True),)
@@ -81,7 +81,7 @@ def test_status_counts_what_went_wrong():
 
 def test_status_is_what_a_query_gets():
     """`StatusQuery` is answered with the status at the time of the signal."""
-    *_, seen = walk([Started(at_ms=5), StatusQuery(at_ms=9, signal_id=SignalId("q1"))])
+    *_, seen = walk([SessionBegan(at_ms=5), StatusQuery(at_ms=9, signal_id=SignalId("q1"))])
     (reply,) = seen.effects
     assert reply.to == "q1"
     assert reply.value == status_of(Phase.IDLE, seen.before.data, 9)
@@ -121,7 +121,7 @@ def test_the_digest_tells_notes_apart():
 def test_a_receipt_is_passed_on_as_it_came():
     """What the shell found at the teardown is what whoever waits for the abort reads."""
     receipt = AbortReceipt(tasks_ended=2, stuck=("read",), milliseconds=4)
-    abort = Abort(at_ms=20, signal_id=SignalId("a1"))
+    abort = AbortCycle(at_ms=20, signal_id=SignalId("a1"))
     *_, seen = walk([*BUSY, abort, TeardownFinished(at_ms=30, effect_id=EffectId("d4"), receipt=receipt)])
     assert [effect.value for effect in seen.effects if getattr(effect, "to", None) == "a1"] == [receipt]
 

@@ -5,9 +5,9 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core import machine
-from agentrail.core.effects import Refuse, Reply
+from agentrail.core.effects import Refuse, ReplyToCaller
 from agentrail.core.rehearsal import MAX_REHEARSED, rehearsal_of
-from agentrail.core.signals import ChangePlugins, Prompt, SignalId, Started
+from agentrail.core.signals import ChangePlugins, Prompt, SessionBegan, SignalId
 from agentrail.core.stack import load_stack
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import PluginError
@@ -139,7 +139,7 @@ def reloaded(entry):
     stack, states = load_stack([Counts])
     state = machine.new_session(config(), Toolbox(), stack, states)
     script = [
-        Started(at_ms=0),
+        SessionBegan(at_ms=0),
         Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="go"),)),
         completed("r1", Text(text="gone")),
     ]
@@ -154,7 +154,7 @@ def reloaded(entry):
 def test_code_that_passes_its_rehearsal_takes_over():
     """With the migrated state, and nothing of what it said in the rehearsal: no count, no event, no abort."""
     before, after, effects = reloaded(CountsInFives)
-    assert [type(effect) for effect in effects] == [Reply]
+    assert [type(effect) for effect in effects] == [ReplyToCaller]
     assert (before.data.plugin_states["Counts"], after.data.plugin_states["Counts"]) == (1, 5)
     assert after.data.stack.find("Counts").version == "2"
     same = msgspec.structs.replace(

@@ -8,10 +8,11 @@ import pytest
 
 from agentrail.core.effects import Effect
 from agentrail.core.legality import LEGALITY, Verdict
-from agentrail.core.signals import Signal
+from agentrail.core.signals import AbortCycle, Signal, StopSession
 from agentrail.core.state import Phase
 from agentrail.events import Event
 from agentrail.testing.scenario import read_scenario, run_scenario
+from agentrail.testing.scenario_out import effect_name
 
 FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 
@@ -98,7 +99,7 @@ def test_the_list_of_later_parts_only_shrinks():
 def test_every_effect_is_in_a_scenario():
     """Whatever a session can ask of the shell is asked for in some scenario."""
     text = "\n".join(file.read_text() for file in FILES)
-    assert [kind.__name__ for kind in get_args(Effect) if f" {kind.__name__} " not in text] == []
+    assert [kind for kind in map(effect_name, get_args(Effect)) if f" {kind} " not in text] == []
 
 
 def test_every_signal_that_can_be_taken_is_in_a_scenario():
@@ -110,10 +111,8 @@ def test_every_signal_that_can_be_taken_is_in_a_scenario():
 @pytest.mark.parametrize("phase", Phase)
 def test_abort_and_stop_are_shown_in_every_phase(phase):
     """The two signals that break a cycle off have a scenario for each phase that they may meet."""
-    for kind in ("Abort", "Stop"):
-        assert (
-            LEGALITY[next(s for s in get_args(Signal) if s.__name__ == kind)][phase].verdict is Verdict.TAKE
-        )
+    for signal, kind in ((AbortCycle, "Abort"), (StopSession, "Stop")):
+        assert LEGALITY[signal][phase].verdict is Verdict.TAKE
         met = "\n".join(file.read_text() for file in FILES)
         before = rf" {{11}}{phase.name}\b[^@]*\n@\d+ +{kind} "
         assert re.search(before, met) or phase is Phase.IDLE

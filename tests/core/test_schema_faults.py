@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator, SchemaError
 
 from agentrail.core.json_schema import CompiledSchema
-from agentrail.core.schema_faults import MAX_DEPTH, MAX_PARTS, fault_of_schema
+from agentrail.core.schema_faults import MAX_SCHEMA_DEPTH, MAX_SCHEMA_PARTS, fault_of_schema
 
 DEEP: dict[str, object] = {}
 for _ in range(5_000):
@@ -44,9 +44,9 @@ for _ in range(5_000):
             "has $schema below its root",
         ),
         ({"const": {"$schema": "http://json-schema.org/draft-07/schema#"}}, "has $schema below its root"),
-        ({"properties": {f"p{i}": {} for i in range(MAX_PARTS)}}, "has more than 10,000 parts"),
+        ({"properties": {f"p{i}": {} for i in range(MAX_SCHEMA_PARTS)}}, "has more than 10,000 parts"),
         ({"anyOf": [{"dependentRequired": {"a": [f"{i}"]}} for i in range(300)]}, "seldom used"),
-        (DEEP, f"is nested deeper than {MAX_DEPTH} levels"),
+        (DEEP, f"is nested deeper than {MAX_SCHEMA_DEPTH} levels"),
         ({"properties": {"a-b": {"type": 5}}}, "is not draft 2020-12 at $.properties['a-b'].type"),
         ({"properties": {"a": 5}}, "is not draft 2020-12 at $.properties.a"),
         ({"allOf": [5]}, "is not draft 2020-12 at $.allOf[0]"),

@@ -10,12 +10,12 @@ from agentrail import plugins as p
 from agentrail.core import machine
 from agentrail.core.budget import Spent
 from agentrail.core.codec import encode_event
-from agentrail.core.effects import SetTimer, SpawnChild, look_of
+from agentrail.core.effects import SetTimer, SpawnChild, stall_timer_of
 from agentrail.core.patterns import effort_of
-from agentrail.core.projection import Child, status_of
+from agentrail.core.projection import ChildSession, status_of
 from agentrail.core.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     ChangePlugins,
     ChildStarted,
     ChunksArrived,
@@ -49,7 +49,7 @@ def test_emit_takes_a_pair_or_several_and_a_state():
 def test_a_survivor_may_start_a_session():
     """A tool that an abort spared goes on, and what it lets work is its child, although its batch is gone."""
     script = [PROMPT, completed("r1", read_call("c1", "watch", '{"path": "a"}'))]
-    state = run([*script, Abort(at_ms=2, signal_id=SignalId("a1"))], new_session())
+    state = run([*script, AbortCycle(at_ms=2, signal_id=SignalId("a1"))], new_session())
     (survivor,) = state.data.survivors
     assert survivor.effect_id is not None
     wish = ToolWantsChild(at_ms=3, signal_id=SignalId("w1"), effect_id=survivor.effect_id, prompt="Go on.")
@@ -84,8 +84,8 @@ def test_a_status_gathers_what_people_are_asked_below():
     script = [PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}'))]
     state = run(script, machine.new_session(config(), TOOLS, stack, states))
     own = status_of(state.phase, state.data, 9)
-    below = Child(session_id=SessionId("below"), call_id=CallId("c1"), status=own)
-    gone = Child(session_id=SessionId("gone"), call_id=CallId("c2"))
+    below = ChildSession(session_id=SessionId("below"), call_id=CallId("c1"), status=own)
+    gone = ChildSession(session_id=SessionId("gone"), call_id=CallId("c2"))
     both = attrs.evolve(own, children=(below, gone))
     assert both.all_approvals == (*own.approvals, *own.approvals)
     assert len(both.all_approvals) == 2
@@ -115,7 +115,7 @@ def test_a_short_patience_is_looked_at_in_time():
     begun = StreamStarted(at_ms=100, effect_id=EffectId("r1"))
     more = ChunksArrived(at_ms=200, effect_id=EffectId("r1"), chunks=(TextDelta("x"),))
     first, second = walk([begun, more], state)
-    assert first.of(SetTimer) == [SetTimer(effect_id=look_of(EffectId("r1")), at_ms=2_100)]
+    assert first.of(SetTimer) == [SetTimer(effect_id=stall_timer_of(EffectId("r1")), at_ms=2_100)]
     assert not second.of(SetTimer)
 
 

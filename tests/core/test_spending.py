@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 
 from agentrail.core.budget import Budget, Ledger, Price, budget_left, spent_of
-from agentrail.core.effects import RunErrand, SpawnChild
+from agentrail.core.effects import RunPluginRequest, SpawnChild
 from agentrail.core.estimates import fixed_tokens_of
 from agentrail.core.hooks import ModelAnswer, RequestFailed
 from agentrail.core.machine import new_session as make_session
 from agentrail.core.projection import status_of
 from agentrail.core.request import EffectId, ModelFacts, TextDelta, UsageUpdate
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     ChunksArrived,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     Restarted,
     SignalId,
@@ -70,7 +70,7 @@ def test_a_budget_holds_in_long_scripts(script):
     ("ends", "spent_nano_usd"),
     [
         ([completed("r1", Text(text="Hi."))], 0),  # the shell says that it was free
-        ([Abort(at_ms=2, signal_id=SignalId("a1"))], 1_000 * INPUT + 10_000),
+        ([AbortCycle(at_ms=2, signal_id=SignalId("a1"))], 1_000 * INPUT + 10_000),
         ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"))],
          1_000 * INPUT + 10_000),
         ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"),
@@ -94,7 +94,7 @@ def test_an_end_that_nobody_reports_is_estimated(ends, spent_nano_usd):
 def test_an_unknown_price_is_booked_and_told_as_unknown():
     """Where unknown prices are allowed, an aborted response makes the cost of the session unknown, and never 0."""
     budget = Budget(max_cost_usd=1.0, allow_unknown_prices=True)
-    state = run([PROMPT, Abort(at_ms=2, signal_id=SignalId("a1"))], new_session(budget=budget))
+    state = run([PROMPT, AbortCycle(at_ms=2, signal_id=SignalId("a1"))], new_session(budget=budget))
     assert state.data.usage.cost_usd is None
     assert state.data.usage.estimated
     assert not state.data.ledger.is_cost_known
@@ -135,7 +135,7 @@ def asking(**options: Any) -> SessionState:
 
 
 @given(script=strategies.scripts(asking(budget=Budget(max_total_tokens=300))))
-def test_a_budget_holds_with_errands_in_long_scripts(script):
+def test_a_budget_holds_with_plugin_requests_in_long_scripts(script):
     """What plugins ask models is reserved like all requests, and settled however it ends."""
     for seen in walk(script, asking(budget=Budget(max_total_tokens=300))):
         for promise in PROMISES:
@@ -145,12 +145,14 @@ def test_a_budget_holds_with_errands_in_long_scripts(script):
 def test_what_a_plugin_asks_a_model_is_reserved_and_booked():
     """Before it is asked its bound is promised, then what it used is counted, and the rest is free again (3.5)."""
     *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
-    (errand,) = seen.of(RunErrand)
-    assert errand.refused is None
+    (plugin_request,) = seen.of(RunPluginRequest)
+    assert plugin_request.refused is None
     bounds = {str(held): bound.tokens for held, bound in seen.after.data.ledger.open}
     assert bounds == {"s/e1": 3 + 30, "s/r2": 2 + 40}
     answer = ModelAnswer(text="yes", usage=TokenUsage(input=5, output=2))
-    state = run([ErrandFinished(at_ms=5, effect_id=errand.effect_id, result=answer)], seen.after)
+    state = run(
+        [PluginRequestFinished(at_ms=5, effect_id=plugin_request.effect_id, result=answer)], seen.after
+    )
     assert [str(held) for held, _ in state.data.ledger.open] == ["s/r2"]
     assert state.data.ledger.spent_tokens == state.data.usage.total == 7
 
@@ -158,32 +160,34 @@ def test_what_a_plugin_asks_a_model_is_reserved_and_booked():
 @pytest.mark.parametrize(
     ("usage", "spent"), [(TokenUsage(), 0), (TokenUsage(input=5, output=2), 7), (None, 3 + 30)]
 )
-def test_an_errand_that_failed_costs_what_it_used(usage, spent):
+def test_a_plugin_request_that_failed_costs_what_it_used(usage, spent):
     """Nothing where it never began; what the server reported; and all that was reserved where nobody knows."""
     *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
     failed = RequestFailed(error=ErrorInfo(code="overloaded", message="busy"), usage=usage)
-    state = run([ErrandFinished(at_ms=5, effect_id=EffectId("e1"), result=failed)], seen.after)
+    state = run([PluginRequestFinished(at_ms=5, effect_id=EffectId("e1"), result=failed)], seen.after)
     assert state.data.ledger.spent_tokens == spent
 
 
 def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
     """The shell answers it with the refusal, so the plugin hears RequestDone like of any other failure; the cycle goes on."""
     *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=43)))
-    (refused,) = seen.of(RunErrand)
+    (refused,) = seen.of(RunPluginRequest)
     assert refused.refused is None  # 33 are free before the prompt's own request is judged
     assert isinstance(seen.events[-1], AgentError)
     start = asking(budget=Budget(max_total_tokens=32))
     *_, seen = walk([PROMPT], start)
-    (errand,) = seen.of(RunErrand)
-    assert errand.refused.code == "budget_exceeded"
-    assert "the request may use up to 33 tokens, and 32 of 32 are left" in errand.refused.message
-    done = ErrandFinished(at_ms=5, effect_id=errand.effect_id, result=RequestFailed(error=errand.refused))
+    (plugin_request,) = seen.of(RunPluginRequest)
+    assert plugin_request.refused.code == "budget_exceeded"
+    assert "the request may use up to 33 tokens, and 32 of 32 are left" in plugin_request.refused.message
+    done = PluginRequestFinished(
+        at_ms=5, effect_id=plugin_request.effect_id, result=RequestFailed(error=plugin_request.refused)
+    )
     *_, seen = walk([done], seen.after)
     (told,) = [event for event in seen.events if isinstance(event, PluginEvent)]
     assert (told.name, told.payload) == ("failed", "budget_exceeded")
 
 
-def test_an_errand_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
+def test_a_plugin_request_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
     """Its price is unknown, so a limit of the cost refuses it, as it refuses such a request of the session."""
 
     class Elsewhere(Asks):
@@ -198,8 +202,8 @@ def test_an_errand_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
     for allowed in (False, True):
         budget = Budget(max_cost_usd=1, allow_unknown_prices=allowed)
         *_, seen = walk([PROMPT], make_session(config(budget=budget), Toolbox(), stack, states))
-        (errand,) = seen.of(RunErrand)
-        assert (errand.refused is None) == allowed
+        (plugin_request,) = seen.of(RunPluginRequest)
+        assert (plugin_request.refused is None) == allowed
 
 
 TASK = ToolSpec(
@@ -267,7 +271,7 @@ def test_what_an_aborted_child_used_is_counted_when_it_is_gone(budget):
     """Its call was answered in the abort; until the child has ended all that it was lent is promised."""
     state = with_tasks("c1", budget=budget)
     (effect_id,) = spawned(state)
-    aborted = run([Abort(at_ms=5, signal_id=SignalId("a1"))], state)
+    aborted = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], state)
     assert aborted.data.loans == (effect_id,)
     usage = TokenUsage(input=30, output=20)
     late = ToolFinished(
@@ -294,7 +298,7 @@ def test_all_that_a_child_was_lent_is_booked_after_a_crash():
 
 def test_without_a_budget_nothing_is_reserved():
     """There is no ledger and no request is refused; what an aborted one has used is estimated all the same."""
-    *_, seen = walk([PROMPT, Abort(at_ms=2, signal_id=SignalId("a1"))])
+    *_, seen = walk([PROMPT, AbortCycle(at_ms=2, signal_id=SignalId("a1"))])
     assert seen.after.data.ledger is None
     assert seen.after.data.usage.input == seen.before.data.tokens.tokens > 0
     assert seen.after.data.usage.estimated
@@ -308,7 +312,7 @@ def test_what_the_server_said_of_an_aborted_stream_counts():
         PROMPT,
         StreamStarted(at_ms=2, effect_id=EffectId("r1")),
         ChunksArrived(at_ms=3, effect_id=EffectId("r1"), chunks=chunks),
-        Abort(at_ms=4, signal_id=SignalId("a1")),
+        AbortCycle(at_ms=4, signal_id=SignalId("a1")),
     ]
     *_, seen = walk(signals)
     assert seen.after.data.usage == TokenUsage(

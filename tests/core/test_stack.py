@@ -7,7 +7,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import end, run
+from agentrail.core.pipeline import end, run_hook
 from agentrail.core.stack import EMPTY_STACK, load_stack
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS, Says, ask
@@ -233,7 +233,7 @@ def test_the_shell_may_stand_around_every_call():
         return member.plugin.handle(event, state, ctx)
 
     stack, states = load_stack([Says("one")], ask=watching)
-    run(stack, EVENTS[p.AfterTurn], states, CTX)
+    run_hook(stack, EVENTS[p.AfterTurn], states, CTX)
     assert calls == [("one", p.AfterTurn)]
     assert load_stack([], ask=watching)[0].ask is watching
 

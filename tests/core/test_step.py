@@ -16,8 +16,8 @@ from agentrail.core.signals import (
     Approve,
     ChangePlugins,
     Prompt,
+    SessionBegan,
     SignalId,
-    Started,
     TimerFired,
     ToolFinished,
 )
@@ -25,7 +25,7 @@ from agentrail.core.spending import count_history, count_tokens, fixed_of
 from agentrail.core.stack import load_stack
 from agentrail.core.state import Draft, Phase, SessionData
 from agentrail.core.toolbox import read_call
-from agentrail.core.work import Work
+from agentrail.core.work import StepContext
 from agentrail.events import RequestStart
 from agentrail.messages import ApprovalId, AssistantMessage, PromptRef, Text, UserMessage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
@@ -104,7 +104,7 @@ def test_time_does_not_run_backwards_after_what_was_postponed():
     stack, states = load_stack([PuppetPlugin((), name="a"), PuppetPlugin((), name="b")])
     before = run(
         [
-            Started(at_ms=0),
+            SessionBegan(at_ms=0),
             Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("p1"), content=(Text(text="1"),)),
             ChangePlugins(at_ms=2, signal_id=SignalId("s2"), change="detach", name="a"),
             Prompt(at_ms=3, signal_id=SignalId("s3"), ref=PromptRef("p2"), content=(Text(text="2"),)),
@@ -123,12 +123,12 @@ def test_time_does_not_run_backwards_after_what_was_postponed():
 
 def test_a_draft_has_the_fields_of_what_it_becomes():
     """One copy to begin with, one at the end; in between a typo is no new field."""
-    data = run([Started(at_ms=0)]).data
-    work = Work(data, 1)
-    draft = work.data
+    data = run([SessionBegan(at_ms=0)]).data
+    step = StepContext(data, 1)
+    draft = step.data
     assert isinstance(draft, Draft)
     assert Draft.__struct_fields__ == SessionData.__struct_fields__
-    assert work.close() == data
+    assert step.close() == data
     with pytest.raises(AttributeError):
         draft.quque = ()
     with pytest.raises(AttributeError):
@@ -137,13 +137,13 @@ def test_a_draft_has_the_fields_of_what_it_becomes():
 
 def test_a_draft_is_gone_when_its_step_is_over():
     """Whoever kept the step and goes on with it fails, and changes nothing."""
-    work = Work(new_session().data, 1)
-    work.data.minted = 7
-    data = work.close()
+    step = StepContext(new_session().data, 1)
+    step.data.minted = 7
+    data = step.close()
     with pytest.raises(AttributeError):
-        work.data.minted = 8
+        step.data.minted = 8
     with pytest.raises(AttributeError):
-        work.mint("r")
+        step.mint("r")
     assert data.minted == 7
 
 
@@ -206,9 +206,9 @@ def test_an_interrupt_passes_through_a_step(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(machine, "TAKERS", {**machine.TAKERS, Started: interrupted})
+    monkeypatch.setattr(machine, "TAKERS", {**machine.TAKERS, SessionBegan: interrupted})
     with pytest.raises(KeyboardInterrupt):
-        machine.step(new_session(), Started(at_ms=0))
+        machine.step(new_session(), SessionBegan(at_ms=0))
 
 
 @pytest.mark.parametrize(
@@ -231,16 +231,16 @@ def test_a_call_is_sent_shorter_only_where_something_in_it_is_long(given, sent):
 def test_a_conversation_is_counted_anew_with_another_prompt():
     """What stands before it is part of what was counted."""
     state = run(ONE_CALL)
-    work = Work(state.data, 9)
-    before = count_history(work, 10)
-    assert count_history(work, 30) == before + 20
-    assert work.data.tokens.fixed == 30
+    step = StepContext(state.data, 9)
+    before = count_history(step, 10)
+    assert count_history(step, 30) == before + 20
+    assert step.data.tokens.fixed == 30
 
 
 def test_what_plugins_handed_on_counts_alone():
     """With what stands before it, and without the conversation that it is sent in place of."""
     state = run(ONE_CALL)
-    work = Work(state.data, 9)
+    step = StepContext(state.data, 9)
     handed = (UserMessage(content=(Text(text="abcd"),)),)
     request = request_of(state.data, EffectId("r9"), last_turn=False, messages=handed)
-    assert count_tokens(work, request, is_handed=True) == fixed_of(state.data) + 1
+    assert count_tokens(step, request, is_handed=True) == fixed_of(state.data) + 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.strict_json import NotJson, decode_strictly, kind_of
+from agentrail.core.strict_json import NotJson, decode_strictly, json_kind_of
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_what_is_wrong_is_said_with_its_place(text, complaint):
 )
 def test_each_kind_has_a_name(value, kind):
     """A sentence says what was expected, and names what came instead."""
-    assert kind_of(value) == kind
+    assert json_kind_of(value) == kind

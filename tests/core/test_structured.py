@@ -9,7 +9,7 @@ from agentrail.core.structured import (
     REPAIR_NOTE,
     Accepted,
     Rejected,
-    Repair,
+    RepairTurn,
     ResponseFormat,
     fault_of_format,
 )
@@ -41,13 +41,13 @@ VALUES = st.recursive(
 )
 def test_json_is_found_with_and_without_a_fence(text):
     """Many models put it into one, however they are asked."""
-    assert CITY.judge(text, repaired=False) == Accepted({"city": "Lisbon"})
+    assert CITY.check(text, repaired=False) == Accepted({"city": "Lisbon"})
 
 
 def test_an_answer_may_hold_a_fence():
     """What is a document is taken whole, whatever its texts hold."""
     value = {"city": "\n```json\n{}\n```\n"}
-    assert CITY.judge(json.dumps(value), repaired=False) == Accepted(value)
+    assert CITY.check(json.dumps(value), repaired=False) == Accepted(value)
 
 
 @given(value=VALUES, indent=st.none() | st.just(2), is_fenced=st.booleans())
@@ -55,7 +55,7 @@ def test_every_json_value_comes_back(value, indent, is_fenced):
     """Written in any way, alone or in a fence."""
     text = json.dumps(value, indent=indent)
     answer = f"So:\n```json\n{text}\n```" if is_fenced else text
-    assert ANYTHING.judge(answer, repaired=False) == Accepted(value)
+    assert ANYTHING.check(answer, repaired=False) == Accepted(value)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_every_json_value_comes_back(value, indent, is_fenced):
 )
 def test_an_answer_that_is_wrong_gets_one_turn_to_be_put_right(text, fault):
     """The model reads what is wrong, all of it; the second time the cycle fails with the same words."""
-    verdict = CITY.judge(text, repaired=False)
-    assert isinstance(verdict, Repair)
+    verdict = CITY.check(text, repaired=False)
+    assert isinstance(verdict, RepairTurn)
     assert fault in verdict.note
     assert verdict.note.startswith(REPAIR_NOTE.partition("{")[0])
-    verdict = CITY.judge(text, repaired=True)
+    verdict = CITY.check(text, repaired=True)
     assert isinstance(verdict, Rejected)
     assert (verdict.error.code, verdict.error.retryable) == ("response_format", False)
     assert fault in verdict.error.message
@@ -86,7 +86,7 @@ def test_an_answer_that_is_wrong_gets_one_turn_to_be_put_right(text, fault):
 
 def test_an_answer_that_was_put_right_is_taken():
     """The second turn is judged like the first."""
-    assert CITY.judge('{"city": "a"}', repaired=True) == Accepted({"city": "a"})
+    assert CITY.check('{"city": "a"}', repaired=True) == Accepted({"city": "a"})
 
 
 @pytest.mark.parametrize(

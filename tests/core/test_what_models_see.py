@@ -5,7 +5,8 @@ import pytest
 from agentrail.core.effects import RunTool, StartStream
 from agentrail.core.request import EffectId, ModelFacts
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     Compact,
@@ -13,7 +14,6 @@ from agentrail.core.signals import (
     Signal,
     SignalId,
     Steer,
-    SwitchModel,
     ToolFinished,
     ToolProgressed,
     UpdatePluginOpts,
@@ -52,10 +52,10 @@ def said_to_the_model(start: StartStream) -> list[str]:
 CONTROLS: list[Signal] = [
     UpdatePluginOpts(at_ms=2, signal_id=SignalId("u"), plugin="nobody", options={"secret": "UNHEARD"}),
     ChangePlugins(at_ms=2, signal_id=SignalId("v"), change="detach", name="UNHEARD"),
-    SwitchModel(at_ms=2, signal_id=SignalId("m"), model=ModelFacts(model="scripted:UNHEARD")),
+    ChangeModel(at_ms=2, signal_id=SignalId("m"), model=ModelFacts(model="scripted:UNHEARD")),
     ChangeTools(at_ms=2, signal_id=SignalId("t"), attach=(READ,), detach=("UNHEARD",), generation=1),
     Compact(at_ms=2, signal_id=SignalId("c"), reason="UNHEARD"),
-    Abort(at_ms=2, signal_id=SignalId("a"), reason="UNHEARD"),
+    AbortCycle(at_ms=2, signal_id=SignalId("a"), reason="UNHEARD"),
 ]
 
 

@@ -7,41 +7,41 @@ from itertools import count
 from typing import Any
 
 from agentrail.core import machine
-from agentrail.core.effects import look_of
+from agentrail.core.effects import stall_timer_of
 from agentrail.core.hooks import FileText, FileWritten
 from agentrail.core.owners import OfChild, OfDrain, owned_by
-from agentrail.core.request import EffectId, ModelFacts, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     AbortTool,
     Approve,
+    ChangeModel,
     ChangePlugins,
     ChangeTools,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
     Compact,
-    ErrandFinished,
     MessagesQuery,
     Parked,
     PluginLagged,
+    PluginRequestFinished,
     Prompt,
     Reject,
     ReplyQuery,
     Respond,
     ResponseCompleted,
     Restarted,
+    SessionBegan,
     Signal,
     SignalId,
     SnapshotQuery,
-    Started,
     StatusQuery,
     Steer,
     StepCrashed,
-    Stop,
+    StopSession,
     StreamFailed,
     StreamStarted,
-    SwitchModel,
     TeardownFinished,
     TimerFired,
     ToolAsked,
@@ -67,7 +67,7 @@ from agentrail.messages import (
     TokenUsage,
 )
 from agentrail.testing.promises import Seen
-from agentrail.testing.promises.seen import errands_of, teardowns_of
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.rest import LATER_MS
 from agentrail.testing.strategies import timers_of
 
@@ -176,8 +176,8 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     yield from late.values()  # one of each kind: none of them does anything
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
-    for errand_id in (*errands_of(state)[:1], EffectId("e0")):
-        yield ErrandFinished(at_ms=1, effect_id=errand_id, result=FileText(path="a", text="b"))
+    for plugin_request_id in (*plugin_requests_of(state)[:1], EffectId("e0")):
+        yield PluginRequestFinished(at_ms=1, effect_id=plugin_request_id, result=FileText(path="a", text="b"))
     yield from _compaction_outcomes(state)
     yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
     yield ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
@@ -198,13 +198,13 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
         yield ChildStarted(at_ms=1, effect_id=effect_id, child_id=SessionId("child"))
         yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
     for at_ms in (1, 20_000, LATER_MS):
-        yield TimerFired(at_ms=at_ms, effect_id=look_of(stream_of(state)))
+        yield TimerFired(at_ms=at_ms, effect_id=stall_timer_of(stream_of(state)))
     for effect_id in (*timers_of(state), EffectId("w0")):
         yield TimerFired(at_ms=1, effect_id=effect_id)
     for effect_id in (*teardowns_of(state), EffectId("d0")):
         yield TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
     error = ErrorInfo(code="internal", message="a bug")
-    yield Started(at_ms=1)
+    yield SessionBegan(at_ms=1)
     yield PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
     yield Restarted(at_ms=1, reason="crash", incarnation=2)
     yield Parked(at_ms=1, reason="crash")
@@ -224,14 +224,14 @@ def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
     for reply in ("receipt", "text"):
         yield Prompt(**by(), ref=PromptRef(f"p{next(numbers)}"), content=(Text(text="go"),), reply=reply)
     for kill_tools in ("killable", "all", "none"):
-        yield Abort(**by(), kill_tools=kill_tools)
-    yield Abort(**by(), reason="why", clear_queue=True, wait=False)
-    yield Stop(**by())
+        yield AbortCycle(**by(), kill_tools=kill_tools)
+    yield AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
+    yield StopSession(**by())
     yield from (kind(**by()) for kind in (ReplyQuery, StatusQuery, MessagesQuery))
     yield from (kind(**by()) for kind in (SnapshotQuery, Compact))
     yield Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
     yield AbortTool(**by(), call_id=CallId("c9"))
-    yield SwitchModel(**by(), model=ModelFacts(model="scripted:other"))
+    yield ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
     # Another tool that behaves alike, so that states before and after are of one shape.
     yield ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
     yield UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
@@ -271,10 +271,10 @@ def _compaction_outcomes(state: SessionState) -> Iterator[Signal]:
         yield completed(effect_id, Text(text="short"))
         yield completed(effect_id)
         yield StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
-        yield TimerFired(at_ms=1, effect_id=look_of(effect_id))
+        yield TimerFired(at_ms=1, effect_id=stall_timer_of(effect_id))
     else:
         for result in (FileWritten(path="a", written_bytes=1), FileText(path="a", text="b")):
-            yield ErrandFinished(at_ms=1, effect_id=effect_id, result=result)
+            yield PluginRequestFinished(at_ms=1, effect_id=effect_id, result=result)
 
 
 def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
@@ -282,7 +282,9 @@ def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
     tags = (TextDelta("b<title>T</title>"), TextDelta("<status>"))
     yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
-    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ThinkingDelta("hm")))
+    yield ChunksArrived(
+        at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ReasoningDelta("hm"))
+    )
     for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
         error = ErrorInfo(code=code, message="cut", retryable=retryable)
         yield StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=TokenUsage(input=1))

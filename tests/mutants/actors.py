@@ -98,8 +98,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a held actor takes timers",
         breaks=_HELD,
         file="actors/mailbox.py",
-        old="        if self._held:\n            return EMPTY\n        if self._control:",
-        new="        if self._held and self._outside:\n            return EMPTY\n        if self._control:",
+        old="        if self._held:\n            return NO_MESSAGE\n        if self._control:",
+        new="        if self._held and self._outside:\n            return NO_MESSAGE\n        if self._control:",
         killed_by=f"{_BUSY}::test_a_held_actor_takes_no_timer",
     ),
     # --- room
@@ -182,16 +182,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         breaks=_GONE,
         file="actors/handle.py",
         old="""        for release in (releases or {}).values():
-            contain(log_bug, release)
+            call_guarded(log_bug, release)
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
-            contain(log_bug, tell, reason)
+            call_guarded(log_bug, tell, reason)
 """,
         new="""        watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
-            contain(log_bug, tell, reason)
+            call_guarded(log_bug, tell, reason)
         for release in (releases or {}).values():
-            contain(log_bug, release)
+            call_guarded(log_bug, release)
 """,
         killed_by=f"{_NAMES}::test_a_name_is_free_when_its_down_is_told",
     ),

@@ -15,7 +15,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         breaks=_ORDER,
         file="core/machine.py",
         old="        if postponed and phase is not before:\n",
-        new="        if postponed and phase is not before and not work.data.queue:\n",
+        new="        if postponed and phase is not before and not step.data.queue:\n",
         killed_by=f"{_STEP}::test_time_does_not_run_backwards_after_what_was_postponed",
     ),
     Mutant(
@@ -78,7 +78,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a compaction that is broken off goes on waiting for its file",
         breaks=_OWNERS,
         file="core/compacting.py",
-        old="        work.give_up(compaction.effect_id)  # the file may be written all the same\n",
+        old="        step.give_up(compaction.effect_id)  # the file may be written all the same\n",
         new="        pass\n",
         killed_by="tests/core/test_owners.py::test_a_compaction_that_is_broken_off_waits_for_no_file",
     ),

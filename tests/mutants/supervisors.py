@@ -140,7 +140,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an exit hides the error beside it",
         breaks=_EDGE,
-        file="actors/judging.py",
+        file="actors/raised.py",
         old="all(isinstance(part, ActorExit) for part in parts)",
         new="any(isinstance(part, ActorExit) for part in parts)",
         killed_by=f"{_TREES}::test_an_exit_beside_an_error_is_the_error",
@@ -156,7 +156,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an interrupt ends in its actor",
         breaks=_EDGE,
-        file="actors/judging.py",
+        file="actors/raised.py",
         old="            interrupt(part)\n",
         new="            pass\n",
         killed_by=f"{_STOPPING}::test_an_interrupt_in_a_child_leaves_the_block",
@@ -222,7 +222,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a bug over a call ends the tree",
         breaks=_STANDS,
         file="actors/supervising.py",
-        old="        if not isinstance(signal, Request):\n            raise error",
+        old="        if not isinstance(signal, SupervisorRequest):\n            raise error",
         new="        raise error",
         killed_by=f"{_REPORTS}::test_a_bug_of_the_reducer_costs_one_call",
     ),

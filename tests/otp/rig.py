@@ -16,10 +16,10 @@ from agentrail.otp.statem import (
     SendReply,
     Terminate,
     TimedOut,
-    TimerFired,
-    start,
-    step,
-    stop,
+    TimerDue,
+    start_statem,
+    step_statem,
+    stop_statem,
 )
 
 
@@ -58,12 +58,12 @@ class Rig:
         self.armed = {}
         self.effects = []
         init = Init("s1", None) if init is None else init
-        self.engine, effects = start(machine, init, now=self.now, limits=limits or Limits())
+        self.engine, effects = start_statem(machine, init, now=self.now, limits=limits or Limits())
         self._carry_out(effects)
 
     def send(self, event: Incoming) -> tuple[EngineEffect, ...]:
         """Give the machine one event, and return what it asked for."""
-        self.engine, effects = step(self.machine, self.engine, event, now=self.now)
+        self.engine, effects = step_statem(self.machine, self.engine, event, now=self.now)
         self._carry_out(effects)
         return effects
 
@@ -78,7 +78,7 @@ class Rig:
 
     def stop(self, reason) -> None:
         """End it from outside."""
-        self.engine, effects = stop(self.engine, reason)
+        self.engine, effects = stop_statem(self.engine, reason)
         self._carry_out(effects)
 
     def advance(self, seconds: float) -> None:
@@ -94,7 +94,7 @@ class Rig:
         """Take it off and tell the machine, as a shell does that saw it come due a while ago."""
         if self.armed.get(timer.key) == timer:
             del self.armed[timer.key]
-        self.send(TimerFired(timer.key, timer.epoch))
+        self.send(TimerDue(timer.key, timer.epoch))
 
     @property
     def log(self):

@@ -11,28 +11,28 @@ from attrs import frozen
 
 from agentrail.otp.child_specs import Arguments, ChildSpec, StartRecipe, SupervisorFlags
 from agentrail.otp.exits import Crashed, InitFailed, Killed, Shutdown
-from agentrail.otp.supervision import begin, step
+from agentrail.otp.supervision import begin_supervisor, step_supervisor
 from agentrail.otp.supervision_types import (
-    Answer,
+    AnswerRequest,
     AnswerUntaken,
     CancelRetry,
     CancelStart,
-    ChildExited,
-    ChildIgnored,
-    ChildStarted,
-    ChildStartFailed,
-    ChildStopped,
-    ChildStuck,
     CountChildrenCall,
-    End,
+    EndSupervisor,
+    InstanceExited,
+    InstanceIgnored,
+    InstanceStarted,
+    InstanceStartFailed,
+    InstanceStopped,
+    InstanceStuck,
     Report,
-    Request,
     RequestCancelled,
     RetryDue,
     ScheduleRetry,
     StartChild,
     StopChild,
     StopRequested,
+    SupervisorRequest,
     WhichChildrenCall,
 )
 
@@ -74,7 +74,7 @@ class Rig:
         now: The clock.
         log: What happened to children, in order: `("start", id)`, `("up", id)`, `("stop", id)`, `("down", id)`.
         starts: By id what its next starts do: `up`, `fail`, `ignore` or `hang`. The last one goes on for ever.
-        stops: By id how it answers a stop: a reason, `WAITS`, or `ChildStuck`.
+        stops: By id how it answers a stop: a reason, `WAITS`, or `InstanceStuck`.
         answers: By request id what was answered, each time.
         queue: Signals that wait for the supervisor.
         deaf: Nobody takes what is answered to a start.
@@ -105,7 +105,7 @@ class Rig:
         self.serials = itertools.count(1)
         self.names = {}
         flags = {"intensity": 1, "strategy": strategy, **flags}
-        self.state, effects = begin("top", SupervisorFlags(**flags), specs, at_seconds=self.now)
+        self.state, effects = begin_supervisor("top", SupervisorFlags(**flags), specs, at_seconds=self.now)
         self.carry_out(effects)
         self.run()
 
@@ -132,7 +132,7 @@ class Rig:
         signal = kind(*values, at_seconds=self.now, draw=self.draw)
         self.steps += 1
         before = self.state
-        self.state, effects = step(before, signal)
+        self.state, effects = step_supervisor(before, signal)
         self.carry_out(effects)
 
     def send(self, kind, *values):
@@ -143,7 +143,7 @@ class Rig:
     def ask(self, call, *, path=()):
         """Call the supervisor; return the id of the request."""
         request_id = next(self.ids)
-        self.send(Request, request_id, tuple(path), call)
+        self.send(SupervisorRequest, request_id, tuple(path), call)
         return request_id
 
     def call(self, call, *, path=()):
@@ -164,7 +164,7 @@ class Rig:
     def exit(self, *ids, reason=CRASH):
         """Let children end by themselves, all before the supervisor looks."""
         for name in ids:
-            self.put(ChildExited, self.tokens[name], reason)
+            self.put(InstanceExited, self.tokens[name], reason)
         self.run()
 
     def crash(self, name, at=None):
@@ -176,16 +176,16 @@ class Rig:
         """End a start that hangs."""
         self.log.append(("up", name))
         handle = self.new_handle(name)
-        self.send(ChildStarted, self.tokens[name], handle, f"info of {name}")
+        self.send(InstanceStarted, self.tokens[name], handle, f"info of {name}")
 
     def fail(self, name, reason=BROKEN):
         """Let a start that hangs fail."""
-        self.send(ChildStartFailed, self.tokens[name], reason)
+        self.send(InstanceStartFailed, self.tokens[name], reason)
 
     def go_down(self, name, reason=SHUTDOWN, *, forced=False):
         """End a stop that waits."""
         self.log.append(("down", name))
-        self.send(ChildStopped, self.tokens[name], reason, forced)
+        self.send(InstanceStopped, self.tokens[name], reason, forced)
 
     def retry(self, name=None):
         """Let the wait for a retry pass, of the only child that waits or of this one."""
@@ -233,7 +233,7 @@ class Rig:
     def carry_out(self, effects):
         """Do what the supervisor asks for, in order."""
         for effect in effects:
-            assert self.ended is None or isinstance(effect, Report | Answer)
+            assert self.ended is None or isinstance(effect, Report | AnswerRequest)
             self.effects.append(effect)
             self._carry_out(effect)
 
@@ -245,20 +245,20 @@ class Rig:
                 name = self.names[token]
                 self.log.append(("cancel", name))
                 if self.stops.get(name, Shutdown()) is not WAITS:
-                    self.put(ChildStartFailed, token, InitFailed("cancelled"))
+                    self.put(InstanceStartFailed, token, InitFailed("cancelled"))
             case StopChild(token=token, how=how):
                 self._stop(self.names[token], token, how)
             case ScheduleRetry(token=token, delay_seconds=delay):
                 self.retries[self._id_of(token)] = (token, delay)
             case CancelRetry(token=token):
                 del self.retries[self._id_of(token)]
-            case Answer() if self.deaf and effect.child is not None:
+            case AnswerRequest() if self.deaf and effect.child is not None:
                 self.untaken.append(effect)
-            case Answer(request_id=request_id, outcome=outcome):
+            case AnswerRequest(request_id=request_id, outcome=outcome):
                 self.answers.setdefault(request_id, []).append(outcome)
             case Report():
                 self.reports.append(effect)
-            case End():
+            case EndSupervisor():
                 self.ended = effect
                 if self.on_end is not None:
                     self.on_end(effect)
@@ -280,15 +280,15 @@ class Rig:
         match script.popleft() if len(script) > 1 else script[0]:
             case "up":
                 self.log.append(("up", name))
-                self.put(ChildStarted, token, self.new_handle(name), f"info of {name}")
+                self.put(InstanceStarted, token, self.new_handle(name), f"info of {name}")
             case "fail":
-                self.put(ChildStartFailed, token, BROKEN)
+                self.put(InstanceStartFailed, token, BROKEN)
             case "ignore":
-                self.put(ChildIgnored, token)
+                self.put(InstanceIgnored, token)
             case "crash":
                 self.log.append(("up", name))
-                self.put(ChildStarted, token, self.new_handle(name), None)
-                self.put(ChildExited, token, CRASH)
+                self.put(InstanceStarted, token, self.new_handle(name), None)
+                self.put(InstanceExited, token, CRASH)
             case "hang":
                 pass
             case start_subtree:
@@ -302,14 +302,14 @@ class Rig:
     def _stop(self, name, token, how):
         self.log.append(("stop" if how != "brutal_kill" else "kill", name))
         answer = self.stops.get(name, Killed() if how == "brutal_kill" else Shutdown())
-        if answer is ChildStuck:
-            self.put(ChildStuck, token)
+        if answer is InstanceStuck:
+            self.put(InstanceStuck, token)
         elif isinstance(answer, Rig):
             answer.asked = True
             answer.stop(Killed() if how == "brutal_kill" else Shutdown())
         elif answer is not WAITS:
             self.log.append(("down", name))
-            self.put(ChildStopped, token, answer, NOT_FORCED)
+            self.put(InstanceStopped, token, answer, NOT_FORCED)
 
 
 def subtree(strategy, specs, **options):
@@ -322,19 +322,19 @@ def subtree(strategy, specs, **options):
 
         def on_end(end):
             if isinstance(end.reason, InitFailed):
-                parent.put(ChildStartFailed, token, end.reason)
+                parent.put(InstanceStartFailed, token, end.reason)
             elif end.stuck:
-                parent.put(ChildStuck, token)
+                parent.put(InstanceStuck, token)
             elif rig.asked:
                 parent.log.append(("down", name))
-                parent.put(ChildStopped, token, end.reason, NOT_FORCED)
+                parent.put(InstanceStopped, token, end.reason, NOT_FORCED)
             else:
-                parent.put(ChildExited, token, end.reason)
+                parent.put(InstanceExited, token, end.reason)
             parent.run()
 
         if not (ends and isinstance(ends[0].reason, InitFailed)):
             parent.log.append(("up", name))
-            parent.put(ChildStarted, token, parent.new_handle(name), None)
+            parent.put(InstanceStarted, token, parent.new_handle(name), None)
         rig.on_end = on_end
         for end in ends:
             on_end(end)

@@ -7,7 +7,7 @@ import weakref
 import pytest
 import trio
 
-from agentrail.otp.edges import contain, leaves, show, travels
+from agentrail.otp.edges import call_guarded, leaves, show, travels
 
 
 def name_of(error):
@@ -17,13 +17,13 @@ def name_of(error):
 
 def test_what_returns_is_returned():
     """Arguments go in, the value comes out, and `otherwise` is not asked."""
-    assert contain(name_of, divmod, 7, 2) == (3, 1)
-    assert contain(name_of, sorted, [2, 1], reverse=True) == [2, 1]
+    assert call_guarded(name_of, divmod, 7, 2) == (3, 1)
+    assert call_guarded(name_of, sorted, [2, 1], reverse=True) == [2, 1]
 
 
 def test_what_raises_becomes_something_else():
     """The error ends here, as what `otherwise` makes of it."""
-    assert contain(name_of, divmod, 7, 0) == "ZeroDivisionError"
+    assert call_guarded(name_of, divmod, 7, 0) == "ZeroDivisionError"
 
 
 class Mine(BaseException):
@@ -67,7 +67,7 @@ def test_what_is_meant_for_the_process_goes_on(error):
     for each in (error, group):
         assert travels(each)
         with pytest.raises(type(each)):
-            contain(name_of, raises(each))
+            call_guarded(name_of, raises(each))
 
 
 def test_a_cancellation_goes_on(cancelled):
@@ -75,7 +75,7 @@ def test_a_cancellation_goes_on(cancelled):
     assert travels(cancelled)
     assert travels(BaseExceptionGroup("g", [ValueError(), cancelled]))
     with pytest.raises(trio.Cancelled):
-        contain(name_of, raises(cancelled))
+        call_guarded(name_of, raises(cancelled))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_cancellation_goes_on(cancelled):
 def test_every_other_exception_is_a_bug_of_whoever_raised_it(error):
     """It ends at the edge, whatever class it has."""
     assert not travels(error)
-    assert contain(name_of, raises(error)) == type(error).__name__
+    assert call_guarded(name_of, raises(error)) == type(error).__name__
 
 
 def test_leaves_of_a_group_within_itself_are_found_once():
@@ -144,7 +144,7 @@ def test_nothing_keeps_the_error():
 
     gc.disable()
     try:
-        assert contain(name_of, fail) == "ValueError"
+        assert call_guarded(name_of, fail) == "ValueError"
         assert seen[0]() is None
     finally:
         gc.enable()

@@ -6,12 +6,12 @@ import pytest
 
 from agentrail.otp.edges import what_leaves
 from agentrail.otp.leaving import (
-    MAX_PARTS,
+    MAX_EXCEPTIONS,
     MAX_TRACEBACK,
     MAX_WORDS,
+    class_name_of,
     describe_bug,
     describe_crash,
-    name_of,
     place_of,
     traceback_of,
     words_of,
@@ -79,7 +79,7 @@ def test_inside_a_library_the_line_of_whoever_called_it_is_the_place():
 def test_a_large_group_is_described_in_part():
     """The first ones, and how many more there are."""
     group = ExceptionGroup("g", [ValueError(number) for number in range(1_020)])
-    assert describe_crash(group).endswith(f"ValueError: {MAX_PARTS - 1}; and 1,000 more")
+    assert describe_crash(group).endswith(f"ValueError: {MAX_EXCEPTIONS - 1}; and 1,000 more")
 
 
 @pytest.mark.parametrize("worse", [ValueError(), Foreign(), SystemExit(), GeneratorExit()])
@@ -124,7 +124,7 @@ def test_a_class_that_hides_its_name_has_one():
     class Hidden(Exception, metaclass=Hides):
         """Has a name all the same."""
 
-    assert name_of(Hidden()) == "Hidden"
+    assert class_name_of(Hidden()) == "Hidden"
 
 
 def test_secrets_are_taken_out_of_a_traceback_before_it_is_cut():

@@ -29,7 +29,7 @@ from agentrail.otp.pooling import (
     WorkerNumber,
     WorkerUp,
     statistics_of,
-    step,
+    step_pool,
 )
 
 CRASH = Crashed("Boom", "boom")
@@ -47,7 +47,7 @@ class Played:
         """Give it signals, and return the effects of the last one."""
         effects = ()
         for signal in signals:
-            self.state, effects = step(self.state, signal)
+            self.state, effects = step_pool(self.state, signal)
         return effects
 
     def counts(self, *names):

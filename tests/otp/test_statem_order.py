@@ -29,7 +29,7 @@ from agentrail.otp.statem import (
     StateTimeout,
     Terminate,
     TimedOut,
-    step,
+    step_statem,
 )
 from tests.otp.rig import Rig, Table, goto, obey, of_kind, postpone, said
 
@@ -199,7 +199,7 @@ def test_limits_that_limit_nothing_are_refused(bad, allowed):
 @pytest.mark.scenario("S-141")
 @pytest.mark.parametrize("forged", [Internal("x"), TimedOut("state", None, "x"), "x"], ids=repr)
 def test_nobody_can_forge_an_internal_event(forged):
-    """`step` raises `ValueError` for an `Internal` or a timeout from outside; inside a cast it is a cast."""
+    """`step_statem` raises `ValueError` for an `Internal` or a timeout from outside; inside a cast it is a cast."""
     rig = Rig(Table({"s1": Keep()}))
     with pytest.raises(ValueError, match="wrap it in a Cast"):
         rig.send(forged)
@@ -343,8 +343,8 @@ def test_old_engine_can_be_used_again():
     rig = Rig(Table({"s1": postpone, "s2": NextState("s3"), "s3": Keep()}))
     rig.cast("p1", "p2")
     before = rig.engine
-    once = step(rig.machine, before, Cast(("go", "s2")), now=rig.now)
-    assert step(rig.machine, before, Cast(("go", "s2")), now=rig.now) == once
+    once = step_statem(rig.machine, before, Cast(("go", "s2")), now=rig.now)
+    assert step_statem(rig.machine, before, Cast(("go", "s2")), now=rig.now) == once
     assert once[0].state == "s3"
     assert before == rig.engine
     assert before.postponed == (Cast("p1"), Cast("p2"))

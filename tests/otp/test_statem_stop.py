@@ -29,8 +29,8 @@ from agentrail.otp.statem import (
     Terminate,
     TimedOut,
     UpdateTimer,
-    start,
-    step,
+    start_statem,
+    step_statem,
 )
 from tests.otp.rig import Rig, Table, obey, of_kind, postpone, said
 
@@ -294,11 +294,11 @@ def test_texts_of_a_crash_are_redacted():
     def redact(text):
         return text.replace("hunter2", "***")
 
-    engine, _ = start(Raising(), Init("s1", "hunter2"), now=0.0)
-    engine, effects = step(Raising(), engine, Cast("x"), now=0.0, redact=redact)
+    engine, _ = start_statem(Raising(), Init("s1", "hunter2"), now=0.0)
+    engine, effects = step_statem(Raising(), engine, Cast("x"), now=0.0, redact=redact)
     assert engine.stopped.text == "***"
     assert "hunter2" not in repr(effects)
-    engine, effects = start(Returning(), Init("s1", "hunter2"), now=0.0, redact=redact)
+    engine, effects = start_statem(Returning(), Init("s1", "hunter2"), now=0.0, redact=redact)
     assert "'***'" in engine.stopped.text
     assert "hunter2" not in repr(effects)
 

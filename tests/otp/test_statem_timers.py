@@ -32,8 +32,8 @@ from agentrail.otp.statem import (
     Terminate,
     TimerKey,
     UpdateTimer,
-    start,
-    step,
+    start_statem,
+    step_statem,
 )
 from tests.otp.rig import Rig, Table, goto, obey, of_kind, postpone, said
 
@@ -502,8 +502,10 @@ class Slow(Table):
 def test_seconds_count_from_the_end_of_the_handler(timeout, due_seconds):
     """With a clock they do; an absolute time is what it is, and one after `now` is armed although it has passed."""
     machine = Slow({"s1": obey})
-    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
-    _, effects = step(machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock)
+    engine, _ = start_statem(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step_statem(
+        machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock
+    )
     assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [due_seconds]
 
 
@@ -514,7 +516,7 @@ def test_seconds_of_init_and_of_enter():
         enter=lambda *_: Keep(actions=[NamedTimeout("enter", 1.0)]),
     )
     init = Init("s1", None, [NamedTimeout("init", 1.0), NextEvent(Internal("inserted"))])
-    _, effects = start(machine, init, now=machine.now, clock=machine.clock)
+    _, effects = start_statem(machine, init, now=machine.now, clock=machine.clock)
     armed = {effect.key.name: effect.due_seconds for effect in of_kind(effects, ArmTimer)}
     assert armed == {"init": 101.0, "enter": 111.0, "inserted": 121.0}
 
@@ -527,8 +529,10 @@ def test_seconds_of_init_and_of_enter():
 def test_due_at_once_with_a_clock(timeout):
     """A timeout of 0, and an absolute one up to the time of the event, are zero timeouts however long the handler took."""
     machine = Slow({"s1": obey})
-    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
-    _, effects = step(machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock)
+    engine, _ = start_statem(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step_statem(
+        machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock
+    )
     assert effects == ()
     assert machine.log[1:] == [("s1", ("state", None))]
 
@@ -543,7 +547,7 @@ def test_a_plan_that_is_behind_ends_with_the_present():
         }
     )
     machine.now = 105.0
-    engine, _ = start(machine, Init("s1", None), now=machine.now, clock=machine.clock)
-    _, effects = step(machine, engine, Cast(("plan", 101.0)), now=machine.now, clock=machine.clock)
+    engine, _ = start_statem(machine, Init("s1", None), now=machine.now, clock=machine.clock)
+    _, effects = step_statem(machine, engine, Cast(("plan", 101.0)), now=machine.now, clock=machine.clock)
     assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [106.0]
     assert len(machine.log) == 6

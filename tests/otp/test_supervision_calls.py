@@ -24,11 +24,11 @@ from agentrail.otp.supervision_types import (
     ByHandle,
     ById,
     ChildCounts,
-    ChildIgnored,
-    ChildStuck,
     CountChildrenCall,
     DeleteChildCall,
     GetChildSpecCall,
+    InstanceIgnored,
+    InstanceStuck,
     ReconfigureCall,
     RestartChildCall,
     StartChildCall,
@@ -214,7 +214,7 @@ def test_starts_are_side_by_side_or_one_at_a_time(strategy, second):
     assert isinstance(rig.answer(x), ChildStartRefused)
     assert isinstance(rig.answer(y), Started)
     assert rig.status()[-1] == ("z", "starting")
-    rig.send(ChildIgnored, rig.tokens["z"])
+    rig.send(InstanceIgnored, rig.tokens["z"])
     assert rig.answer(z) == Started(None, None)
 
 
@@ -361,7 +361,7 @@ def test_cancelled_start_leaves_neither_child_nor_spec(strategy):
             rig.come_up("x")
             rig.go_down("x")
         elif end == "ignores":
-            rig.send(ChildIgnored, rig.tokens["x"])
+            rig.send(InstanceIgnored, rig.tokens["x"])
         elif end == "fails":
             rig.fail("x")
         assert (rig.answer(request), rig.counts()) == (WAITS, (0, 0, 0, 0))
@@ -519,7 +519,7 @@ def test_start_instance_needs_a_template():
 def test_stuck_child_blocks_its_id():
     """Who stopped it goes on; the id is refused until it has really ended."""
     rig = Rig(specs=[W("a")])
-    rig.stops["a"] = ChildStuck
+    rig.stops["a"] = InstanceStuck
     assert rig.call(terminate("a")) is None
     assert (rig.status(), rig.counts()) == ([("a", "stuck")], (1, 1, 0, 1))
     for call in (StartChildCall(W("a")), RestartChildCall("a"), DeleteChildCall("a")):
@@ -672,7 +672,7 @@ def test_start_that_ends_before_the_stop_reaches_it(end):
     elif end == "fails":
         rig.fail("x")
     else:
-        rig.send(ChildIgnored, rig.tokens["x"])
+        rig.send(InstanceIgnored, rig.tokens["x"])
     rig.events()
     rig.go_down("y")
     stops = ["stop x", "stop a"] if end == "comes up" else ["stop a"]

@@ -9,18 +9,18 @@ from agentrail.otp.child_specs import Arguments, Backoff
 from agentrail.otp.exits import InitFailed, Normal, Shutdown, Stuck
 from agentrail.otp.restarts import admit_restart
 from agentrail.otp.supervision_types import (
-    NOBODY,
+    NO_CALLER,
     ByHandle,
     ById,
-    ChildExited,
-    ChildStuck,
     DeleteChildCall,
-    Request,
+    InstanceExited,
+    InstanceStuck,
     RestartChildCall,
     RetryDue,
     StartChildCall,
     Started,
     StartInstanceCall,
+    SupervisorRequest,
     TerminateChildCall,
     WhichChildrenCall,
 )
@@ -151,9 +151,9 @@ def test_what_is_stuck_while_it_is_given_up_blocks_nobody():
 def test_a_request_that_nobody_waits_for_is_served_and_not_answered():
     """The child starts, and the books have no entry for whoever asked."""
     rig = Rig("dynamic", [W("template")])
-    rig.send(Request, NOBODY, (), StartChildCall(W("a")))
+    rig.send(SupervisorRequest, NO_CALLER, (), StartChildCall(W("a")))
     assert rig.children["a"].incarnation == 1
-    assert NOBODY not in rig.answers
+    assert NO_CALLER not in rig.answers
     assert list(rig.state.requests.items()) == []
 
 
@@ -161,7 +161,7 @@ def test_a_request_that_nobody_waits_for_waits_its_turn():
     """Behind a start under a group strategy, as every other one."""
     rig = Rig("one_for_all", [W("a")], starts={"b": ["hang"]})
     rig.ask(StartChildCall(W("b")))
-    rig.send(Request, NOBODY, (), StartChildCall(W("c")))
+    rig.send(SupervisorRequest, NO_CALLER, (), StartChildCall(W("c")))
     assert "c" not in rig.children
     rig.come_up("b")
     assert rig.children["c"].incarnation == 1
@@ -668,7 +668,7 @@ def test_old_handle_of_a_restarting_dynamic_child(waits):
 def stuck(strategy, name, **options):
     """Return a supervisor of a, b, c, one of which does not obey its kill when b has crashed."""
     rig = Rig(strategy, ABC, **options)
-    rig.stops[name] = ChildStuck
+    rig.stops[name] = InstanceStuck
     rig.crash("b")
     return rig
 
@@ -703,7 +703,7 @@ def test_group_with_back_off_waits_for_both():
 def test_stuck_child_outside_of_the_group_holds_up_nothing():
     """Under rest_for_one only the group is waited for."""
     rig = Rig("rest_for_one", ABC)
-    rig.stops["a"] = ChildStuck
+    rig.stops["a"] = InstanceStuck
     rig.call(TerminateChildCall(ById("a")))
     rig.crash("b")
     assert rig.status() == [("a", "stuck"), ("b", "running"), ("c", "running")]
@@ -802,9 +802,9 @@ def test_unknown_tokens_are_dropped_and_counted():
     old = rig.tokens["a"]
     rig.crash("a")
     before = rig.status(), rig.handles["a"]
-    rig.send(ChildExited, old, CRASH)
+    rig.send(InstanceExited, old, CRASH)
     rig.send(RetryDue, old)
-    rig.send(ChildStuck, rig.tokens["a"])
+    rig.send(InstanceStuck, rig.tokens["a"])
     rig.cancel(77)
     assert rig.state.dropped == 4
     assert (rig.status(), rig.handles["a"]) == before

@@ -8,11 +8,11 @@ import pytest
 from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import Crashed, InitFailed, Normal, Shutdown
-from agentrail.otp.supervision import begin
+from agentrail.otp.supervision import begin_supervisor
 from agentrail.otp.supervision_types import (
     ById,
-    ChildStarted,
     GetChildSpecCall,
+    InstanceStarted,
     Report,
     RestartChildCall,
     StartChildCall,
@@ -28,7 +28,7 @@ KINDS = ["permanent", "transient", "temporary"]
 @pytest.mark.scenario("S-001")
 @pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one"])
 def test_supervisor_without_children_is_up_at_once(strategy):
-    """Without children it is up when `begin` returns, and counts nothing."""
+    """Without children it is up when `begin_supervisor` returns, and counts nothing."""
     rig = Rig(strategy)
     assert rig.state.phase == "running"
     assert rig.counts() == (0, 0, 0, 0)
@@ -129,7 +129,7 @@ def test_info_goes_to_the_caller_and_stays_with_nobody():
     rig = Rig(starts={"a": ["hang"]})
     request = rig.ask(StartChildCall(W("a")))
     info = Info()
-    rig.send(ChildStarted, rig.tokens["a"], "handle", info)
+    rig.send(InstanceStarted, rig.tokens["a"], "handle", info)
     assert rig.answer(request).info is info
     there = weakref.ref(info)
     del info
@@ -156,9 +156,9 @@ def test_info_goes_to_the_caller_and_stays_with_nobody():
     ],
 )
 def test_bad_specs_start_nothing(strategy, specs, code):
-    """`begin` checks everything before it returns an effect."""
+    """`begin_supervisor` checks everything before it returns an effect."""
     with pytest.raises(InvalidSpec) as caught:
-        begin("top", SupervisorFlags(strategy), specs, at_seconds=0.0)
+        begin_supervisor("top", SupervisorFlags(strategy), specs, at_seconds=0.0)
     assert caught.value.code == code
 
 

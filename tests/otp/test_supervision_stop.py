@@ -11,9 +11,9 @@ from agentrail.otp.supervision_types import (
     ByHandle,
     ById,
     CancelStart,
-    ChildExited,
-    ChildStuck,
-    End,
+    EndSupervisor,
+    InstanceExited,
+    InstanceStuck,
     StartChildCall,
     StartInstanceCall,
     StopCall,
@@ -49,7 +49,7 @@ def test_static_supervisor_stops_in_reverse_one_at_a_time():
     rig.stop()
     assert rig.events() == ["stop c", "down c", "stop b", "down b", "stop a", "down a"]
     assert hows(rig) == [("c", "infinity"), ("b", 0.2), ("a", 5.0)]
-    assert (rig.ended, rig.kinds()) == (End(Shutdown()), [])
+    assert (rig.ended, rig.kinds()) == (EndSupervisor(Shutdown()), [])
 
 
 @pytest.mark.scenario("S-100")
@@ -139,7 +139,7 @@ def test_exit_that_comes_instead_of_the_answer_to_a_stop():
     rig = Rig(specs=[W("a")])
     rig.stops["a"] = WAITS
     rig.stop()
-    rig.send(ChildExited, rig.tokens["a"], Normal())
+    rig.send(InstanceExited, rig.tokens["a"], Normal())
     assert rig.ended.reason == Shutdown()
     rig.go_down("a")
     assert rig.state.dropped == 1
@@ -317,12 +317,12 @@ def test_stuck_child_does_not_hold_up_the_stop(strategy):
     rig = Rig(strategy, ABC[:1] if strategy == "dynamic" else ABC)
     if strategy == "dynamic":
         instances(rig, "x", "b", "y")
-    rig.stops["b"] = ChildStuck
+    rig.stops["b"] = InstanceStuck
     stop = rig.ask(StopCall())
     summary = rig.answer(stop)
     assert (summary.ended, summary.killed, summary.stuck) == (2, 0, 1)
-    assert rig.ended == End(Shutdown(), stuck=1)
-    rig.send(ChildExited, rig.tokens["b"], Stuck(9.0))
+    assert rig.ended == EndSupervisor(Shutdown(), stuck=1)
+    rig.send(InstanceExited, rig.tokens["b"], Stuck(9.0))
     assert [kind for kind, _ in rig.kinds()] == ["stuck"]
     assert rig.counts()[1] == 0
 
@@ -330,9 +330,9 @@ def test_stuck_child_does_not_hold_up_the_stop(strategy):
 def test_subtree_that_left_something_is_stuck_itself():
     """So the stop of a tree stays bounded."""
     rig = Rig(specs=[W("a"), W("sub", kind="supervisor")], starts={"sub": [subtree("one_for_one", [W("x")])]})
-    rig.stops["sub"].stops["x"] = ChildStuck
+    rig.stops["sub"].stops["x"] = InstanceStuck
     rig.stop()
-    assert rig.ended == End(Shutdown(), stuck=1)
+    assert rig.ended == EndSupervisor(Shutdown(), stuck=1)
     assert rig.children["sub"].status == "stuck"
 
 
@@ -445,8 +445,8 @@ def test_bystander(strategy, auto_shutdown, ends_first):
     """A significant child that its group's restart stops, or finds ended, is started again and ends nothing."""
     rig = Rig(strategy, [W("a"), significant("b"), W("c")], auto_shutdown=auto_shutdown)
     if ends_first:
-        rig.put(ChildExited, rig.tokens["a"], CRASH)
-        rig.put(ChildExited, rig.tokens["b"], Normal())
+        rig.put(InstanceExited, rig.tokens["a"], CRASH)
+        rig.put(InstanceExited, rig.tokens["b"], Normal())
         rig.run()
     else:
         rig.crash("a")

@@ -4,7 +4,7 @@ from typing import Any
 
 from agentrail import plugins as p
 from agentrail.core.outcome import Outcome
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.plugin_changes import decide_update
 from agentrail.core.stack import load_stack
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolCall
@@ -20,7 +20,7 @@ class Alone:
     def hears(self, event: p.HookEvent, **context: Any) -> Outcome:
         """Ask it, and keep its state."""
         ctx = p.Context(session_id=SessionId("s"), working_dir="/srv/project", **context)
-        outcome = run(self.stack, event, self.states, ctx)
+        outcome = run_hook(self.stack, event, self.states, ctx)
         assert outcome.decision is None or not outcome.decision.failed, outcome.decision
         self.states = outcome.states
         return outcome

@@ -8,7 +8,7 @@ from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, result, user
+from tests.plugins.plugin_request_rig import Alone, result, user
 
 
 def cycle(plugin, *, turn=1, outcome="finished", **context):

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS
@@ -70,7 +70,7 @@ def test_the_example_of_the_specification_runs():
     """The plugin of 5.1 notes the tools that ran, and nothing else."""
     stack, states = load_stack([Audit])
     for event in EVENTS.values():
-        states = run(stack, event, states, CTX).states
+        states = run_hook(stack, event, states, CTX).states
     assert states["Audit"] == Calls(("shell",))
 
 
@@ -99,7 +99,7 @@ def test_marked_methods_declare_their_hooks():
     assert Marked.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}
     assert Inherits.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering, p.AfterTurn}
     stack, states = load_stack([Marked])
-    waits = run(stack, EVENTS[p.BeforeTool], states, CTX)
+    waits = run_hook(stack, EVENTS[p.BeforeTool], states, CTX)
     assert waits.waiting is not None
     assert Marked().handle(EVENTS[p.BeforePrompt], Calls(), CTX) == p.Continue(Calls(("BeforePrompt",)))
     done = p.RequestDone(tag="t", result=p.FileText(path="x", text=None))
@@ -119,7 +119,7 @@ def test_a_function_may_be_a_plugin():
     (member,) = stack.members
     assert (member.name, member.version, member.priority, member.on_error) == ("audit", "3", 42, "open")
     assert member.hooks == {p.BeforeTool}
-    assert run(stack, EVENTS[p.BeforeTool], states, CTX).states["audit"] == Calls(("before", "shell"))
+    assert run_hook(stack, EVENTS[p.BeforeTool], states, CTX).states["audit"] == Calls(("before", "shell"))
     assert audit(EVENTS[p.BeforeTool], Calls(), CTX) == p.Continue(Calls(("shell",)))
     assert audit.describe() == "Notes a call."
     undocumented = p.plugin(init=lambda: 0, name="quiet")(lambda e, s, c: p.Continue(s))

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.stack import load_stack
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 from tests.core.plugin_rig import CTX
@@ -104,7 +104,7 @@ def test_a_stack_of_them_answers_alike_in_every_order(pool, size, moments):
         [entry(plugin) for plugin in sorted(chosen, key=lambda plugin: plugin.__name__)]
     )
     for event in moments:
-        outcome, twin = run(stack, event, states, CTX), run(other, event, other_states, CTX)
+        outcome, twin = run_hook(stack, event, states, CTX), run_hook(other, event, other_states, CTX)
         assert outcome == twin
         assert not [published for published in outcome.events if type(published).__name__ == "PluginFailed"]
         states, other_states = outcome.states, twin.states

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import resume
+from agentrail.core.pipeline import resume_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import ContentPolicyViolated
@@ -52,10 +52,10 @@ def judged(result, **options):
     """What a judge's answer leads to."""
     plugin = Alone(ContentPolicy, rubric="Be kind.", judge_model="demo:judge", **options)
     waits = plugin.hears(p.BeforePrompt(text="You fool."))
-    effect = waits.waiting.errand.effect
+    effect = waits.waiting.plugin_request.effect
     assert (effect.model, effect.prompt) == ("demo:judge", "Message:\nYou fool.")
     assert effect.system.endswith("Policy:\nBe kind.")
-    return resume(plugin.stack, waits, result, waits.states, p.Context(session_id=SessionId("s")))
+    return resume_hook(plugin.stack, waits, result, waits.states, p.Context(session_id=SessionId("s")))
 
 
 def test_a_model_judges_where_one_is_configured():

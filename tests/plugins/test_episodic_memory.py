@@ -11,9 +11,9 @@ from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import SessionId, Text, UserMessage
 from agentrail.plugins.episodes import Episode, decode_episodes, encode_episode, nearest
-from agentrail.plugins.episodic_memory import MAX_CHARACTERS, EpisodicMemory
+from agentrail.plugins.episodic_memory import MAX_EPISODE_CHARACTERS, EpisodicMemory
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, failed, said, user
+from tests.plugins.plugin_request_rig import Alone, failed, said, user
 
 PATH = "episodes/everybody.jsonl"
 
@@ -182,7 +182,8 @@ def test_whatever_was_said_is_read_back_and_ends_no_section(cycles, torn):
     lives(files, *cycles, session="first")
     later = opened(files, top_k=9)
     told = [
-        tuple(text[:MAX_CHARACTERS].encode("utf-8", "replace").decode() for text in cycle) for cycle in cycles
+        tuple(text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode() for text in cycle)
+        for cycle in cycles
     ]
     assert [(episode.asked, episode.answered) for episode in later.state.episodes] == told
     shown = section(later, " ".join(asked for asked, _ in told)) or ""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import SessionId
@@ -197,7 +197,7 @@ def test_a_person_is_asked_for_exactly_what_will_run(lines, flipped):
     entries = [(HumanApproval, {"safe_commands": ["ls", "git status"]}), SecurityGuard, rewrites]
     stack, states = load_stack(entries[::-1] if flipped else entries)
     event = call("shell", command=before[0] if before else "ls")
-    outcome = run(stack, event, states, p.Context(session_id=SessionId("s")))
+    outcome = run_hook(stack, event, states, p.Context(session_id=SessionId("s")))
     action = None if outcome.decision is None else outcome.decision.action
     match action:
         case p.BlockTool():

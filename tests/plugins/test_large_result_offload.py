@@ -10,7 +10,7 @@ from agentrail.events import LargeResultOffloaded
 from agentrail.messages import CallId
 from agentrail.plugins.large_result_offload import FILE_TOOLS, PREVIEW_BYTES, LargeResultOffload
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, failed, result
+from tests.plugins.plugin_request_rig import Alone, failed, result
 
 LINES = "".join(f"line {number}\n" for number in range(1, 1_001))
 PATH = "tool-results/s-1.txt"

@@ -7,9 +7,9 @@ from agentrail import plugins as p
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import MemoryFlushed
-from agentrail.plugins.memory_flush import MAX_CHARACTERS, MemoryFlush
+from agentrail.plugins.memory_flush import MAX_CONVERSATION_CHARACTERS, MemoryFlush
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, failed, said, user
+from tests.plugins.plugin_request_rig import Alone, failed, said, user
 
 COMPACT = p.BeforeCompact(messages=(user("My name is Ada. We deploy on Fridays."), said("Noted.")))
 LIST = "Here they are:\n- The user is called Ada.\n* We deploy  on Fridays.\n2. Tabs are used.\nThat is all."
@@ -116,9 +116,11 @@ def test_what_a_crash_forgot_is_written_with_the_next_flush():
 def test_a_long_conversation_is_shown_from_its_end():
     """What was decided last replaces what was said first."""
     plugin = Alone(MemoryFlush)
-    plugin.hears(p.BeforeCompact(messages=(user("first"), user("x" * MAX_CHARACTERS), user("last"))))
+    plugin.hears(
+        p.BeforeCompact(messages=(user("first"), user("x" * MAX_CONVERSATION_CHARACTERS), user("last")))
+    )
     (wanted,) = plugin.wanted
-    assert len(wanted.prompt) == MAX_CHARACTERS
+    assert len(wanted.prompt) == MAX_CONVERSATION_CHARACTERS
     assert "last" in wanted.prompt
     assert "first" not in wanted.prompt
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.outcome import Errand
+from agentrail.core.outcome import PluginRequest
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
-from agentrail.plugins.memory_loader import MAX_CHARACTERS, MemoryLoader
+from agentrail.plugins.memory_loader import MAX_FILE_CHARACTERS, MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, failed, result, said, user
+from tests.plugins.plugin_request_rig import Alone, failed, result, said, user
 
 ASK = p.BeforeRequest()
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_reported_and_the_others_are_read():
 def test_an_answer_for_a_file_that_is_none_of_its_own_changes_nothing():
     """After an option update an old answer may still come."""
     plugin = started({"AGENTS.md": "old"})
-    plugin.asked.append(Errand(effect=p.ReadFile("x"), tag="x", by="MemoryLoader"))
+    plugin.asked.append(PluginRequest(effect=p.ReadFile("x"), tag="x", by="MemoryLoader"))
     plugin.gets(p.FileText(path="x", text="other"))
     assert "old" in section(plugin)
     assert "other" not in section(plugin)
@@ -107,8 +107,8 @@ def test_an_answer_for_a_file_that_is_none_of_its_own_changes_nothing():
 
 def test_a_long_file_is_cut_and_says_so():
     """It is in every request, so only so much of it is."""
-    shown = section(started({"AGENTS.md": "x" * (MAX_CHARACTERS + 1)}))
-    assert shown.count("x") == MAX_CHARACTERS
+    shown = section(started({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)}))
+    assert shown.count("x") == MAX_FILE_CHARACTERS
     assert "The rest is in AGENTS.md.]" in shown
 
 

@@ -16,7 +16,7 @@ from agentrail.messages import PromptRef, SessionId, Text
 from agentrail.plugins.patch_tool_calls import MAX_REPORTED, PatchToolCalls
 from agentrail.testing import strategies
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, said, user
+from tests.plugins.plugin_request_rig import Alone, said, user
 
 ASK = p.BeforeRequest()
 

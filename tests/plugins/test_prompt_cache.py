@@ -12,7 +12,7 @@ from agentrail.messages import AssistantMessage, CallId, ToolMessage, ToolResult
 from agentrail.plugins.prompt_cache import PromptCache
 from agentrail.testing import strategies
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, said, user
+from tests.plugins.plugin_request_rig import Alone, said, user
 
 LONG = "word " * 100
 RESULTS = ToolMessage(results=(ToolResult(call_id=CallId("c1"), name="shell", text=LONG),))

@@ -7,9 +7,9 @@ from agentrail import plugins as p
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.messages import CallId
-from agentrail.plugins.recovery import MAX_CHARACTERS, MAX_PAUSE_MS, Recovery
+from agentrail.plugins.recovery import MAX_ERROR_CHARACTERS, MAX_RECOVERY_PAUSE_MS, Recovery
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.errand_rig import Alone, result
+from tests.plugins.plugin_request_rig import Alone, result
 
 
 def raised(attempt):
@@ -26,7 +26,13 @@ def fails(plugin, text="no", **fields):
 
 def test_each_pause_is_longer_than_the_one_before():
     """From half of `backoff_base_ms` to all of it, doubled with each retry, at most a minute (5.8)."""
-    for attempt, longest in ((1, 1_000), (2, 2_000), (3, 4_000), (7, MAX_PAUSE_MS), (10_000, MAX_PAUSE_MS)):
+    for attempt, longest in (
+        (1, 1_000),
+        (2, 2_000),
+        (3, 4_000),
+        (7, MAX_RECOVERY_PAUSE_MS),
+        (10_000, MAX_RECOVERY_PAUSE_MS),
+    ):
         for seed in range(20):
             plugin = Alone(Recovery, max_retries=10_000)
             outcome = plugin.hears(raised(attempt), random=p.SeededRandom(seed))
@@ -55,7 +61,7 @@ def test_a_tool_that_goes_on_failing_is_escalated():
         2,
         "x:two",
     )
-    assert said["error"] == "x" * MAX_CHARACTERS
+    assert said["error"] == "x" * MAX_ERROR_CHARACTERS
     assert fails(plugin) == ([], None)
 
 

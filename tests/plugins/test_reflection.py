@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import resume
+from agentrail.core.pipeline import resume_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.messages import AssistantMessage, SessionId, Text, UserMessage
@@ -52,11 +52,11 @@ def reviewed(result):
     """What a reviewer's answer leads to, and the plugin."""
     plugin = Alone(Reflection, reviewer_model="demo:judge", criteria=["It is true."])
     waits = plugin.hears(p.BeforeFinish(), messages=MESSAGES)
-    errand = waits.waiting.errand
-    assert (errand.tag, errand.effect.model) == ("review", "demo:judge")
-    assert errand.effect.prompt == "Criteria:\n- It is true.\n\nAnswer:\nBecause."
+    plugin_request = waits.waiting.plugin_request
+    assert (plugin_request.tag, plugin_request.effect.model) == ("review", "demo:judge")
+    assert plugin_request.effect.prompt == "Criteria:\n- It is true.\n\nAnswer:\nBecause."
     ctx = p.Context(session_id=SessionId("s"))
-    return resume(plugin.stack, waits, result, waits.states, ctx)
+    return resume_hook(plugin.stack, waits, result, waits.states, ctx)
 
 
 def test_another_model_may_review():
@@ -72,7 +72,7 @@ def test_another_model_may_review():
 def test_without_an_answer_there_is_still_a_review():
     """A conversation without an answer is reviewed as an empty one."""
     plugin = Alone(Reflection, reviewer_model="demo:judge")
-    assert plugin.hears(p.BeforeFinish()).waiting.errand.effect.prompt.endswith("Answer:\n")
+    assert plugin.hears(p.BeforeFinish()).waiting.plugin_request.effect.prompt.endswith("Answer:\n")
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run
+from agentrail.core.pipeline import run_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
@@ -23,7 +23,7 @@ def judged(name, arguments, **options):
     """What the guard says of a call."""
     stack, states = load_stack([(SecurityGuard, options)])
     event = p.BeforeTool(name=name, arguments=arguments, call_id=CallId("c"))
-    return run(stack, event, states, CTX)
+    return run_hook(stack, event, states, CTX)
 
 
 def is_blocked(name, arguments, **options):

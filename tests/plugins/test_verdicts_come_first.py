@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from agentrail import plugins as p
 from agentrail.core.actions import CallModel
-from agentrail.core.effects import Publish, RunErrand, RunTool, SpawnChild, StartStream
+from agentrail.core.effects import Publish, RunPluginRequest, RunTool, SpawnChild, StartStream
 from agentrail.events import AgentEnd, AgentStart
 from agentrail.testing import stacks
 
@@ -91,7 +91,7 @@ def test_verdicts_come_before_what_they_guard():
         def count(self, session):
             """Count what has to happen for this test to mean anything."""
             step = session.run[-1]
-            asked.extend(one for one in step.of(RunErrand) if isinstance(one.wanted, CallModel))
+            asked.extend(one for one in step.of(RunPluginRequest) if isinstance(one.wanted, CallModel))
             begun.extend(event for event in step.events if isinstance(event, AgentStart))
 
     tally = stacks.check_stack(Counted, examples=lives, seed=0, max_signals=25, tours=False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.effects import Publish
-from agentrail.core.signals import Abort, Prompt, SignalId, TeardownFinished
+from agentrail.core.signals import AbortCycle, Prompt, SignalId, TeardownFinished
 from agentrail.events import AgentStart, PromptDropped, PromptQueued, PromptReceived
 from agentrail.messages import PromptRef, Text, UserMessage
 from agentrail.testing import strategies
@@ -59,7 +59,7 @@ def test_an_abort_between_queue_and_history_loses_nothing():
     def prompt(name: str) -> Prompt:
         return Prompt(at_ms=1, signal_id=SignalId(name), ref=PromptRef(name), content=(Text(text=name),))
 
-    abort = Abort(at_ms=2, signal_id=SignalId("a1"))
+    abort = AbortCycle(at_ms=2, signal_id=SignalId("a1"))
     before = run([prompt("p1"), prompt("p2"), prompt("p3")])
     for moment in ([abort], [completed("r1", Text(text="one")), abort]):
         life = list(walk(moment, before))

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.core.request import Chunk, Completed, ModelRequest, ThinkingDelta
+from agentrail.core.request import Chunk, Completed, ModelRequest, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited, Transport
 from agentrail.messages import Message, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages
@@ -86,7 +86,7 @@ async def test_thinking(kind, aimock):
     assert isinstance(thought, Thinking)
     assert thought.text == "Let me think about it."
     assert text.text == "Forty-two."
-    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)) == thought.text
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thought.text
 
 
 async def test_a_rate_limit(kind, aimock):

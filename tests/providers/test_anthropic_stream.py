@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, Chunk, TextDelta, ThinkingDelta, ToolCallStarted
+from agentrail.core.request import ArgumentsDelta, Chunk, ReasoningDelta, TextDelta, ToolCallStarted
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.messages import Opaque, Text, Thinking, TokenUsage, ToolCall
 from tests.providers.transcripts import (
@@ -92,8 +92,8 @@ def test_thinking_keeps_its_signature():
     chunks = _read("thinking")
     thought = Thinking(text="Let me think.", signature="c2ln", provider="anthropic")
     assert completed(chunks).message.content == (thought, Text(text="42"))
-    deltas = [chunk for chunk in chunks if isinstance(chunk, ThinkingDelta)]
-    assert deltas[-1] == ThinkingDelta("", "c2ln")
+    deltas = [chunk for chunk in chunks if isinstance(chunk, ReasoningDelta)]
+    assert deltas[-1] == ReasoningDelta("", "c2ln")
 
 
 def test_thinking_that_is_not_shown_is_kept_for_its_signature():

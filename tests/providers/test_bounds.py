@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from agentrail.app import models_of
+from agentrail.app import list_models
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.providers import http as http_module
 from agentrail.providers.anthropic import AnthropicMessages
@@ -44,7 +44,7 @@ async def _fetch(url: str) -> None:
 
 
 async def _list(url: str) -> None:
-    await models_of(f"{url}/v1", KEY)
+    await list_models(f"{url}/v1", KEY)
 
 
 STREAMS: Final[dict[str, Callable[[str], Awaitable[None]]]] = {wire: partial(_stream, wire) for wire in KINDS}

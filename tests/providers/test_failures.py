@@ -11,7 +11,7 @@ from agentrail.errors import (
     Authentication,
     BadRequest,
     ContentRefused,
-    ContextOverflow,
+    ContextWindowExceeded,
     ModelNotFound,
     Overloaded,
     ProtocolError,
@@ -55,14 +55,14 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
     ("status", "body", "kind"),
     [
         (400, _openai(type="invalid_request_error"), BadRequest),
-        (400, _openai(code="context_length_exceeded"), ContextOverflow),
-        (400, _openai("This model's maximum context length is 8192 tokens"), ContextOverflow),
-        (400, _openai("the request exceeds the available context size"), ContextOverflow),
+        (400, _openai(code="context_length_exceeded"), ContextWindowExceeded),
+        (400, _openai("This model's maximum context length is 8192 tokens"), ContextWindowExceeded),
+        (400, _openai("the request exceeds the available context size"), ContextWindowExceeded),
         (400, _openai(code="content_filter"), ContentRefused),
         (
             400,
             _anthropic("invalid_request_error", "prompt is too long: 300000 tokens > 200000"),
-            ContextOverflow,
+            ContextWindowExceeded,
         ),
         (400, _anthropic("invalid_request_error"), BadRequest),
         (401, _openai(code="invalid_api_key"), Authentication),
@@ -84,7 +84,7 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
         (
             413,
             _anthropic("request_too_large", "input token count (1200000) exceeds the limit"),
-            ContextOverflow,
+            ContextWindowExceeded,
         ),
         (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, BadRequest),
         (429, _openai(type="requests", code="rate_limit_exceeded"), RateLimited),
@@ -102,7 +102,7 @@ def _anthropic(kind: str, message: str = "no") -> dict[str, object]:
         (
             400,
             _google("INVALID_ARGUMENT", "The input token count (2000) exceeds the maximum number of tokens"),
-            ContextOverflow,
+            ContextWindowExceeded,
         ),
         (403, _google("PERMISSION_DENIED", code=403), Authentication),
         (404, _google("NOT_FOUND", "models/x is not found", code=404), ModelNotFound),
@@ -137,7 +137,7 @@ def _recorded(name: str) -> ProviderError:
 def test_a_prompt_that_is_too_long_is_told_from_a_bad_request(name):
     """By a code where there is one, else by the words, whoever says them; it is not retried as it is."""
     failure = _recorded(name)
-    assert type(failure) is ContextOverflow
+    assert type(failure) is ContextWindowExceeded
     assert not failure.retryable
 
 
@@ -184,7 +184,7 @@ def test_a_limit_of_the_moment_is_told_from_a_quota_that_is_used_up(name, kind, 
         (_anthropic("rate_limit_error"), RateLimited),
         (_anthropic("api_error"), Overloaded),
         (_anthropic("invalid_request_error"), BadRequest),
-        (_openai(code="context_length_exceeded"), ContextOverflow),
+        (_openai(code="context_length_exceeded"), ContextWindowExceeded),
         (_openai(code=429), RateLimited),
         (_openai(code="503"), Overloaded),
         (_google("RESOURCE_EXHAUSTED", code=429), RateLimited),

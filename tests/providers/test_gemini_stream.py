@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, Chunk, ThinkingDelta, UsageUpdate
+from agentrail.core.request import ArgumentsDelta, Chunk, ReasoningDelta, UsageUpdate
 from agentrail.errors import ContentRefused, Overloaded, ProtocolError, ProviderError, RateLimited, Transport
 from agentrail.messages import CallId, Opaque, Text, Thinking, TokenUsage, ToolCall
 from agentrail.testing.chunks import check_message
@@ -114,7 +114,7 @@ def test_thoughts_are_told_apart_from_text():
     chunks = _read("thinking")
     thought = Thinking(text="Let me think.", provider="google")
     assert completed(chunks).message.content == (thought, Text(text="42"))
-    assert [chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)] == ["Let me ", "think."]
+    assert [chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)] == ["Let me ", "think."]
 
 
 def _signature(text: str) -> Opaque:

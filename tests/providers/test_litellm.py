@@ -7,7 +7,7 @@ streams with other habits: no indexes, no sequence numbers, `[DONE]` where none 
 import pytest
 import trio
 
-from agentrail.core.request import Chunk, Completed, ThinkingDelta
+from agentrail.core.request import Chunk, Completed, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited
 from agentrail.messages import Message, Opaque, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages
@@ -72,7 +72,7 @@ async def test_thinking(kind, litellm, model):
     assert isinstance(thought, Thinking)
     assert thought.text == "Let me think about it."
     assert text.text == "Forty-two."
-    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)) == thought.text
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thought.text
 
 
 async def test_the_output_limit(kind, litellm, model):

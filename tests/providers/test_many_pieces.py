@@ -8,12 +8,12 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, TextDelta, ThinkingDelta, ToolCallStarted
+from agentrail.core.request import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStarted
 from agentrail.core.toolbox import parse_arguments
 from agentrail.errors import ProtocolError, ProviderError
-from agentrail.providers.draft import MAX_CALLS, MAX_PIECES
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.json_text import JsonEnd, shown
+from agentrail.providers.response_builder import MAX_CALLS, MAX_PIECES
 from agentrail.providers.think_tags import ThinkTags
 from tests.providers.transcripts import VENDOR, completed, reader_of
 
@@ -163,7 +163,7 @@ def test_an_answer_of_too_many_calls_is_given_up():
     chunks = reader.feed(_chat(tool_calls=event))
     assert sum(isinstance(chunk, ToolCallStarted) for chunk in chunks) == MAX_CALLS
     assert sum(isinstance(chunk, ArgumentsDelta) for chunk in chunks) == MAX_CALLS
-    assert not any(isinstance(chunk, ThinkingDelta) for chunk in chunks)
+    assert not any(isinstance(chunk, ReasoningDelta) for chunk in chunks)
     with pytest.raises(ProtocolError, match="more than 10,000 tool calls"):
         reader.feed(_chat(tool_calls=[_call(MAX_CALLS, name="f", arguments="{}")]))
 

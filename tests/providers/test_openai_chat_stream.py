@@ -10,13 +10,13 @@ from agentrail.core.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
+    ReasoningDelta,
     TextDelta,
-    ThinkingDelta,
     ToolCallStarted,
     UsageUpdate,
 )
 from agentrail.errors import (
-    ContextOverflow,
+    ContextWindowExceeded,
     Overloaded,
     ProtocolError,
     ProviderError,
@@ -42,7 +42,7 @@ LIST_AND_READ = [("list_dir", {"path": "."}), ("read_file", {"path": "README.md"
 FAILING = {
     "error_chunk": RateLimited,
     "error_chunk_with_status": Overloaded,
-    "error_object": ContextOverflow,
+    "error_object": ContextWindowExceeded,
     "error_text": Overloaded,
     "empty": ProtocolError,
     "call_without_name": ProtocolError,
@@ -166,7 +166,7 @@ def test_reasoning_in_the_open_is_thinking(name, thought):
         Thinking(text=thought, provider="openai-chat"),
         Text(text="42"),
     )
-    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)) == thought
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thought
 
 
 def test_thinking_that_is_never_closed_is_thinking_to_the_end():

@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, Chunk, Completed, TextDelta, ThinkingDelta, ToolCallStarted
+from agentrail.core.request import (
+    ArgumentsDelta,
+    Chunk,
+    Completed,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStarted,
+)
 from agentrail.errors import (
     ContentRefused,
-    ContextOverflow,
+    ContextWindowExceeded,
     Overloaded,
     ProtocolError,
     ProviderError,
@@ -37,7 +44,7 @@ FAILING = {
     "failed_by_server": Overloaded,
     "failed_prompt": ContentRefused,
     "failed_without_error": Overloaded,
-    "error_event": ContextOverflow,
+    "error_event": ContextWindowExceeded,
     "error_nested": RateLimited,
     "error_without_type": Overloaded,
     "error_bare": Overloaded,
@@ -162,7 +169,7 @@ def test_a_summary_is_thinking_and_its_item_goes_back_as_it_came():
         "gAAAA-c2VjcmV0",
     )
     assert isinstance(call, ToolCall)
-    assert [chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)] == [
+    assert [chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)] == [
         "**Look",
         "ing**\n\nHm.",
         "And so.",
@@ -266,7 +273,7 @@ def test_the_message_is_what_the_deltas_add_up_to(path: Path):
         return
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta)) == end.message.text
     thoughts = "".join(block.text for block in end.message.content if isinstance(block, Thinking))
-    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingDelta)) == thoughts
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thoughts
     for index, call in enumerate(end.message.calls):
         written = "".join(
             chunk.text for chunk in chunks if isinstance(chunk, ArgumentsDelta) and chunk.index == index

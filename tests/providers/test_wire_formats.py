@@ -16,7 +16,7 @@ from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.anthropic_request import MessagesFormat
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.gemini_request import GeminiFormat
-from agentrail.providers.http import HttpClients, Post, Pulse
+from agentrail.providers.http import HttpClients, LastActivity, Post
 from agentrail.providers.http_provider import HttpProvider
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_chat_request import ChatFormat
@@ -55,7 +55,7 @@ class _Recorder(HttpClients):
 
     @asynccontextmanager
     async def open_events(
-        self, post: Post, *, deadline: float, pulse: Pulse
+        self, post: Post, *, deadline: float, activity: LastActivity
     ) -> AsyncIterator[AsyncIterator[str]]:
         self.posts.append(post)
 

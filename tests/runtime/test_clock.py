@@ -7,16 +7,16 @@ import trio.testing
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.request import EffectId
 from agentrail.core.signals import TimerFired
-from agentrail.runtime.clock import MAX_IN_A_ROW, Timers, now_ms
+from agentrail.runtime.clock import MAX_IN_A_ROW, SessionTimers, now_ms
 from tests.runtime.rig import on_virtual_time
 
 W1, W2, W3 = map(EffectId, ("w1", "w2", "w3"))
 
 
 @pytest.fixture
-def timers() -> Timers:
+def timers() -> SessionTimers:
     """A session's timers."""
-    return Timers()
+    return SessionTimers()
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def mailbox() -> Mailbox[str]:
     return Mailbox()
 
 
-async def letters(timers: Timers, mailbox: Mailbox[str], count: int) -> list[str]:
+async def letters(timers: SessionTimers, mailbox: Mailbox[str], count: int) -> list[str]:
     """Take so many letters; a timer is shown by its id."""
     taken: list[str] = []
 

@@ -205,7 +205,7 @@ async def test_a_foreign_exception_of_a_task_of_a_session_is_a_crash_of_its_acto
     sibling = await supervisor.start_session(model=FunctionModel(lambda _: says("unharmed")))
     session = await supervisor.start_session(model=calls_then("bad"), tools=[RecordingTool(name="bad")])
     async with session.subscribe() as events:
-        monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCalls.run", fall)
+        monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCallRunner.run", fall)
         await session.prompt("go")
         restarted = (await until(events, SessionRestarted))[-1]
     assert restarted.reason.startswith("GeneratorExit: ")

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.errors import ErrorInfo
-from agentrail.runtime.crashes import Crashed, crash_edge
+from agentrail.runtime.crashes import PortCrashed, crash_edge
 
 
 def as_data(error: Exception) -> ErrorInfo:
@@ -25,7 +25,7 @@ def test_what_may_be_raised_passes():
 )
 def test_what_may_not_be_raised_is_a_crash(error):
     """Alone or in a group."""
-    with pytest.raises(Crashed) as caught, crash_edge(as_data, LookupError):
+    with pytest.raises(PortCrashed) as caught, crash_edge(as_data, LookupError):
         raise error
     assert caught.value.error == as_data(error)
 

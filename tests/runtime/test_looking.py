@@ -6,7 +6,7 @@ import trio
 from agentrail.actors.supervisor import render_tree
 from agentrail.errors import SessionDown
 from agentrail.events import SessionRestarted
-from agentrail.runtime.monitoring import Down
+from agentrail.runtime.monitoring import SessionGone
 from agentrail.runtime.supervisor import SupervisorStatistics
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel
@@ -69,7 +69,7 @@ async def test_a_closed_supervisor_has_no_tree():
 
 
 async def test_a_monitor_tells_the_end_once_and_no_restart(supervisor):
-    """One `Down` with reason and incarnation, however often one waits; one more monitor has one of its own."""
+    """One `SessionGone` with reason and incarnation, however often one waits; one more monitor has one of its own."""
     session = await supervisor.start_session(model=saying(), session_id="s-1")
     first, second = session.monitor(), supervisor.monitor("s-1")
     heard = []
@@ -85,7 +85,7 @@ async def test_a_monitor_tells_the_end_once_and_no_restart(supervisor):
             await until(events, SessionRestarted)
         assert heard == []
         await session.stop("enough")
-    down = Down(session_id=session.session_id, reason="enough", incarnation=2)
+    down = SessionGone(session_id=session.session_id, reason="enough", incarnation=2)
     assert heard == [down, down]
     assert [await monitor.wait() for monitor in (first, second, supervisor.monitor(session))] == [down] * 3
 

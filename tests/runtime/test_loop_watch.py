@@ -9,7 +9,7 @@ import trio
 import agentrail
 from agentrail import tool
 from agentrail.errors import OptionError
-from agentrail.runtime.loop_watch import Held, LoopWatch, describe_held, modes_of, watch_loop
+from agentrail.runtime.loop_watch import LoopWatch, SlowStep, describe_held, modes_of, watch_loop
 from tests.runtime.doors import calls_then
 
 
@@ -22,7 +22,7 @@ def hold_for(seconds: float) -> None:
 
 async def test_who_held_the_loop_is_named_with_the_place():
     """The task by its name, how long it computed, and the stack while it did."""
-    held: list[Held] = []
+    held: list[SlowStep] = []
 
     async def greedy() -> None:
         hold_for(0.3)
@@ -40,7 +40,7 @@ async def test_who_held_the_loop_is_named_with_the_place():
 
 async def test_one_who_waited_for_something_is_told_from_one_who_computed():
     """A lock that the loop waits for costs no time of the processor."""
-    held: list[Held] = []
+    held: list[SlowStep] = []
     never = threading.Event()
     with watch_loop(held.append, seconds=0.1):
         never.wait(0.3)
@@ -52,7 +52,7 @@ async def test_one_who_waited_for_something_is_told_from_one_who_computed():
 
 async def test_what_nobody_saw_is_said_to_be_unknown():
     """Without the thread that looks nobody knows where, and the words say so."""
-    held: list[Held] = []
+    held: list[SlowStep] = []
     watch = LoopWatch(held.append, seconds=0.1)
     trio.lowlevel.add_instrument(watch)
     try:
@@ -68,7 +68,7 @@ async def test_what_nobody_saw_is_said_to_be_unknown():
 async def test_a_watch_inside_of_another_watches_nothing():
     """Two supervisors in one program: each step is told once, and nothing is left behind."""
     threads = threading.active_count()
-    held: list[Held] = []
+    held: list[SlowStep] = []
     with watch_loop(held.append, seconds=0.1), watch_loop(held.append, seconds=0.1):
         await trio.lowlevel.checkpoint()
         hold_for(0.2)

@@ -21,7 +21,7 @@ from agentrail.events import (
     ToolBlocked,
 )
 from agentrail.messages import TokenUsage
-from agentrail.runtime.errands import decide_usage_so_far
+from agentrail.runtime.plugin_requests import decide_usage_so_far
 from agentrail.runtime.supervisor import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
@@ -358,9 +358,9 @@ class AsksAModel(p.Plugin[str]):
         return p.Emit("told", event.result.text, state)
 
 
-def answering(errand: Turn) -> FunctionModel:
+def answering(plugin_request: Turn) -> FunctionModel:
     """A model that answers the plugin with this turn, and the session with `done`."""
-    return FunctionModel(lambda request: errand if request.attempt.startswith("e") else says("done"))
+    return FunctionModel(lambda request: plugin_request if request.attempt.startswith("e") else says("done"))
 
 
 def crashes(error: Exception, *, after: str = "") -> Turn:
@@ -369,7 +369,7 @@ def crashes(error: Exception, *, after: str = "") -> Turn:
 
 
 @pytest.mark.parametrize(
-    ("budget_tokens", "errand", "told", "spent"),
+    ("budget_tokens", "plugin_request", "told", "spent"),
     [
         (5000, says("yes"), "yes", 2 * 15),
         (500, says("never asked"), "budget_exceeded", 15),
@@ -380,10 +380,10 @@ def crashes(error: Exception, *, after: str = "") -> Turn:
     ],
 )  # fmt: skip
 async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
-    supervisor, budget_tokens, errand, told, spent
+    supervisor, budget_tokens, plugin_request, told, spent
 ):
     """Reserved before, counted after; a question that cannot be paid is not asked, and its plugin hears so (3.5)."""
-    model = answering(errand)
+    model = answering(plugin_request)
     session = await supervisor.start_session(
         model=model,
         plugins=[AsksAModel],

@@ -293,7 +293,7 @@ async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(superviso
     sibling = await supervisor.start_session(model=saying("unharmed"))
     session = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
     async with session.subscribe() as events:
-        monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCalls.run", fall)
+        monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCallRunner.run", fall)
         await session.prompt("Go")
         restarted = (await until(events, SessionRestarted))[-1]
     assert re.fullmatch(

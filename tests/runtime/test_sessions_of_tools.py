@@ -391,6 +391,6 @@ async def test_nothing_of_them_stays_over_many_cycles(supervisor):
             data = cell.state.data
             assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
             assert len(supervisor.sessions()) == 1
-            assert not cell.slots._waiting  # noqa: SLF001 - as above
+            assert not cell.pending_calls._waiting  # noqa: SLF001 - as above
     status = await session.status()
     assert status.budget_left.tokens <= 10**7 - status.usage.total

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, ToolContext
-from agentrail.core.children import MAX_DEPTH
+from agentrail.core.children import MAX_SESSION_DEPTH
 from agentrail.errors import (
     ChildRefused,
     CycleAborted,
@@ -577,7 +577,7 @@ async def test_sessions_do_not_stand_on_one_another_without_end(supervisor):
     session = await supervisor.start_session(model=answering(child), tools=[asking("deeper")])
     with trio.fail_after(PATIENCE_SECONDS):
         assert await session.ask("go") == "done"
-    assert supervisor.statistics().started == MAX_DEPTH
+    assert supervisor.statistics().started == MAX_SESSION_DEPTH
     assert len(supervisor.sessions()) == 1
 
 

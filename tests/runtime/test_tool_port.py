@@ -7,7 +7,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from agentrail.abc import Done, Effect, Error, NotDone, Ok, ToolContext, ToolListing, Unknown
+from agentrail.abc import Done, Error, NotDone, Ok, ToolContext, ToolListing, ToolUpdate, Unknown
 from agentrail.core.changes import UpdateContext, UpdateTodos
 from agentrail.core.effects import RunTool
 from agentrail.core.gates import hash_arguments
@@ -22,7 +22,7 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.processes import note_started, note_stopped
-from agentrail.runtime.tool_runner import Attempt, Ended, run_tool
+from agentrail.runtime.tool_runner import Attempt, AttemptEnd, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
 from agentrail.sandboxes import programs
 from agentrail.sandboxes.composite import CompositeSandbox
@@ -51,10 +51,10 @@ async def test_a_tool_changes_its_session(supervisor):
     seen = []
 
     @tool
-    async def plan(ctx: ToolContext) -> Effect:
+    async def plan(ctx: ToolContext) -> ToolUpdate:
         """Plan."""
         seen.append((ctx.todos, ctx.memory))
-        return Effect(
+        return ToolUpdate(
             UpdateTodos(todos=(TODO,)), UpdateContext(key="memory", value={"n": 1}), text="Planned."
         )
 
@@ -479,7 +479,7 @@ class _Foreign(BaseException):
     """What some library raises that is no `Exception`."""
 
 
-async def _run(one) -> Ended:
+async def _run(one) -> AttemptEnd:
     effect, attempt = _attempt(one)
     return await run_tool(effect, attempt, trio.CancelScope())
 
@@ -554,7 +554,7 @@ async def test_what_else_a_tool_raises_is_its_result(error, text, caplog):
 def test_a_cancellation_that_was_kept_is_a_crash():
     """No scope around would ever catch it: raised again where nobody was cancelled, it would end the program."""
 
-    async def main() -> list[Ended]:
+    async def main() -> list[AttemptEnd]:
         kept: list[BaseException] = []
         with trio.CancelScope() as scope:
             scope.cancel()

@@ -26,7 +26,7 @@ from attrs import frozen
 from agentrail.abc import ExecuteOptions, ExecuteResult, GrepOptions, Refusal
 from agentrail.errors import SandboxError
 from agentrail.sandboxes import guarded, own_code, seccomp
-from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.refusals import MAX_READ_BYTES
 from tests.sandboxes.rig import make_sandbox, why_no_bubblewrap
@@ -515,7 +515,7 @@ async def names_that_programs_trust(target: Target) -> None:
 async def memory_as_files(target: Target) -> None:
     """Confined, what lies in memory in place of a disk has a size, and what is hidden cannot be filled."""
     if target.confined:
-        sandbox = LocalSandbox(target.root, limits=Limits(max_temporary_bytes=16 << 20))
+        sandbox = LocalSandbox(target.root, limits=CommandLimits(max_temporary_bytes=16 << 20))
         command = "for d in /tmp /var/tmp /dev/shm /run /home /root /dev /etc/ssh; do head -c 40M /dev/zero > $d/x; done; cat /tmp/x | wc -c"
         filled = await sandbox.execute(command, ExecuteOptions(timeout_seconds=60))
         sizes = await sandbox.execute("df --output=size /tmp /var/tmp /dev/shm", ExecuteOptions())
@@ -524,7 +524,7 @@ async def memory_as_files(target: Target) -> None:
         assert sum(map(int, sizes.output.split()[1:])) <= (16 << 10) + 64  # in KiB, each rounded up
         every = "df -k --output=size /tmp /var/tmp /dev/shm /home /root /run /etc/ssh | tail -n +2"
         listed = (await target.run(every)).output.split()
-        assert sum(map(int, listed)) <= (Limits().max_temporary_bytes >> 10) + len(listed) * 1024
+        assert sum(map(int, listed)) <= (CommandLimits().max_temporary_bytes >> 10) + len(listed) * 1024
 
 
 async def sockets_of_others(target: Target) -> None:

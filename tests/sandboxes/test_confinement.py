@@ -13,7 +13,7 @@ import trio._core._thread_cache as thread_cache
 from agentrail.abc import ExecuteOptions, Refusal
 from agentrail.sandboxes import confinement
 from agentrail.sandboxes.confinement import Confinement, Trial, probe
-from agentrail.sandboxes.limits import Limits
+from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.programs import find_program
 from tests.sandboxes.rig import WITHOUT, make_sandbox, need_bubblewrap, take_bubblewrap_away
@@ -249,7 +249,7 @@ async def test_hidden_places_are_shown_on_request(tmp_path):
 @pytest.mark.parametrize("mode", ["confined", "unconfined"])
 async def test_limits_hold(mode, tmp_path, monkeypatch):
     """Memory, file size, open files, core files, and the processor."""
-    limits = Limits(max_memory_bytes=256 << 20, max_file_bytes=1 << 20, max_open_files=64)
+    limits = CommandLimits(max_memory_bytes=256 << 20, max_file_bytes=1 << 20, max_open_files=64)
     sandbox = make_sandbox(mode, tmp_path, monkeypatch, limits=limits)
     shown = await _output(sandbox, "ulimit -v; ulimit -n; ulimit -c; ulimit -t", timeout_seconds=7)
     assert shown.split() == [str(256 << 10), "64", "0", "12"]
@@ -260,13 +260,13 @@ async def test_limits_hold(mode, tmp_path, monkeypatch):
 
 async def test_a_limit_of_processes_where_it_can_hold(tmp_path, monkeypatch):
     """Only confined: elsewhere all processes of the user would count."""
-    sandbox = make_sandbox("confined", tmp_path, monkeypatch, limits=Limits(max_processes=100))
+    sandbox = make_sandbox("confined", tmp_path, monkeypatch, limits=CommandLimits(max_processes=100))
     assert await _output(sandbox, "ulimit -u") == "100\n"
 
 
 def test_without_a_limit_of_its_own_the_system_s_stays():
     """The shell that sets them goes on when one cannot be set."""
-    argv = Limits().wrap(("true",), timeout_seconds=1.5, confined=False, staying=False)
+    argv = CommandLimits().wrap(("true",), timeout_seconds=1.5, confined=False, staying=False)
     assert argv[:2] == ("/bin/sh", "-c")
     assert "ulimit -t 7 2>/dev/null" in argv[2]
     assert argv[2].endswith('exec "$@"')

@@ -106,4 +106,6 @@ def test_a_file_means_the_same_when_it_is_anchored_at_the_root(lines, path):
     at_root = read_ignore_file("\n".join(anchored), ())
     names = ("x", "y", *path)
     for is_directory in (True, False):
-        assert here.judge(names, is_directory=is_directory) == at_root.judge(names, is_directory=is_directory)
+        assert here.decide(names, is_directory=is_directory) == at_root.decide(
+            names, is_directory=is_directory
+        )

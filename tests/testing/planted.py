@@ -308,13 +308,13 @@ APPROVAL_SKIPPED: Final[list[Any]] = [Deployer, Redirect]
 BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "an approval that a rewrite skips": (
         APPROVAL_SKIPPED,
-        "no_call_gets_past_a_judge",
+        "no_call_gets_past_a_guard",
         "saw other arguments",
     ),
     "a counter that breaks after an abort": ([MeanTime], "plugins_do_not_fail", "ZeroDivisionError"),
     "a state that the codec loses": ([Diary], "states_survive_the_codec", "comes back from the codec as"),
-    "a guard behind a replacer": ([Jail, NoSecrets], "no_call_gets_past_a_judge", "saw them rewritten"),
-    "a guard behind a plugin that skips": ([Trusting, NoSecrets], "no_call_gets_past_a_judge", "never asked"),
+    "a guard behind a replacer": ([Jail, NoSecrets], "no_call_gets_past_a_guard", "saw them rewritten"),
+    "a guard behind a plugin that skips": ([Trusting, NoSecrets], "no_call_gets_past_a_guard", "never asked"),
     "an action on a hook that does not take it": ([TooLate], "actions_are_taken", "does nothing there"),
     "a clock": ([Stopwatch], "plugins_are_pure", "time.monotonic at planted.py:"),
     "a state beside the state": ([Forgetful], "plugins_are_pure", "another answer the second time"),
@@ -324,7 +324,7 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "a result lost in a priority tie": ([Redacts, Annotates], "no_answer_is_lost_in_a_tie", "is lost"),
     "an approval in the user's place": (
         [Deployer, AutoApprove],
-        "nobody_approves_in_the_users_place",
+        "only_the_user_approves",
         "in the user's place",
     ),
     "a request without end": ([Insatiable], "a quiet session comes to rest", "still has something open"),

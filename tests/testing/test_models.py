@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.core.request import Completed, EffectId, ModelRequest, TextDelta, ThinkingDelta, UsageUpdate
+from agentrail.core.request import Completed, EffectId, ModelRequest, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.toolbox import Toolbox
 from agentrail.errors import OptionError, Overloaded, ProviderError
 from agentrail.messages import Text, Thinking, TokenUsage
@@ -63,7 +63,7 @@ async def test_a_function_that_gives_no_turn_is_told_so():
 async def test_thinking_comes_first():
     """As a delta, and as a block in front of the text."""
     first, *_, last = await chunks_of(ScriptedModel([Turn(thinking="Hm.", text=("Yes.",))]))
-    assert first == ThinkingDelta("Hm.")
+    assert first == ReasoningDelta("Hm.")
     assert last.message.content == (Thinking(text="Hm.", provider="scripted"), Text(text="Yes."))
 
 

@@ -12,16 +12,16 @@ from agentrail.core.effects import Publish
 from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer
 from agentrail.core.request import ModelFacts, UsageUpdate
 from agentrail.core.signals import (
-    Abort,
+    AbortCycle,
     Approve,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
-    ErrandFinished,
+    PluginRequestFinished,
     Prompt,
     ResponseCompleted,
+    SessionBegan,
     Signal,
-    Started,
     TeardownFinished,
     TimerFired,
     ToolAsked,
@@ -39,7 +39,7 @@ from agentrail.messages import Text, TokenUsage, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
-from agentrail.testing.scenario_out import EFFECTS, GROUPS, encode_effect, encode_message
+from agentrail.testing.scenario_out import EFFECTS, GROUPS, effect_name, encode_effect, encode_message
 from agentrail.testing.scenario_signals import print_signal, read_signal
 from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS
@@ -163,7 +163,7 @@ def test_a_caller_and_its_prompt_have_one_name():
     assert read_signal('Prompt p1 "a" "b" reply=text', 5) == Prompt(
         at_ms=5, signal_id="p1", ref="p1", content=(Text(text="a"), Text(text="b")), reply="text"
     )
-    assert read_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == Abort(
+    assert read_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == AbortCycle(
         at_ms=5, signal_id="a1", reason="why", kill_tools="none", clear_queue=True, wait=False
     )
 
@@ -197,7 +197,7 @@ RESULTS = st.one_of(
 AT = {"at_ms": st.just(7)}
 CALL, EFFECT = {**AT, "signal_id": st.just("s1")}, {**AT, "effect_id": st.just("e1")}
 MORE = st.one_of(
-    st.builds(Started, **AT),
+    st.builds(SessionBegan, **AT),
     st.builds(
         Prompt,
         at_ms=st.just(7),
@@ -228,7 +228,7 @@ MORE = st.one_of(
     st.builds(ToolEmitted, **EFFECT, name=TEXTS, payload=JSON),
     st.builds(ToolFinished, **EFFECT, text=TEXTS, details=JSON, started_at_ms=st.integers(0, 7)),
     st.builds(TimerFired, **EFFECT, pinged_at_ms=st.integers(0)),
-    st.builds(ErrandFinished, **EFFECT, result=RESULTS),
+    st.builds(PluginRequestFinished, **EFFECT, result=RESULTS),
     st.builds(TeardownFinished, **EFFECT, receipt=RECEIPTS),
 )
 
@@ -250,7 +250,7 @@ def test_effects_whose_line_says_all_are_read_back(data):
             break
         for effect in effects:
             words = LineWords.of(encode_effect(effect, GROUPS))
-            assert words.take_name() == type(effect).__name__
+            assert words.take_name() == effect_name(type(effect))
             if type(effect) in EFFECTS:
                 assert EFFECTS[type(effect)].read(words) == effect
                 words.check_that_all_was_read("effect")
@@ -301,7 +301,7 @@ def test_a_script_that_is_written_down_plays(data):
 
 def test_the_head_is_written_so_that_it_reads_back():
     """Limits, immune tools, parameters and what is not killable survive being written down."""
-    started = [Started(at_ms=0)]
+    started = [SessionBegan(at_ms=0)]
     text = write_scenario(started, config=config(max_turns=7), tools=TOOLS, remark="the head")
     scenario = read_scenario(text)
     assert scenario.config.max_turns == 7

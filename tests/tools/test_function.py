@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.abc import Effect, Error, NotDone, Ok, Tool, ToolContext, ToolListing
+from agentrail.abc import Error, NotDone, Ok, Tool, ToolContext, ToolListing, ToolUpdate
 from agentrail.core.changes import UpdateContext
 from agentrail.core.toolbox import EffectClass
 from agentrail.errors import ToolContractError, ToolDefinitionError
@@ -317,9 +317,9 @@ async def test_an_effect_is_a_result():
     """What changes the session goes through as it is; its text is never empty."""
 
     @tool
-    async def remember() -> Effect:
+    async def remember() -> ToolUpdate:
         """Remember."""
-        return Effect(UpdateContext(key="memory", value=1), text="")
+        return ToolUpdate(UpdateContext(key="memory", value=1), text="")
 
     outcome = await remember.execute({}, CTX)
-    assert outcome == Effect(UpdateContext(key="memory", value=1), text="[no output]")
+    assert outcome == ToolUpdate(UpdateContext(key="memory", value=1), text="[no output]")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.abc import Effect, Error
+from agentrail.abc import Error, ToolUpdate
 from agentrail.core.changes import UpdateTodos
 from agentrail.core.toolbox import ToolSpec
 from agentrail.events import Todo
@@ -17,7 +17,7 @@ def _entry(name: str, **fields: str) -> dict[str, str]:
 async def test_the_list_is_replaced():
     """The change carries all of it; the model reads how far it is."""
     entries = [_entry("1", status="completed"), _entry("2", status="in_progress"), _entry("3"), _entry("4")]
-    assert await write_todos.execute({"todos": entries}, CTX) == Effect(
+    assert await write_todos.execute({"todos": entries}, CTX) == ToolUpdate(
         UpdateTodos(
             todos=(
                 Todo(id="1", content="Do 1", status="completed"),
@@ -33,7 +33,7 @@ async def test_the_list_is_replaced():
 async def test_an_empty_list_is_one_too():
     """All is done, or nothing was meant."""
     outcome = await write_todos.execute({"todos": []}, CTX)
-    assert outcome == Effect(UpdateTodos(todos=()), text="The list of todos is empty now.")
+    assert outcome == ToolUpdate(UpdateTodos(todos=()), text="The list of todos is empty now.")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from typing import Final
 
 from agentrail.core.actions import CallModel
-from agentrail.core.effects import RunErrand, SpawnChild, StartStream
+from agentrail.core.effects import RunPluginRequest, SpawnChild, StartStream
 from agentrail.core.structured import Accepted
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
-from agentrail.testing.promises.seen import Seen, errands_of, newly_said
+from agentrail.testing.promises.seen import Seen, newly_said, plugin_requests_of
 
 _LAST_TIME: Final = {"repeat_pattern": 6, "file_loop_abort": 4, "file_loop_warn": 0}
 
@@ -36,7 +36,7 @@ def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
     for end in (event for event in seen.events if isinstance(event, AgentEnd)):
         if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
             assert data.last is not None
-            assert isinstance(wanted.judge(data.last.text, repaired=True), Accepted)
+            assert isinstance(wanted.check(data.last.text, repaired=True), Accepted)
 
 
 def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
@@ -51,14 +51,18 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
         {data.compaction.effect_id} if data.compaction is not None and not data.compaction.summary else set()
     )
     assert out | set(data.loans) <= held
-    assert held <= out | set(data.loans) | set(errands_of(seen.after))
+    assert held <= out | set(data.loans) | set(plugin_requests_of(seen.after))
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
     assert not data.wishes or ledger.open, "a tool waits for a share, and nothing is out that could come back"
     limit = ledger.budget.max_total_tokens
-    asked = [errand for errand in seen.of(RunErrand) if isinstance(errand.wanted, CallModel)]
-    assert all(errand.refused or errand.effect_id in held for errand in asked)
+    asked = [
+        plugin_request
+        for plugin_request in seen.of(RunPluginRequest)
+        if isinstance(plugin_request.wanted, CallModel)
+    ]
+    assert all(plugin_request.refused or plugin_request.effect_id in held for plugin_request in asked)
     reserved = any(start.request.attempt in held for start in seen.of(StartStream)) or seen.of(SpawnChild)
-    if limit is not None and (reserved or any(not errand.refused for errand in asked)):
+    if limit is not None and (reserved or any(not plugin_request.refused for plugin_request in asked)):
         assert ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open) <= limit

@@ -5,22 +5,22 @@ from collections.abc import Iterator
 import msgspec
 
 from agentrail.core.effects import (
-    CancelErrand,
+    CancelPluginRequest,
     CancelStream,
-    CancelTimer,
+    ClearTimer,
     KillTools,
-    RunErrand,
+    RunPluginRequest,
     RunTool,
     SetTimer,
     SpawnChild,
     StartStream,
     Teardown,
-    look_of,
+    stall_timer_of,
 )
 from agentrail.core.request import EffectId
 from agentrail.core.signals import (
-    Abort,
-    Outcome,
+    AbortCycle,
+    EffectOutcome,
     Parked,
     ResponseCompleted,
     Restarted,
@@ -61,15 +61,15 @@ def effect_ids_are_new(seen: Seen) -> None:
 
 def nothing_started_is_forgotten(seen: Seen) -> None:
     """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
-    came = {seen.signal.effect_id} if isinstance(seen.signal, Outcome) else set()
+    came = {seen.signal.effect_id} if isinstance(seen.signal, EffectOutcome) else set()
     if (
         isinstance(seen.signal, StepCrashed) and seen.signal.owed_by is not None
     ):  # it stands in for that outcome
         came = {seen.signal.owed_by}
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
     killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
-    errands = {effect.effect_id for effect in seen.of(CancelErrand)}
-    stopped |= killed | errands | {effect.effect_id for effect in seen.of(CancelTimer)}
+    plugin_requests = {effect.effect_id for effect in seen.of(CancelPluginRequest)}
+    stopped |= killed | plugin_requests | {effect.effect_id for effect in seen.of(ClearTimer)}
     was, now = open_effects(seen.before), open_effects(seen.after)
     assert stopped <= was | set(
         _started(seen)
@@ -87,14 +87,14 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     for teardown in seen.of(
         Teardown
     ):  # it waits for all that was stopped, and for what had been told to stop before
-        streams = {effect.effect_id for effect in seen.of(CancelStream)} | errands
+        streams = {effect.effect_id for effect in seen.of(CancelStream)} | plugin_requests
         told = _stopping(seen.before)
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 
 
 def late_outcomes_change_nothing(seen: Seen) -> None:
     """An outcome of an effect that is not open moves the counter, and nothing else."""
-    if isinstance(seen.signal, Outcome) and not seen.before.ended:
+    if isinstance(seen.signal, EffectOutcome) and not seen.before.ended:
         lent = set(
             seen.before.data.loans
         )  # to a child whose call is answered: what it used is counted all the same
@@ -108,13 +108,13 @@ def late_outcomes_change_nothing(seen: Seen) -> None:
 
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
     """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
-    if isinstance(seen.signal, Abort) and not seen.before.ended:
+    if isinstance(seen.signal, AbortCycle) and not seen.before.ended:
         _says_so_once(seen)
         assert not seen.after.data.batch
         assert not seen.of(RunTool)
         held = seen.after.data.held
-        judged = held.prompt if held is not None else None
-        begun = seen.after.data.cycle or judged
+        checked = held.prompt if held is not None else None
+        begun = seen.after.data.cycle or checked
         if begun is not None:
             waited = {str(prompt.ref) for prompt in seen.before.data.queue}
             waited |= {str(steer.ref) for steer in seen.before.data.steers}
@@ -146,8 +146,8 @@ def _looks(state: SessionState) -> set[EffectId]:
     """The timer of the stream that is out."""
     stream, compaction = state.data.stream, state.data.compaction
     if compaction is not None and compaction.summary is None:
-        return {look_of(compaction.effect_id)}
-    return {look_of(stream.effect_id)} if stream is not None and not stream.pausing else set()
+        return {stall_timer_of(compaction.effect_id)}
+    return {stall_timer_of(stream.effect_id)} if stream is not None and not stream.pausing else set()
 
 
 def _started(seen: Seen) -> Iterator[EffectId]:
@@ -159,7 +159,7 @@ def _started(seen: Seen) -> Iterator[EffectId]:
                 pass  # of a stream that is out: set anew under the same id, and gone with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
-            case RunErrand(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
+            case RunPluginRequest(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
@@ -177,7 +177,7 @@ def _ends_its_effect(seen: Seen) -> bool:
             "StreamFailed",
             "TeardownFinished",
             "TimerFired",
-            "ErrandFinished",
+            "PluginRequestFinished",
         }
         and seen.after.data.dropped == seen.before.data.dropped
     )

@@ -1,7 +1,7 @@
 """What is published: deltas that add up, events in pairs, one terminal event for each cycle, dense numbers."""
 
 from agentrail.core import listening
-from agentrail.core.signals import Abort, ResponseCompleted, Stop
+from agentrail.core.signals import AbortCycle, ResponseCompleted, StopSession
 from agentrail.core.state import SessionState
 from agentrail.core.tags import TagReader
 from agentrail.core.work import is_ephemeral
@@ -27,7 +27,7 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
     if was is not None and now is not None and was.effect_id == now.effect_id:
         assert shown + deltas == listening.visible_so_far(now, seen.after.data.config)
         assert now.reader == TagReader().fed("".join(now.text))[0]
-    elif was is not None and isinstance(seen.signal, Abort | Stop):
+    elif was is not None and isinstance(seen.signal, AbortCycle | StopSession):
         assert shown + deltas == listening.visible_text("".join(was.text), seen.before.data.config)
     elif was is not None and isinstance(seen.signal, ResponseCompleted):
         whole = listening.visible_text("".join(was.text), seen.before.data.config)

@@ -3,8 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from agentrail.core.effects import Refuse, Reply, SpawnChild
-from agentrail.core.signals import Abort, Asked, Parked, Prompt, SignalId, Steer, StepCrashed, Stop
+from agentrail.core.effects import Refuse, ReplyToCaller, SpawnChild
+from agentrail.core.signals import (
+    AbortCycle,
+    Asked,
+    Parked,
+    Prompt,
+    SignalId,
+    Steer,
+    StepCrashed,
+    StopSession,
+)
 from agentrail.core.state import Phase, QueuedPrompt, SessionState
 from agentrail.events import (
     TERMINAL,
@@ -36,8 +45,8 @@ def prompts_are_never_lost(seen: Seen) -> None:
     assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
     assert begun == [event.ref for event in seen.events if isinstance(event, AgentStart)]
     if dropped:
-        assert isinstance(seen.signal, Stop | Parked) or (
-            isinstance(seen.signal, Abort) and seen.signal.clear_queue
+        assert isinstance(seen.signal, StopSession | Parked) or (
+            isinstance(seen.signal, AbortCycle) and seen.signal.clear_queue
         )
 
 
@@ -84,7 +93,7 @@ def callers_are_answered_once(seen: Seen) -> None:
         owed[seen.signal.signal_id] += 1
     if isinstance(seen.signal, StepCrashed) and seen.signal.asked_by and not seen.before.ended:
         owed[seen.signal.asked_by] += 1
-    answered = Counter(effect.to for effect in seen.effects if isinstance(effect, Reply | Refuse))
+    answered = Counter(effect.to for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse))
     answered += Counter(spawned.wish.signal_id for spawned in seen.of(SpawnChild) if spawned.wish is not None)
     assert owed - answered == Counter(_owed(seen.after))
     assert not answered - owed

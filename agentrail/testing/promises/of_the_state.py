@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from agentrail.core.batch import GOES_ON_BY_ITSELF
-from agentrail.core.effects import RunTool, look_of
+from agentrail.core.effects import RunTool, stall_timer_of
 from agentrail.core.interactions import MAX_RESOLVED
 from agentrail.core.owners import (
     OfCall,
@@ -71,7 +71,7 @@ def state_is_as_written(seen: Seen) -> None:
 
 
 def hold_is_as_written(seen: Seen) -> None:
-    """Each line of `Held`: a prompt is held before its cycle, or beside one that is suspended; an end in its own cycle."""
+    """Each line of `SuspendedHook`: a prompt is held before its cycle, or beside one that is suspended; an end in its own cycle."""
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
@@ -90,10 +90,10 @@ def owners_are_as_written(seen: Seen) -> None:
     if data.stream is not None and data.stream.pausing:
         named[data.stream.effect_id] = OfPause()
     elif data.stream is not None:
-        named |= {data.stream.effect_id: OfStream(), look_of(data.stream.effect_id): OfStallTimer()}
+        named |= {data.stream.effect_id: OfStream(), stall_timer_of(data.stream.effect_id): OfStallTimer()}
     if data.compaction is not None and data.compaction.summary is None:
         named[data.compaction.effect_id] = OfSummary()
-        named[look_of(data.compaction.effect_id)] = OfSummaryTimer()
+        named[stall_timer_of(data.compaction.effect_id)] = OfSummaryTimer()
     elif data.compaction is not None:
         named[data.compaction.effect_id] = OfTranscript()
     named |= {effect_id: OfLoan() for effect_id in data.loans}

@@ -58,7 +58,7 @@ def open_effects(state: SessionState) -> set[EffectId]:
     return {effect_id for effect_id, owner in state.data.open.items() if not isinstance(owner, unseen)}
 
 
-def errands_of(state: SessionState) -> list[EffectId]:
+def plugin_requests_of(state: SessionState) -> list[EffectId]:
     """Give the ids of what is being done for plugins, in the order in which they asked."""
     asked = [effect_id for effect_id, _ in owned_by(state.data.open, OfPluginRequest)]
     held = [effect_id for effect_id, _ in owned_by(state.data.open, OfHeldHook)]

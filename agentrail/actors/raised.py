@@ -8,7 +8,7 @@ from agentrail.otp.edges import leaves
 from agentrail.otp.exits import ActorExit, Crashed, ExitReason, Redact, chosen_reason
 
 
-def judge(
+def reason_of_raised(
     error: BaseException, redact: Redact, interrupt: Callable[[BaseException], None]
 ) -> tuple[ExitReason | None, trio.Cancelled | None]:
     """Take apart what was caught at the edge of an actor.

@@ -1,4 +1,4 @@
-"""A response while it arrives: `Draft`. It makes the chunks and, from the same pieces, the message at the end.
+"""A response while it arrives: `ResponseBuilder`. It makes the chunks and, from the same pieces, the message at the end.
 
 So the message of `Completed` equals what the deltas add up to, for every format. No format enters this file.
 """
@@ -10,8 +10,8 @@ from agentrail.core.request import (
     ArgumentsDelta,
     Completed,
     EffectId,
+    ReasoningDelta,
     TextDelta,
-    ThinkingDelta,
     ToolCallStarted,
 )
 from agentrail.core.toolbox import parse_arguments
@@ -63,7 +63,7 @@ class _Call:
         self.pieces: list[str] = []
 
 
-class Draft:
+class ResponseBuilder:
     """Collects one response; each method returns the chunk that says what it added."""
 
     def __init__(self, *, provider: str, model: str, attempt: EffectId) -> None:
@@ -102,7 +102,7 @@ class Draft:
         self._output_characters += len(piece)
         return TextDelta(piece)
 
-    def thinking(self, piece: str, signature: str | None = None, *, key: object = None) -> ThinkingDelta:
+    def thinking(self, piece: str, signature: str | None = None, *, key: object = None) -> ReasoningDelta:
         """Add thinking, or the signature that ends it; what follows a signature is a block of its own."""
         block = self._last if key is None else self._keyed.get(key)
         if not isinstance(block, _Thinking) or block.signature is not None:
@@ -111,7 +111,7 @@ class Draft:
         block.pieces.append(piece)
         block.signature = signature
         self._output_characters += len(piece)
-        return ThinkingDelta(piece, signature)
+        return ReasoningDelta(piece, signature)
 
     def missing(self, key: object, whole: str) -> str:
         """Hold what came of a keyed block against what it is as a whole, and return what is yet to be added.
@@ -266,7 +266,9 @@ def _call(draft: _Call) -> ToolCall:
     return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
 
 
-def usage_in(draft: Draft, usage: Mapping[str, Any], of_input: str, of_output: str) -> TokenUsage | None:
+def usage_in(
+    draft: ResponseBuilder, usage: Mapping[str, Any], of_input: str, of_output: str
+) -> TokenUsage | None:
     """Read a usage as the formats of OpenAI write it: two totals, each with details of which it is made.
 
     Args:

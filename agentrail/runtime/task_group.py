@@ -1,7 +1,7 @@
-"""What one incarnation of a session has at work: tasks in a nursery that outlives it, so that none can keep it from ending.
+"""What one incarnation of a session has at work: a group of tasks in a nursery that outlives it, so that none can keep it from ending.
 
 In a nursery of its own a crashed session would come back when its last tool has ended, and one that shields itself from
-cancellation may never end. A crew is dismissed instead: cancelled, waited for within a bound, and then left behind.
+cancellation may never end. The group is dismissed instead: cancelled, waited for within a bound, and then left behind.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from agentrail.runtime.scrubbing import Scrub
 
 
 @frozen
-class Fallen:
+class TaskCrashed:
     """A control message to the session: one of its tasks failed in a way that is no outcome, and the session with it.
 
     Attributes:
@@ -27,7 +27,7 @@ class Fallen:
     error: BaseException
 
 
-class Crew:
+class TaskGroup:
     """The tasks of one incarnation.
 
     Attributes:
@@ -37,7 +37,7 @@ class Crew:
     __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
     def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
-        """Begin with nobody.
+        """Begin without tasks.
 
         Args:
             nursery: Of all sessions of a supervisor.
@@ -50,20 +50,20 @@ class Crew:
         self._working: dict[trio.CancelScope, str] = {}
         self._gone: trio.Event | None = None
 
-    def deliver(self, letter: object) -> None:
-        """Tell the actor what came of its work; what a dismissed crew says is not heard by the next incarnation."""
+    def deliver(self, item: object) -> None:
+        """Tell the actor what came of its work; what a dismissed group says is not heard by the next incarnation."""
         if self._gone is None:
-            self._mailbox.put_notice(letter)
+            self._mailbox.put_notice(item)
 
-    def deliver_first(self, letter: object) -> None:
+    def deliver_first(self, item: object) -> None:
         """Tell the actor before all that waits in its mailbox: what it decided last came to nothing."""
         if self._gone is None:
-            self._mailbox.put_control(letter)
+            self._mailbox.put_control(item)
 
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
     ) -> None:
-        """Start a task, as a nursery does; of a dismissed crew nothing is started.
+        """Start a task, as a nursery does; in a dismissed group nothing is started.
 
         Args:
             function: The task.
@@ -79,7 +79,7 @@ class Crew:
     async def dismiss(self) -> None:
         """Cancel all tasks, and wait until they are gone.
 
-        Cancellation: Whoever cancels leaves behind what is named in `working`.
+        Cancellation: Cancelled here, it leaves behind what is named in `working`.
         """
         self._gone = trio.Event()
         for scope in tuple(self._working):
@@ -109,7 +109,7 @@ class Crew:
             if isinstance(leaving, trio.Cancelled):  # not ours: the supervisor is being closed
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
             if self._gone is None:
-                self._mailbox.put_control(Fallen(error if leaving is None else leaving))
+                self._mailbox.put_control(TaskCrashed(error if leaving is None else leaving))
             elif leaving is None:
                 log_crash(
                     f"{self._working[scope]!r} was left behind of a session and crashed", error, self.scrub

@@ -1,4 +1,4 @@
-"""Errands: what plugins ask for and may not do themselves. Each ends in exactly one answer, also when it cannot be done."""
+"""What plugins ask for and may not do themselves. Each ends in exactly one answer, also when it cannot be done."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from agentrail.messages import Text, TokenUsage, UserMessage
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import words_of
 from agentrail.runtime.crashes import (
-    Crashed,
+    PortCrashed,
     crash_edge,
     decide_provider_crash,
     decide_sandbox_crash,
@@ -26,7 +26,7 @@ FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
 
 
-async def run_errand(
+async def run_plugin_request(
     effect_id: EffectId,
     wanted: Wanted,
     sandbox: Callable[[], Sandbox],
@@ -36,7 +36,7 @@ async def run_errand(
     """Do what a plugin asked for.
 
     Args:
-        effect_id: Of the errand.
+        effect_id: Of the request.
         wanted: What to do.
         sandbox: Where files are.
         find_model: Which models there are.
@@ -45,7 +45,7 @@ async def run_errand(
     Returns:
         The answer; `RequestFailed` when it cannot be done.
 
-    Cancellation: Nothing is answered; whoever cancels the session has nobody left who waits.
+    Cancellation: Nothing is answered; when the session is cancelled no plugin is left that waits.
     """
     try:
         match wanted:
@@ -62,7 +62,7 @@ async def run_errand(
                 return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
             case _:
                 assert_never(wanted)
-    except Crashed as crashed:
+    except PortCrashed as crashed:
         return RequestFailed(error=crashed.error)
     except ProviderError as error:
         return RequestFailed(error=info_of(error))
@@ -123,13 +123,13 @@ async def _call_model(
                     usage = decide_usage_so_far(usage, chunk)
     except ProviderError as failed:
         error = info_of(failed)
-    except Crashed as crashed:
+    except PortCrashed as crashed:
         error = crashed.error
     return RequestFailed(error=error, usage=usage)
 
 
 def decide_usage_so_far(known: TokenUsage | None, chunk: Chunk) -> TokenUsage | None:
-    """Say what a request has used that may end after this chunk: what was reported last, or nobody knows."""
+    """Say what a request has used that may end after this chunk: what was reported last, or that it is unknown."""
     if isinstance(chunk, UsageUpdate):
         return chunk.usage
     return known if known is not None and known.total else None

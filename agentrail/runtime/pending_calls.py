@@ -1,4 +1,4 @@
-"""Reply slots: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
+"""Pending calls: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
 
 import secrets
 from collections.abc import Callable
@@ -38,26 +38,26 @@ _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this
 
 
 @define(eq=False)
-class _Slot:
+class _PendingCall:
     answered: trio.Event = field(factory=trio.Event)
     value: object = None
     error: AgentrailError | None = None
 
 
-class Slots:
+class PendingCalls:
     """The callers who wait for one session, across its restarts."""
 
     def __init__(self, session_id: str) -> None:
-        """Begin with nobody waiting."""
+        """Begin without any."""
         self._session_id = session_id
-        self._waiting: dict[SignalId, _Slot] = {}
+        self._waiting: dict[SignalId, _PendingCall] = {}
         self._down: str | None = None
         self._prefix = ""
         self._count = 0
 
     def mint(self) -> SignalId:
         """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
-        self._prefix = self._prefix or secrets.token_hex(4)  # not for the many that nobody ever asks
+        self._prefix = self._prefix or secrets.token_hex(4)  # not for the many that are never asked
         self._count += 1
         return SignalId(f"{self._prefix}-{self._count}")
 
@@ -83,38 +83,38 @@ class Slots:
         """
         if self._down is not None:
             raise SessionDown(self._session_id, self._down)
-        slot = self._waiting[signal.signal_id] = _Slot()
+        call = self._waiting[signal.signal_id] = _PendingCall()
         try:
             send(signal)
-            await slot.answered.wait()
+            await call.answered.wait()
         except trio.Cancelled:
-            if unread is not None and slot.answered.is_set() and slot.error is None:
-                unread(slot.value)
+            if unread is not None and call.answered.is_set() and call.error is None:
+                unread(call.value)
             raise
         finally:
             del self._waiting[signal.signal_id]
-        if slot.error is not None:
-            raise slot.error
-        return slot.value
+        if call.error is not None:
+            raise call.error
+        return call.value
 
     def answer(self, to: SignalId, value: object) -> bool:
         """Give a caller its value, and say whether that is so; one who has gone away, or has an answer, gets nothing."""
-        slot = self._waiting.get(to)
-        if slot is None or slot.answered.is_set():
+        call = self._waiting.get(to)
+        if call is None or call.answered.is_set():
             return False
-        slot.value = value
-        slot.answered.set()
+        call.value = value
+        call.answered.set()
         return True
 
     def refuse(self, to: SignalId, error: AgentrailError) -> None:
         """Raise an error where a caller waits."""
-        slot = self._waiting.get(to)
-        if slot is not None and not slot.answered.is_set():
-            slot.error = error
-            slot.answered.set()
+        call = self._waiting.get(to)
+        if call is not None and not call.answered.is_set():
+            call.error = error
+            call.answered.set()
 
     def close(self, reason: str) -> None:
-        """The session has ended: whoever waits, or comes later, gets `SessionDown`. Nobody hangs."""
+        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs."""
         self._down = reason
         for to in list(self._waiting):
             self.refuse(to, SessionDown(self._session_id, reason))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.outcome import Errand, Outcome
-from agentrail.core.pipeline import deliver, run
+from agentrail.core.outcome import Outcome, PluginRequest
+from agentrail.core.pipeline import deliver, run_hook
 from agentrail.core.stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
@@ -27,17 +27,17 @@ class Alone:
     def __init__(self, plugin: Any, **options: Any) -> None:
         """Load it."""
         self.stack, self.states = load_stack([(plugin, options)])
-        self.asked: list[Errand] = []
+        self.asked: list[PluginRequest] = []
 
     def hears(self, event: p.HookEvent, **context: Any) -> Outcome:
         """Ask it."""
-        return self._keep(run(self.stack, event, self.states, _context(**context)))
+        return self._keep(run_hook(self.stack, event, self.states, _context(**context)))
 
     def gets(self, result: Any, **context: Any) -> Outcome:
         """Answer the oldest thing that it asked for."""
-        errand = self.asked.pop(0)
-        done = p.RequestDone(tag=errand.tag, result=result)
-        return self._keep(deliver(self.stack, errand.by, done, self.states, _context(**context)))
+        plugin_request = self.asked.pop(0)
+        done = p.RequestDone(tag=plugin_request.tag, result=result)
+        return self._keep(deliver(self.stack, plugin_request.by, done, self.states, _context(**context)))
 
     def runs(self, files: dict[str, str], **context: Any) -> list[Any]:
         """Do all that it asks for on some files, and give what it publishes meanwhile."""
@@ -49,7 +49,7 @@ class Alone:
     @property
     def wanted(self) -> list[Any]:
         """What it asked for and has not got yet, oldest first."""
-        return [errand.effect for errand in self.asked]
+        return [plugin_request.effect for plugin_request in self.asked]
 
     @property
     def state(self) -> Any:
@@ -61,7 +61,7 @@ class Alone:
         failed = [event for event in outcome.events if isinstance(event, PluginFailed)]
         assert not failed, failed
         self.states = outcome.states
-        self.asked += outcome.errands
+        self.asked += outcome.plugin_requests
         return outcome
 
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 import trio
 
-from agentrail.actors.mailbox import EMPTY, Mailbox
-from agentrail.runtime.crew import Crew, Fallen
+from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
+from agentrail.runtime.task_group import TaskCrashed, TaskGroup
 
 
 async def test_a_task_that_raises_is_told_to_the_actor():
@@ -18,12 +18,12 @@ async def test_a_task_that_raises_is_told_to_the_actor():
         raise mine
 
     async with trio.open_nursery() as nursery:
-        crew = Crew(nursery, mailbox)
-        crew.start_soon(fail, scope=trio.CancelScope(), name="fail")
-        assert crew.working == ("fail",)
+        task_group = TaskGroup(nursery, mailbox)
+        task_group.start_soon(fail, scope=trio.CancelScope(), name="fail")
+        assert task_group.working == ("fail",)
         await trio.testing.wait_all_tasks_blocked()
-        assert mailbox.take_nowait() == Fallen(mine)
-        assert crew.working == ()
+        assert mailbox.take_nowait() == TaskCrashed(mine)
+        assert task_group.working == ()
 
 
 async def test_a_dismissed_crew_is_cancelled_and_waited_for():
@@ -36,15 +36,15 @@ async def test_a_dismissed_crew_is_cancelled_and_waited_for():
             await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
-        crew = Crew(nursery, Mailbox())
+        task_group = TaskGroup(nursery, Mailbox())
         one, two, three = (trio.CancelScope() for _ in range(3))
-        crew.start_soon(work, one, "one", scope=one, name="one")
+        task_group.start_soon(work, one, "one", scope=one, name="one")
         await trio.testing.wait_all_tasks_blocked()
-        crew.start_soon(work, two, "two", scope=two, name="two")
+        task_group.start_soon(work, two, "two", scope=two, name="two")
         with trio.fail_after(5):
-            await crew.dismiss()
-        crew.start_soon(work, three, "three", scope=three, name="three")
-        assert crew.working == ()
+            await task_group.dismiss()
+        task_group.start_soon(work, three, "three", scope=three, name="three")
+        assert task_group.working == ()
     assert log == ["one"]
 
 
@@ -52,11 +52,11 @@ async def test_what_a_dismissed_crew_says_is_not_heard():
     """Its outcome was closed as unknown; the next incarnation may not take it for one of its own."""
     mailbox = Mailbox()
     async with trio.open_nursery() as nursery:
-        crew = Crew(nursery, mailbox)
-        crew.deliver("in time")
-        await crew.dismiss()
-        crew.deliver("too late")
-    assert (mailbox.take_nowait(), mailbox.take_nowait()) == ("in time", EMPTY)
+        task_group = TaskGroup(nursery, mailbox)
+        task_group.deliver("in time")
+        await task_group.dismiss()
+        task_group.deliver("too late")
+    assert (mailbox.take_nowait(), mailbox.take_nowait()) == ("in time", NO_MESSAGE)
 
 
 async def test_what_was_left_behind_fails_alone(caplog):
@@ -76,10 +76,10 @@ async def test_what_was_left_behind_fails_alone(caplog):
     scope = trio.CancelScope()
     with caplog.at_level(logging.WARNING, "agentrail.runtime"):
         async with trio.open_nursery() as nursery:
-            crew = Crew(nursery, Mailbox())
-            crew.start_soon(work, scope, scope=scope, name="work")
+            task_group = TaskGroup(nursery, Mailbox())
+            task_group.start_soon(work, scope, scope=scope, name="work")
             await trio.testing.wait_all_tasks_blocked()
-            await crew.dismiss()
+            await task_group.dismiss()
     assert "ValueError: on the way out" in caplog.text
 
 
@@ -96,18 +96,18 @@ async def test_what_the_process_is_told_is_told_by_a_dismissed_crew_too():
     scope = trio.CancelScope()
     with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012 - the block is what is tested
         async with trio.open_nursery() as nursery:
-            crew = Crew(nursery, Mailbox())
-            crew.start_soon(leave, scope, scope=scope, name="leave")
+            task_group = TaskGroup(nursery, Mailbox())
+            task_group.start_soon(leave, scope, scope=scope, name="leave")
             await trio.testing.wait_all_tasks_blocked()
-            await crew.dismiss()
+            await task_group.dismiss()
     assert caught.group_contains(SystemExit)
 
 
 async def test_a_cancellation_from_outside_is_not_taken_for_a_failure():
     """Closing the nursery cancels what is left in it, and that goes on."""
     async with trio.open_nursery() as nursery:
-        crew = Crew(nursery, Mailbox())
-        crew.start_soon(trio.sleep_forever, scope=trio.CancelScope(), name="sleep")
+        task_group = TaskGroup(nursery, Mailbox())
+        task_group.start_soon(trio.sleep_forever, scope=trio.CancelScope(), name="sleep")
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert crew.working == ()
+    assert task_group.working == ()
