@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from agentrail.abc import Error as Error, Ok as Ok, Secret as Secret, ToolContext as ToolContext
     from agentrail.app import open_supervisor as open_supervisor
-    from agentrail.core.budget import Budget as Budget
-    from agentrail.core.projection import Status as Status
-    from agentrail.core.receipts import PromptReceipt as PromptReceipt
+    from agentrail.core.policy.budget import Budget as Budget
+    from agentrail.core.session.projection import Status as Status
+    from agentrail.core.session.receipts import PromptReceipt as PromptReceipt
     from agentrail.errors import (
         AgentrailError as AgentrailError,
         CycleAborted as CycleAborted,
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "agentrail.abc": ("Error", "Ok", "Secret", "ToolContext"),
     "agentrail.app": ("open_supervisor",),
-    "agentrail.core.budget": ("Budget",),
-    "agentrail.core.projection": ("Status",),
-    "agentrail.core.receipts": ("PromptReceipt",),
+    "agentrail.core.policy.budget": ("Budget",),
+    "agentrail.core.session.projection": ("Status",),
+    "agentrail.core.session.receipts": ("PromptReceipt",),
     "agentrail.errors": (
         "AgentrailError",
         "CycleAborted",

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from agentrail.core import machine
+from agentrail.core.session import machine
 from benchmarks.measure import Target
 
 Build: TypeAlias = Literal["pure", "compiled"]

@@ -8,9 +8,9 @@ from functools import partial
 from time import process_time
 from typing import Final
 
-from agentrail.core.append_only import Log
-from agentrail.core.request import EffectId, ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.values.append_only import Log
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini

@@ -8,12 +8,12 @@ from time import process_time
 from typing import Final
 
 from agentrail import plugins as p
-from agentrail.core import machine
-from agentrail.core.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.signals import ChunksArrived, Prompt, SessionBegan, SignalId, StreamStarted
-from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.protocol.signals import ChunksArrived, Prompt, SessionBegan, SignalId, StreamStarted
+from agentrail.core.session import machine
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import PromptRef, SessionId, Text
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave

@@ -9,7 +9,7 @@ import trio
 
 import agentrail
 from agentrail.abc import Capabilities
-from agentrail.core.request import (
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
@@ -17,7 +17,7 @@ from agentrail.core.request import (
     TextDelta,
     ToolCallStarted,
 )
-from agentrail.core.toolbox import read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import Event
 from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolMessage
 from benchmarks.bare import ANSWER, arguments_of

@@ -14,10 +14,10 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from agentrail.core.append_only import GrowingSet, Log
-from agentrail.core.history import History
-from agentrail.core.open_calls import OpenCalls
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.session.open_calls import OpenCalls
+from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.history import History
+from agentrail.core.values.toolbox import Toolbox
 
 _LEAVES: Final = (
     str,

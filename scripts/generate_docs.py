@@ -17,13 +17,15 @@ from typing import Any, Final, get_args
 import attrs
 
 from agentrail import actors, errors, events, messages
-from agentrail.core import actions, codec, hooks, plugin
-from agentrail.core.effects import Effect
-from agentrail.core.legality import LEGALITY, Cell, Verdict
-from agentrail.core.signals import (
+from agentrail.core.protocol import actions, hooks
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.signals import (
     Signal,
 )
-from agentrail.core.state import Phase
+from agentrail.core.session.legality import LEGALITY, Cell, Verdict
+from agentrail.core.session.state import Phase
+from agentrail.core.stack import plugin
+from agentrail.core.wire import codec
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
@@ -112,7 +114,7 @@ def events_page() -> str:
         "As JSON an event is one object: `kind`, which is its name in snake_case, then `seq`, `session_id` and `at_ms`, then",
         "its own fields. `ephemeral` is there, and true, for ephemeral ones, `session_path` for those of a session that another",
         "one started. [events.json](events.json) is the JSON Schema of this version. `encode_event` and `decode_event` in",
-        "`agentrail.core.codec` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
+        "`agentrail.core.wire.codec` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
         "",
         "## In a row",
         "",

@@ -31,7 +31,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Its name, whatever stands before it in the file: `agentrail/core/machine.py _take`."""
+        """Its name, whatever stands before it in the file: `agentrail/core/session/machine.py _take`."""
         file, _, function = self.where.partition(" ")
         return f"{file.partition(':')[0]} {function}".rstrip()
 

@@ -14,7 +14,7 @@ import pytest
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
 from agentrail.cli.doctor import show_build, show_finding
-from agentrail.core.machine import step
+from agentrail.core.session.machine import step
 from benchmarks.bars import build_in_use
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]

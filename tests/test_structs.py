@@ -7,7 +7,7 @@ import pytest
 
 import agentrail
 from agentrail import events, plugins as p
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import FrozenDict
 from agentrail.messages import (

@@ -6,9 +6,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from attrs import field, frozen
 
-from agentrail.core.budget import Price
-from agentrail.core.model_policy import ModelPolicy
-from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.policy.budget import Price
+from agentrail.core.policy.model_policy import ModelPolicy
+from agentrail.core.protocol.request import Chunk, ModelRequest
 
 
 @frozen(kw_only=True)

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 from attrs import field, frozen
 
 from agentrail.abc.tool_context import ToolContext
-from agentrail.core.changes import Change
-from agentrail.core.toolbox import EffectClass
+from agentrail.core.protocol.changes import Change
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue, SessionId
@@ -47,7 +47,7 @@ class ToolUpdate:
     The session applies the changes in the very step that records the result, and not at all when the call was stopped.
 
     Attributes:
-        changes: At least one of `agentrail.core.changes`, in the order in which they are applied.
+        changes: At least one of `agentrail.core.protocol.changes`, in the order in which they are applied.
         text: What the model reads.
         details: JSON for events and user interfaces, never for the model.
     """

@@ -23,7 +23,7 @@ from agentrail.cli.options import ApproveOption, Choices, decide_approvals, deci
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
-from agentrail.core.projection import Status
+from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import (
     TERMINAL,

@@ -9,7 +9,7 @@ from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel
-from agentrail.core.stack import PluginEntry
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval

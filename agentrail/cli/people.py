@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentrail.cli.notices import show_offered
-from agentrail.core.projection import Status
+from agentrail.core.session.projection import Status
 from agentrail.errors import InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.handle import Session

@@ -15,11 +15,11 @@ from cyclopts import App, Parameter
 import agentrail.plugins
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.core.hook_codec import decode_hook_event
-from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import explain_hook as explain_run
-from agentrail.core.plugin import Context
-from agentrail.core.stack import PluginEntry, load_stack
+from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.pipeline import explain_hook as explain_run
+from agentrail.core.stack.plugin import Context
+from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import SessionId
 from agentrail.plugins.base import Plugin

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from agentrail.cli.notices import notice_of, show_milliseconds
-from agentrail.core.codec import encode_event
+from agentrail.core.wire.codec import encode_event
 from agentrail.events import (
     AgentEnd,
     Event,

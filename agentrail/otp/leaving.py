@@ -27,7 +27,12 @@ MAX_TRACEBACK: Final = 20_000
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
 # Where foreign code is called: a call that did not get in, such as one with a wrong argument, was not wrong there.
-_EDGES: Final = ("otp/edges.py", "core/stack.py", "core/plugin_changes.py", "runtime/plugin_watch.py")
+_EDGES: Final = (
+    "otp/edges.py",
+    "core/stack/loading.py",
+    "core/stack/plugin_changes.py",
+    "runtime/plugin_watch.py",
+)
 # Where the test kit crashes on purpose: what it says is repeated as it is, so that transcripts hold no numbers of lines.
 _ON_PURPOSE: Final = ("testing/cancelling.py", "testing/plugins.py")
 _SAYS_NOTHING: Final = tuple(f"/{place}" for place in (*_EDGES, *_ON_PURPOSE))

@@ -12,7 +12,7 @@ clock and does no I/O; what it wants done it asks for. `agentrail.testing.check_
             return p.Continue(Calls((*state.seen, event.name)))
 """
 
-from agentrail.core.actions import (
+from agentrail.core.protocol.actions import (
     Abort as Abort,
     Action as Action,
     BlockTool as BlockTool,
@@ -34,7 +34,7 @@ from agentrail.core.actions import (
     SwitchModel as SwitchModel,
     WriteFile as WriteFile,
 )
-from agentrail.core.hooks import (
+from agentrail.core.protocol.hooks import (
     HOOKS as HOOKS,
     AfterResponse as AfterResponse,
     AfterTool as AfterTool,
@@ -58,8 +58,8 @@ from agentrail.core.hooks import (
     SessionEnding as SessionEnding,
     SessionStarted as SessionStarted,
 )
-from agentrail.core.plugin import Context as Context
-from agentrail.core.seeded import SeededRandom as SeededRandom
+from agentrail.core.stack.plugin import Context as Context
+from agentrail.core.values.seeded import SeededRandom as SeededRandom
 from agentrail.frozen import frozen_json as frozen_json
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
 from agentrail.plugins.base import (

@@ -9,9 +9,9 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue
-from agentrail.core.hooks import AfterTool, AfterTurn
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, Continue
+from agentrail.core.protocol.hooks import AfterTool, AfterTurn
+from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 EVENTS: Final = ("finished", "aborted", "tool_failed")

@@ -6,11 +6,11 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
-from agentrail.core import plugin_changes
-from agentrail.core.actions import ACTIONS, SHORT_CIRCUITS, Action, ActionType, Continue
-from agentrail.core.hooks import Hook, HookEvent, RequestDone
-from agentrail.core.plugin import Context, Emission, OnError, Plugin as Port
-from agentrail.core.plugin_state import StateType
+from agentrail.core.protocol.actions import ACTIONS, SHORT_CIRCUITS, Action, ActionType, Continue
+from agentrail.core.protocol.hooks import Hook, HookEvent, RequestDone
+from agentrail.core.stack import plugin_changes
+from agentrail.core.stack.plugin import Context, Emission, OnError, Plugin as Port
+from agentrail.core.stack.plugin_state import StateType
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Abort, Action, CallModel, Continue, Request
-from agentrail.core.hooks import BeforePrompt, ModelAnswer, RequestDone
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Abort, Action, CallModel, Continue, Request
+from agentrail.core.protocol.hooks import BeforePrompt, ModelAnswer, RequestDone
+from agentrail.core.stack.plugin import Context
 from agentrail.events import ContentPolicyViolated
 from agentrail.plugins.base import Plugin, on
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 import attrs
 
-from agentrail.core.actions import Abort, Action, Continue
-from agentrail.core.hooks import AfterResponse, BeforeRequest
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Abort, Action, Continue
+from agentrail.core.protocol.hooks import AfterResponse, BeforeRequest
+from agentrail.core.stack.plugin import Context
 from agentrail.events import BudgetWarning
 from agentrail.events.values import Amount
 from agentrail.messages import JsonObject

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, ReadFile, Request, WriteFile
-from agentrail.core.hooks import (
+from agentrail.core.protocol.actions import Action, Continue, ReadFile, Request, WriteFile
+from agentrail.core.protocol.hooks import (
     AfterTurn,
     BeforeRequest,
     FileText,
@@ -19,7 +19,7 @@ from agentrail.core.hooks import (
     RequestFailed,
     SessionStarted,
 )
-from agentrail.core.plugin import Context
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.episodes import Episode, decode_episodes, encode_episode, nearest, section_of

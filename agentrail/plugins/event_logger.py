@@ -4,9 +4,9 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from agentrail.core import hooks as h
-from agentrail.core.actions import Action, Emit
-from agentrail.core.plugin import Context
+from agentrail.core.protocol import hooks as h
+from agentrail.core.protocol.actions import Action, Emit
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin
 

@@ -6,9 +6,16 @@ from typing import Any
 
 import attrs
 
-from agentrail.core.actions import Abort, Action, Continue, RequireApproval, ResolveApproval, fault_of_options
-from agentrail.core.hooks import BeforePrompt, BeforeTool
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import (
+    Abort,
+    Action,
+    Continue,
+    RequireApproval,
+    ResolveApproval,
+    fault_of_options,
+)
+from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool
+from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on

@@ -5,10 +5,10 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, Emitted, ReplaceToolResult, Request, WriteFile
-from agentrail.core.estimates import BYTES_PER_TOKEN
-from agentrail.core.hooks import AfterTool, AfterToolBatch, AfterTurn, RequestDone, RequestFailed
-from agentrail.core.plugin import Context
+from agentrail.core.policy.estimates import BYTES_PER_TOKEN
+from agentrail.core.protocol.actions import Action, Continue, Emitted, ReplaceToolResult, Request, WriteFile
+from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, AfterTurn, RequestDone, RequestFailed
+from agentrail.core.stack.plugin import Context
 from agentrail.events.tools import LargeResultOffloaded
 from agentrail.messages import CallId
 from agentrail.plugins.base import Plugin, on

@@ -6,10 +6,17 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, CallModel, Continue, ReadFile, Request, WriteFile
-from agentrail.core.hooks import BeforeCompact, FileText, FileWritten, ModelAnswer, RequestDone, RequestFailed
-from agentrail.core.plugin import Context
-from agentrail.core.transcript import transcript_of
+from agentrail.core.protocol.actions import Action, CallModel, Continue, ReadFile, Request, WriteFile
+from agentrail.core.protocol.hooks import (
+    BeforeCompact,
+    FileText,
+    FileWritten,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+)
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.transcript import transcript_of
 from agentrail.events import MemoryFlushed
 from agentrail.plugins.base import Plugin, on
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, Emitted, ReadFile, Request
-from agentrail.core.hooks import (
+from agentrail.core.protocol.actions import Action, Continue, Emitted, ReadFile, Request
+from agentrail.core.protocol.hooks import (
     AfterTool,
     BeforeRequest,
     FileText,
@@ -16,7 +16,7 @@ from agentrail.core.hooks import (
     RequestFailed,
     SessionStarted,
 )
-from agentrail.core.plugin import Context
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, CallId
 from agentrail.plugins.base import Plugin, on
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, SwitchModel
-from agentrail.core.hooks import BeforeRequest
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, Continue, SwitchModel
+from agentrail.core.protocol.hooks import BeforeRequest
+from agentrail.core.stack.plugin import Context
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, Message, Text, UserMessage
 from agentrail.plugins.base import Plugin, on

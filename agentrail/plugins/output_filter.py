@@ -6,9 +6,9 @@ from typing import Literal, get_args
 
 import attrs
 
-from agentrail.core.actions import Abort, Action, Continue, ReplaceResponse
-from agentrail.core.hooks import AfterResponse
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Abort, Action, Continue, ReplaceResponse
+from agentrail.core.protocol.hooks import AfterResponse
+from agentrail.core.stack.plugin import Context
 from agentrail.events import ContentPolicyViolated
 from agentrail.plugins.base import Plugin, on
 

@@ -1,14 +1,14 @@
 """`PatchToolCalls`: says what had to be repaired in the conversation that a session began with.
 
-The repair itself is the importer's (`core/importing.py`), because a session cannot even hold a conversation with a call
+The repair itself is the importer's (`core/values/importing.py`), because a session cannot even hold a conversation with a call
 that has no result. What is left for a plugin is that the operator hears of it.
 """
 
 from typing import Final
 
-from agentrail.core.actions import Action, Continue
-from agentrail.core.hooks import BeforeRequest
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, Continue
+from agentrail.core.protocol.hooks import BeforeRequest
+from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 MAX_REPORTED: Final = 100

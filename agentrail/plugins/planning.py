@@ -5,9 +5,9 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, Emitted, Intervene
-from agentrail.core.hooks import AfterResponse, BeforePrompt
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, Continue, Emitted, Intervene
+from agentrail.core.protocol.hooks import AfterResponse, BeforePrompt
+from agentrail.core.stack.plugin import Context
 from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
 from agentrail.events.values import Plan, PlanStep
 from agentrail.plugins.base import Plugin, on

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, Hints
-from agentrail.core.estimates import tokens_of
-from agentrail.core.hooks import BeforeRequest
-from agentrail.core.plugin import Context
-from agentrail.core.request import CachePoint
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.protocol.actions import Action, Continue, Hints
+from agentrail.core.protocol.hooks import BeforeRequest
+from agentrail.core.protocol.request import CachePoint
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, ToolMessage
 from agentrail.plugins.base import Plugin, on
 

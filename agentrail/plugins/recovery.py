@@ -4,9 +4,9 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, Continue, Emitted, Hints, Skip, SwitchModel
-from agentrail.core.hooks import AfterTool, OnToolError
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, Continue, Emitted, Hints, Skip, SwitchModel
+from agentrail.core.protocol.hooks import AfterTool, OnToolError
+from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 
 MAX_RECOVERY_PAUSE_MS: Final = 60_000

@@ -5,9 +5,9 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.actions import Action, CallModel, Continue, Intervene, Request
-from agentrail.core.hooks import AfterResponse, BeforeFinish, ModelAnswer, RequestDone, RequestFailed
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, CallModel, Continue, Intervene, Request
+from agentrail.core.protocol.hooks import AfterResponse, BeforeFinish, ModelAnswer, RequestDone, RequestFailed
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage
 from agentrail.plugins.base import Plugin, on
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.core.actions import Action, BlockTool, Continue
-from agentrail.core.hooks import BeforeTool
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, BlockTool, Continue
+from agentrail.core.protocol.hooks import BeforeTool
+from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.destructive import destroys
 from agentrail.plugins.protected_paths import DEFAULT_PATHS, Looks, first_that_protects

@@ -6,9 +6,9 @@ from typing import Final, Literal, get_args
 
 import attrs
 
-from agentrail.core.actions import Action, BlockTool, Continue
-from agentrail.core.hooks import BeforeTool
-from agentrail.core.plugin import Context
+from agentrail.core.protocol.actions import Action, BlockTool, Continue
+from agentrail.core.protocol.hooks import BeforeTool
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from agentrail.core.request import ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import ModelRequest
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import (
     AssistantMessage,
     Image,

@@ -12,9 +12,9 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Capabilities
-from agentrail.core.budget import Price
-from agentrail.core.request import Chunk, ModelRequest, TextDelta, UsageUpdate
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.policy.budget import Price
+from agentrail.core.protocol.request import Chunk, ModelRequest, TextDelta, UsageUpdate
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import (
     AssistantMessage,
     FileRef,

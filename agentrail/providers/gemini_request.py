@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
-from agentrail.core.request import ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import ModelRequest
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import (
     AssistantMessage,
     Image,

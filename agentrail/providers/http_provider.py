@@ -12,7 +12,7 @@ import structlog
 from attrs import evolve
 
 from agentrail.abc import Capabilities, Secret
-from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
 from agentrail.providers.failures import Vendor, scrubbed
 from agentrail.providers.http import HttpClients

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from agentrail.core.request import ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import ModelRequest
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
 from agentrail.messages import (
     AssistantMessage,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
-from agentrail.core.toolbox import parse_arguments
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, UsageUpdate
+from agentrail.core.values.toolbox import parse_arguments
 from agentrail.messages import StopReason, TokenUsage
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
 from agentrail.providers.json_text import JsonEnd, decode_object, encode_json

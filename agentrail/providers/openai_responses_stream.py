@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.request import Chunk, Completed, EffectId, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, UsageUpdate
 from agentrail.errors import ProtocolError
 from agentrail.messages import StopReason, TokenUsage
 from agentrail.providers.failures import Vendor, cut_short, failure_in_stream, reported_failure

@@ -15,9 +15,9 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc import Secret
-from agentrail.core.budget import Price
-from agentrail.core.model_policy import ModelPolicy
-from agentrail.core.retries import StallPolicy
+from agentrail.core.policy.budget import Price
+from agentrail.core.policy.model_policy import ModelPolicy
+from agentrail.core.policy.retries import StallPolicy
 from agentrail.errors import OptionError
 
 Key: TypeAlias = str | Secret

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeAlias
 from attrs import frozen
 
 from agentrail.abc import Capabilities
-from agentrail.core.budget import Price
+from agentrail.core.policy.budget import Price
 from agentrail.messages import TokenUsage
 from agentrail.providers.options import ProviderOptions
 

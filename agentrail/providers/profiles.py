@@ -15,8 +15,8 @@ import trio
 from attrs import define, field
 
 from agentrail.abc import Capabilities, Profile, Provider, ResolveProfile, model_policy_of
-from agentrail.core.model_policy import ModelPolicy
-from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.policy.model_policy import ModelPolicy
+from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication, BadRequest, ModelNotFound, OptionError
 
 KEPT_SECONDS: Final = 60.0

@@ -6,7 +6,7 @@ So the message of `Completed` equals what the deltas add up to, for every format
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agentrail.core.request import (
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Completed,
     EffectId,
@@ -14,7 +14,7 @@ from agentrail.core.request import (
     TextDelta,
     ToolCallStarted,
 )
-from agentrail.core.toolbox import parse_arguments
+from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError
 from agentrail.messages import (
     AssistantBlock,

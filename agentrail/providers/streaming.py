@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import trio
 
-from agentrail.core.request import Chunk, Completed, UsageUpdate
+from agentrail.core.protocol.request import Chunk, Completed, UsageUpdate
 from agentrail.errors import ProviderError
 from agentrail.messages import TokenUsage
 from agentrail.providers.failures import Vendor, scrub

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock, UserMessage
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions

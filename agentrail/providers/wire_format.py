@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from agentrail.core.request import Chunk, EffectId, ModelRequest
+from agentrail.core.protocol.request import Chunk, EffectId, ModelRequest
 from agentrail.providers.failures import Vendor
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.response_builder import ResponseBuilder

@@ -9,12 +9,12 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentrail.abc import Provider, ResolveProvider, ToolListing
-from agentrail.core.hooks import SessionStarted
-from agentrail.core.machine import new_session, step
-from agentrail.core.signals import SessionBegan
-from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionConfig, SessionState
-from agentrail.core.structured import ResponseFormat
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.hooks import SessionStarted
+from agentrail.core.protocol.signals import SessionBegan
+from agentrail.core.session.machine import new_session, step
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.stack.loading import load_stack
 from agentrail.messages import SessionId
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions

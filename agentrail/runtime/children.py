@@ -13,12 +13,12 @@ import msgspec
 import trio
 
 from agentrail.abc import Error, Ok, Tool, ToolOutcome
-from agentrail.core.children import KINDS_OF_CHILD
-from agentrail.core.machine import new_session
-from agentrail.core.plugin_changes import ChangedStack
-from agentrail.core.signals import ChildPublished, ChildStarted, Signal
-from agentrail.core.stack import load_stack
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
+from agentrail.core.session.children import KINDS_OF_CHILD
+from agentrail.core.session.machine import new_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.plugin_changes import ChangedStack
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId

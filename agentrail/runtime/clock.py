@@ -9,8 +9,8 @@ from typing import Final, TypeVar, cast
 import trio
 
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
-from agentrail.core.request import EffectId
-from agentrail.core.signals import TimerFired
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import TimerFired
 
 L = TypeVar("L")
 

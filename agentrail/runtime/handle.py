@@ -8,9 +8,7 @@ import trio
 from attrs import evolve
 
 from agentrail.abc import Provider, Tool, ToolListing
-from agentrail.core.projection import Snapshot, Status, model_of
-from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
-from agentrail.core.signals import (
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Approve,
@@ -31,8 +29,10 @@ from agentrail.core.signals import (
     StopSession,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import PluginEntry
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.session.projection import Snapshot, Status, model_of
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import OptionError, ReplyTimeout
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (

@@ -12,8 +12,8 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import Error, Provider, ToolOutcome
-from agentrail.core.actions import Wanted
-from agentrail.core.effects import (
+from agentrail.core.protocol.actions import Wanted
+from agentrail.core.protocol.effects import (
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
@@ -32,10 +32,9 @@ from agentrail.core.effects import (
     Teardown,
     stall_timer_of,
 )
-from agentrail.core.hooks import RequestFailed, RequestResult
-from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
-from agentrail.core.response import HEARD
-from agentrail.core.signals import (
+from agentrail.core.protocol.hooks import RequestFailed, RequestResult
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.protocol.signals import (
     ChunksArrived,
     PluginRequestFinished,
     ResponseCompleted,
@@ -45,6 +44,7 @@ from agentrail.core.signals import (
     TeardownFinished,
     ToolWantsChild,
 )
+from agentrail.core.session.response import HEARD
 from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage

@@ -9,9 +9,9 @@ import msgspec
 from attrs import frozen
 
 from agentrail.abc import Capabilities, Provider, ResolveProvider, model_policy_of
-from agentrail.core.budget import Price
-from agentrail.core.request import ModelFacts
-from agentrail.core.stalls import StallOptions
+from agentrail.core.policy.budget import Price
+from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.protocol.request import ModelFacts
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import frozen_json
 from agentrail.otp.edges import call_guarded

@@ -12,10 +12,10 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import Provider, Sandbox, Tool
-from agentrail.core.budget import Budget
-from agentrail.core.stack import PluginEntry
-from agentrail.core.state import PromptMode
-from agentrail.core.structured import fault_of_format
+from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.response_format import fault_of_format
+from agentrail.core.session.state import PromptMode
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message

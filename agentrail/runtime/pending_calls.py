@@ -9,7 +9,7 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
-from agentrail.core.signals import Asked, SignalId
+from agentrail.core.protocol.signals import Asked, SignalId
 from agentrail.errors import AgentrailError, CallingSelf, SessionDown
 
 

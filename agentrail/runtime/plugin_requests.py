@@ -5,10 +5,10 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from agentrail.abc import Provider, Refusal, Sandbox
-from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
-from agentrail.core.hooks import FileText, FileWritten, ModelAnswer, RequestFailed, RequestResult
-from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.protocol.hooks import FileText, FileWritten, ModelAnswer, RequestFailed, RequestResult
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
 from agentrail.otp.exits import keep

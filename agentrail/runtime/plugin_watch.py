@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from agentrail.core.hooks import HookEvent
-from agentrail.core.plugin import Context
-from agentrail.core.signals import PluginLagged
-from agentrail.core.stack import Member
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.protocol.signals import PluginLagged
+from agentrail.core.stack.loading import Member
+from agentrail.core.stack.plugin import Context
 from agentrail.messages import SessionId
 from agentrail.otp.edges import is_cancellation, leaves, what_leaves
 from agentrail.otp.leaving import describe_bug

@@ -15,10 +15,10 @@ from agentrail.abc import (
     ToolListing,
     ToolOutcome,
 )
-from agentrail.core.budget import NOTHING_SPENT, Spent
-from agentrail.core.effects import SpawnChild
-from agentrail.core.signals import Signal, ToolFinished
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.policy.budget import NOTHING_SPENT, Spent
+from agentrail.core.protocol.effects import SpawnChild
+from agentrail.core.protocol.signals import Signal, ToolFinished
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import AbortReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId

@@ -7,11 +7,11 @@ from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
-from agentrail.core.effects import Effect, Publish, Refuse, ReplyToCaller
-from agentrail.core.machine import step
-from agentrail.core.projection import Snapshot, Status, snapshot_of, status_of
-from agentrail.core.signals import Asked, Final, Restarted, SessionBegan, Signal, StepCrashed
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.protocol.signals import Asked, Final, Restarted, SessionBegan, Signal, StepCrashed
+from agentrail.core.session.machine import step
+from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
+from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId

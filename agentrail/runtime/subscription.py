@@ -11,7 +11,7 @@ from typing import Final, Self, TypeAlias
 import trio
 from attrs import frozen
 
-from agentrail.core.projection import Snapshot
+from agentrail.core.session.projection import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
 from agentrail.messages import SessionId

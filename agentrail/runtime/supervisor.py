@@ -22,8 +22,8 @@ from agentrail.actors.start import ActorView, Options, Start, worker
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
-from agentrail.core.budget import spent_of
-from agentrail.core.signals import Parked, Signal, StopSession
+from agentrail.core.policy.budget import spent_of
+from agentrail.core.protocol.signals import Parked, Signal, StopSession
 from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused
 from agentrail.events import AbortReceipt, AbortSettled, Event
 from agentrail.messages import SessionId

@@ -18,8 +18,8 @@ from agentrail.abc import (
     ToolOutcome,
     ToolProcess,
 )
-from agentrail.core.effects import RunTool, SpawnChild
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import RunTool, SpawnChild
+from agentrail.core.protocol.signals import (
     ToolAsked,
     ToolEmitted,
     ToolFinished,

@@ -25,10 +25,10 @@ from agentrail.abc import (
     Unknown,
     effect_class_of,
 )
-from agentrail.core.batch import CHANGED
-from agentrail.core.changes import Change
-from agentrail.core.effects import RunTool
-from agentrail.core.gates import hash_arguments
+from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.session.batch import CHANGED
 from agentrail.errors import ToolContractError
 from agentrail.frozen import thawed, too_large
 from agentrail.messages import JsonObject, JsonValue

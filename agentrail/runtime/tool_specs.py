@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, TypeAlias, get_args
 import msgspec
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.toolbox import EffectClass, Toolbox, ToolSpec
+from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject

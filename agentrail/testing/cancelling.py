@@ -16,8 +16,8 @@ import trio
 from attrs import define
 
 from agentrail.actors.mailbox import Mailbox
-from agentrail.core.request import EffectId
-from agentrail.core.signals import AbortCycle, ChunksArrived, SignalId, Steer
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, SignalId, Steer
 from agentrail.errors import CycleEnded, SessionDown
 from agentrail.events import Event
 from agentrail.messages import Message, SteerRef

@@ -20,9 +20,9 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Capabilities, Provider
-from agentrail.core.codec import decode_signal, encode_event, encode_signal
-from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
-from agentrail.core.signals import ChunksArrived
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.protocol.signals import ChunksArrived
+from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
 from agentrail.errors import BadRequest, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from agentrail.abc import Provider
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients

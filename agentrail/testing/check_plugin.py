@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, Final
 from unittest import mock
 
-from agentrail.core import hooks as h
-from agentrail.core.foreign import attempt
-from agentrail.core.pipeline import deliver, resume_hook, run_hook
-from agentrail.core.plugin import Context, Plugin
-from agentrail.core.plugin_state import loses
-from agentrail.core.seeded import SeededRandom
-from agentrail.core.stack import Member, PluginEntry, Stack, load_stack
+from agentrail.core.protocol import hooks as h
+from agentrail.core.stack.loading import Member, PluginEntry, Stack, load_stack
+from agentrail.core.stack.pipeline import deliver, resume_hook, run_hook
+from agentrail.core.stack.plugin import Context, Plugin
+from agentrail.core.stack.plugin_state import loses
+from agentrail.core.values.foreign import attempt
+from agentrail.core.values.seeded import SeededRandom
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.frozen import frozen_json

@@ -24,7 +24,7 @@ from attrs import frozen
 from trio.testing import wait_all_tasks_blocked
 
 from agentrail.abc import Provider
-from agentrail.core.request import (
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
@@ -33,7 +33,7 @@ from agentrail.core.request import (
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ProviderError, Transport
 from agentrail.messages import JsonObject, Text, UserMessage
 from agentrail.testing.chunks import (

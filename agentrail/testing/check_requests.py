@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from agentrail.abc import Provider
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.messages import AssistantMessage, Message, Origin, ToolMessage, UserMessage
 
 _AROUND: Final = 40

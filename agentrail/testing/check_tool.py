@@ -21,7 +21,7 @@ from agentrail.abc import (
     effect_class_of,
     timeout_seconds_of,
 )
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import thawed
 from agentrail.messages import JsonObject

@@ -6,7 +6,7 @@ Pure; nothing that asks a provider enters this file.
 import json
 from collections.abc import Sequence
 
-from agentrail.core.request import (
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
@@ -15,7 +15,7 @@ from agentrail.core.request import (
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.toolbox import read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ProviderError
 from agentrail.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall
 

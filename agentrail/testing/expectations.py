@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from agentrail.core.work import is_ephemeral
+from agentrail.core.session.step_context import is_ephemeral
 from agentrail.events import (
     TERMINAL,
     AgentAbort,

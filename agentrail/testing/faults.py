@@ -24,7 +24,7 @@ import trio
 from trio._core import _run
 
 from agentrail.abc import Capabilities, Provider, Tool, ToolContext, ToolOutcome
-from agentrail.core.request import Chunk, ModelRequest
+from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberTooSlow, Transport
 from agentrail.events import Event
 from agentrail.messages import JsonObject

@@ -10,8 +10,8 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Capabilities
-from agentrail.core.budget import Price
-from agentrail.core.request import (
+from agentrail.core.policy.budget import Price
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
@@ -21,7 +21,7 @@ from agentrail.core.request import (
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.toolbox import read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import OptionError, ProviderError
 from agentrail.messages import (
     AssistantBlock,

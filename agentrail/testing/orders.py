@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 from attrs import frozen
 
-from agentrail.core import machine
-from agentrail.core.effects import Effect, Publish, Refuse, ReplyToCaller
-from agentrail.core.stack import PluginStates, Stack, call_handler, compile_stack, load_stack
-from agentrail.core.state import SessionData, SessionState
+from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.session import machine
+from agentrail.core.session.state import SessionData, SessionState
+from agentrail.core.stack.loading import PluginStates, Stack, call_handler, compile_stack, load_stack
 from agentrail.events import SessionStart
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES, Seen, comparable

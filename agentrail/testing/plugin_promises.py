@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from attrs import frozen
 
-from agentrail.core.actions import (
+from agentrail.core.protocol.actions import (
     Abort,
     BlockTool,
     ReplaceToolArgs,
@@ -19,13 +19,13 @@ from agentrail.core.actions import (
     ResolveApproval,
     SwitchModel,
 )
-from agentrail.core.codec import decode_event, decode_signal, encode_event, encode_signal
-from agentrail.core.effects import RunTool
-from agentrail.core.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
-from agentrail.core.interactions import is_allowed
-from agentrail.core.open_calls import CallState
-from agentrail.core.plugin_state import loses
-from agentrail.core.signals import Approve, Prompt
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
+from agentrail.core.protocol.signals import Approve, Prompt
+from agentrail.core.session.interactions import is_allowed
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.stack.plugin_state import loses
+from agentrail.core.wire.codec import decode_event, decode_signal, encode_event, encode_signal
 from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
 from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import CallId, JsonObject

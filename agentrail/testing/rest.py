@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from agentrail.core import machine
-from agentrail.core.effects import Publish, Refuse, ReplyToCaller, SpawnChild
-from agentrail.core.hooks import RequestFailed
-from agentrail.core.owners import OfChild, owned_by
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller, SpawnChild
+from agentrail.core.protocol.hooks import RequestFailed
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     Asked,
     PluginRequestFinished,
     Prompt,
@@ -24,7 +22,9 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
 )
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.session import machine
+from agentrail.core.session.owners import OfChild, owned_by
+from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     TERMINAL,

@@ -13,11 +13,10 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 from attrs import field, frozen
 
-from agentrail.core import machine
-from agentrail.core.actions import CallModel, ReadFile, Search, Wanted, WriteFile
-from agentrail.core.budget import Price
-from agentrail.core.effects import RunPluginRequest, StartStream
-from agentrail.core.hooks import (
+from agentrail.core.policy.budget import Price
+from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.protocol.effects import RunPluginRequest, StartStream
+from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
     Found,
@@ -25,11 +24,12 @@ from agentrail.core.hooks import (
     RequestFailed,
     RequestResult,
 )
-from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.signals import PluginRequestFinished, Prompt, ResponseCompleted, Signal
-from agentrail.core.stack import PluginEntry, PluginStates, Stack, load_stack
-from agentrail.core.state import Phase, SessionConfig, SessionState
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import PluginRequestFinished, Prompt, ResponseCompleted, Signal
+from agentrail.core.session import machine
+from agentrail.core.session.state import Phase, SessionConfig, SessionState
+from agentrail.core.stack.loading import PluginEntry, PluginStates, Stack, load_stack
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
 from agentrail.events import AgentStart, Event
 from agentrail.messages import Message, SessionId

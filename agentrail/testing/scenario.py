@@ -29,13 +29,13 @@ from typing import Final
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.core import machine
-from agentrail.core.effects import Effect, RunTool
-from agentrail.core.request import EffectId
-from agentrail.core.signals import Signal, ToolFinished
-from agentrail.core.stack import PluginEntry, load_stack
-from agentrail.core.state import SessionConfig, SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.protocol.effects import Effect, RunTool
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Signal, ToolFinished
+from agentrail.core.session import machine
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import Message
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.events import Todo
 
 

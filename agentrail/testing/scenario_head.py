@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from agentrail.core.budget import Budget, Price
-from agentrail.core.request import ModelFacts
-from agentrail.core.retries import StallPolicy
-from agentrail.core.stalls import StallOptions
-from agentrail.core.state import SessionConfig
-from agentrail.core.structured import ResponseFormat
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.policy.retries import StallPolicy
+from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import SessionId
 from agentrail.testing.scenario_grammar import JSON, Line, WordForm, free, option
 from agentrail.testing.scenario_out import GROUPS, Group

@@ -6,11 +6,11 @@ from typing import Final, NewType, assert_never, get_args
 
 import msgspec
 
-from agentrail.core import effects as asked
-from agentrail.core.budget import Budget
-from agentrail.core.effects import Effect
-from agentrail.core.projection import Snapshot, Status
-from agentrail.core.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol import effects as asked
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     EPHEMERAL,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from agentrail.core.stack import PluginEntry
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule, read_rule
 from agentrail.testing.scenario_words import Pair, ScenarioError, quote, split_words
 

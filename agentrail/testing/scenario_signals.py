@@ -11,13 +11,13 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from agentrail.core.budget import Spent, spent_of
-from agentrail.core.changes import Change
-from agentrail.core.codec import SIGNAL_KINDS
-from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
-from agentrail.core.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
-from agentrail.core.toolbox import ToolSpec, read_call
+from agentrail.core.policy.budget import Spent, spent_of
+from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
+from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
+from agentrail.core.values.toolbox import ToolSpec, read_call
+from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
 from agentrail.messages import (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.signals import SessionBegan, Signal
-from agentrail.core.state import Phase
+from agentrail.core.protocol.signals import SessionBegan, Signal
+from agentrail.core.session.state import Phase
 from agentrail.testing import strategies
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.runs import CounterExample, Invariant, Run, Setup

@@ -30,10 +30,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.hooks import FileText
-from agentrail.core.plugin import Plugin
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     Approve,
     PluginRequestFinished,
     Prompt,
@@ -43,9 +42,10 @@ from agentrail.core.signals import (
     ToolFinished,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import PluginEntry, load_stack
-from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import ToolSpec, read_call
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies

@@ -13,14 +13,18 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core import machine
-from agentrail.core.budget import spent_of
-from agentrail.core.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.hooks import HOOKS, FileText, RequestFailed
-from agentrail.core.open_calls import CallState
-from agentrail.core.owners import OfChild, owned_by
-from agentrail.core.request import Chunk, EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import spent_of
+from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.hooks import HOOKS, FileText, RequestFailed
+from agentrail.core.protocol.request import (
+    Chunk,
+    EffectId,
+    ModelFacts,
+    ReasoningDelta,
+    TextDelta,
+    UsageUpdate,
+)
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Approve,
@@ -59,8 +63,11 @@ from agentrail.core.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.state import SessionState
-from agentrail.core.toolbox import ToolSpec, read_call
+from agentrail.core.session import machine
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfChild, owned_by
+from agentrail.core.session.state import SessionState
+from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.messages import (

@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 from agentrail.abc import Ok, ToolContext, ToolOutcome
-from agentrail.core.toolbox import EffectClass
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.messages import JsonObject
 
 _ANY_OBJECT: Final[JsonObject] = {"type": "object"}

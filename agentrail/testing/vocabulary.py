@@ -18,8 +18,8 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.plugin import Plugin
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import JsonObject, ToolCall
 
 _MAX_WORDS: Final = 40

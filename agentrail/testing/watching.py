@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from agentrail.core.foreign import attempt
-from agentrail.core.hooks import HookEvent
-from agentrail.core.plugin import Context
-from agentrail.core.stack import Member
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.stack.loading import Member
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.foreign import attempt
 from agentrail.testing.purity import side_effects
 
 

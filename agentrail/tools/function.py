@@ -19,7 +19,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc import MAX_RESULT_BYTES, Error, Reconciled, ToolContext, ToolListing, ToolOutcome
-from agentrail.core.toolbox import EffectClass
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import JsonObject
 from agentrail.tools.outcome import to_outcome

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from agentrail.abc import Error, Ok, ToolOutcome, ToolUpdate
-from agentrail.core.importing import NO_OUTPUT
+from agentrail.core.values.importing import NO_OUTPUT
 from agentrail.errors import ToolContractError
 from agentrail.frozen import too_large
 from agentrail.messages import JsonValue

@@ -5,8 +5,8 @@ from typing import Final
 from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolOutcome
-from agentrail.core.children import KINDS_OF_CHILD
-from agentrail.core.toolbox import EffectClass
+from agentrail.core.session.children import KINDS_OF_CHILD
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agentrail.core.budget import (
+from agentrail.core.policy.budget import (
     Bound,
     Budget,
     Ledger,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agentrail.core.compaction import (
+from agentrail.core.policy.compaction import (
     DISTANCE,
     KEPT_MESSAGES,
     Compacted,
@@ -19,8 +19,8 @@ from agentrail.core.compaction import (
     decide_compaction,
     finish_compaction,
 )
-from agentrail.core.estimates import tokens_of
-from agentrail.core.history import History
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.values.history import History
 from agentrail.messages import (
     AssistantMessage,
     CallId,

@@ -19,8 +19,7 @@ import msgspec
 from hypothesis import given, reject, settings, strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core import machine
-from agentrail.core.signals import (
+from agentrail.core.protocol.signals import (
     Approve,
     Asked,
     ChangePlugins,
@@ -38,6 +37,7 @@ from agentrail.core.signals import (
     ToolAsked,
     ToolWantsChild,
 )
+from agentrail.core.session import machine
 from agentrail.errors import AgentrailError, ErrorInfo, InternalError
 from agentrail.events import AgentStart, Event, PluginEvent
 from agentrail.frozen import MAX_LEVELS

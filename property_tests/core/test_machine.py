@@ -9,8 +9,8 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core import machine
-from agentrail.core.request import ModelFacts
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.session import machine
 from agentrail.testing import strategies
 from agentrail.testing.promises import comparable
 from agentrail.testing.runs import Run, Setup

@@ -9,12 +9,12 @@ import copy
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core import machine
-from agentrail.core.effects import Publish, ReplyToCaller
-from agentrail.core.hooks import HookEvent
-from agentrail.core.plugin import Context
-from agentrail.core.signals import MessagesQuery, SignalId, SnapshotQuery, StatusQuery
-from agentrail.core.stack import Member, load_stack
+from agentrail.core.protocol.effects import Publish, ReplyToCaller
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.protocol.signals import MessagesQuery, SignalId, SnapshotQuery, StatusQuery
+from agentrail.core.session import machine
+from agentrail.core.stack.loading import Member, load_stack
+from agentrail.core.stack.plugin import Context
 from agentrail.testing import strategies
 from property_tests.vandal import edit_everything, portrait
 from tests.core.worlds import TOOLS, config

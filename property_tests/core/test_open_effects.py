@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core import machine
+from agentrail.core.session import machine
 from agentrail.testing import strategies
 from tests.core.outside import OpenFromOutside
 from tests.core.worlds import TOOLS, config, walk

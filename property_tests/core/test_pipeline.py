@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Treatment
-from agentrail.core.hooks import HOOKS, Hook
-from agentrail.core.outcome import Outcome, Unfit
-from agentrail.core.pipeline import REFUSALS, explain_hook, run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
+from agentrail.core.protocol.hooks import HOOKS, Hook
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.pipeline import REFUSALS, explain_hook, run_hook
 from agentrail.events import ActionIgnored, PluginEvent, PluginFailed
 from agentrail.messages import Text, UserMessage
 from tests.core.plugin_rig import CTX, EVENTS, SAYINGS

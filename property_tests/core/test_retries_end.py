@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.retries import (
+from agentrail.core.policy.retries import (
     MAX_PAUSE_MS,
     Attempts,
     CompactFirst,

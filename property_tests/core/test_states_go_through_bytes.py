@@ -10,12 +10,19 @@ from typing import Final, get_args, get_origin
 
 from hypothesis import given, reject, settings, strategies as st
 
-from agentrail.core.machine import step
-from agentrail.core.outcome import Decisive, Outcome
-from agentrail.core.shapes import Fields, read_json, written
-from agentrail.core.state import Remembered, SessionConfig, SessionData, SessionState, Stream, SuspendedHook
-from agentrail.core.state_codec import decode_session, encode_session
-from agentrail.core.state_shapes import SHAPES, SPECS, Reading, Writing
+from agentrail.core.session.machine import step
+from agentrail.core.session.state import (
+    Remembered,
+    SessionConfig,
+    SessionData,
+    SessionState,
+    Stream,
+    SuspendedHook,
+)
+from agentrail.core.session.state_codec import decode_session, encode_session
+from agentrail.core.session.state_shapes import SHAPES, SPECS, Reading, Writing
+from agentrail.core.stack.outcome import Decisive, Outcome
+from agentrail.core.wire.shapes import Fields, read_json, written
 from agentrail.errors import AgentrailError, CodecError, PluginError
 from agentrail.testing import strategies
 from agentrail.testing.runs import Run, Setup

@@ -11,11 +11,10 @@ from attrs import define, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agentrail.core import machine
-from agentrail.core.budget import NOTHING_SPENT, Budget, Spent, spent_of
-from agentrail.core.effects import KillTools, Refuse, RunTool, SpawnChild, StartStream, Teardown
-from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent, spent_of
+from agentrail.core.protocol.effects import KillTools, Refuse, RunTool, SpawnChild, StartStream, Teardown
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Asked,
@@ -30,8 +29,9 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.state import Phase, SessionConfig, SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.session import machine
+from agentrail.core.session.state import Phase, SessionConfig, SessionState
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, SteerRef, Text, TokenUsage

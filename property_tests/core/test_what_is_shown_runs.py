@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.effects import RunTool
-from agentrail.core.machine import new_session
-from agentrail.core.signals import Approve, Prompt, Signal, SignalId
-from agentrail.core.stack import load_stack
-from agentrail.core.toolbox import read_call
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.protocol.signals import Approve, Prompt, Signal, SignalId
+from agentrail.core.session.machine import new_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval
 from agentrail.messages import PromptRef, Text
 from tests.core.worlds import TOOLS, completed, config, run, walk

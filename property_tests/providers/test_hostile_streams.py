@@ -14,7 +14,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import Chunk, Completed
+from agentrail.core.protocol.request import Chunk, Completed
 from agentrail.errors import ProviderError
 from agentrail.providers import http
 from agentrail.providers.failures import scrub

@@ -27,9 +27,10 @@ from trio.testing import MockClock
 
 from agentrail import plugins
 from agentrail.abc import Error, FileBytes, GrepOptions, Ok, Sandbox
-from agentrail.core import codec, importing
-from agentrail.core.json_schema import CompiledSchema, fault_of_schema
-from agentrail.core.structured import ResponseFormat, fault_of_format
+from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
+from agentrail.core.values import importing
+from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.wire import codec
 from agentrail.errors import AgentrailError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentrail.plugins import Plugin

@@ -10,9 +10,9 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.core.effects import Publish
-from agentrail.core.signals import SessionBegan, Signal, SignalId, StopSession
-from agentrail.core.state import SessionState
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.signals import SessionBegan, Signal, SignalId, StopSession
+from agentrail.core.session.state import SessionState
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import AgentStart, Event, EventsLost, MessageDelta, ToolCalls
 from agentrail.runtime.subscription import Subscription, decide_terms

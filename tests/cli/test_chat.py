@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.cli.chat import ChatLedger, decide_editor, show_status
-from agentrail.core.projection import RunningTool, Status
+from agentrail.core.session.projection import RunningTool, Status
 from agentrail.events import (
     AgentAbort,
     AgentEnd,

@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.budget import Price
-from agentrail.core.changes import UpdateContext, UpdateTodos
+from agentrail.core.policy.budget import Price
+from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId
 

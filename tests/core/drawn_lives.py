@@ -14,15 +14,21 @@ from typing import Any, Final, TypeVar
 import msgspec
 from attrs import frozen
 
-from agentrail.core import machine
-from agentrail.core.actions import ReadFile, WriteFile
-from agentrail.core.budget import Budget, Price, spent_of
-from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.codec import SIGNAL_KINDS, encode_event
-from agentrail.core.effects import Effect, Publish, RunPluginRequest, RunTool, SpawnChild, StartStream
-from agentrail.core.hooks import HOOKS, FileText, FileWritten, RequestFailed
-from agentrail.core.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import Budget, Price, spent_of
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.actions import ReadFile, WriteFile
+from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.effects import (
+    Effect,
+    Publish,
+    RunPluginRequest,
+    RunTool,
+    SpawnChild,
+    StartStream,
+)
+from agentrail.core.protocol.hooks import HOOKS, FileText, FileWritten, RequestFailed
+from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.protocol.signals import (
     Approve,
     ChangePlugins,
     ChildPublished,
@@ -44,10 +50,11 @@ from agentrail.core.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import Ask, call_handler as plainly, load_stack
-from agentrail.core.state import SessionConfig, SessionState
-from agentrail.core.structured import ResponseFormat
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.session import machine
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.stack.loading import Ask, call_handler as plainly, load_stack
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
 from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage

@@ -4,13 +4,13 @@ The engine says what a postponed event, a state change and a zero timeout are, a
 session whose signals go through it shows in which order a step has to come out, whoever writes the loop.
 """
 
-from agentrail.core import cycle, teardown
-from agentrail.core.effects import Effect, End
-from agentrail.core.legality import Verdict, verdict
-from agentrail.core.machine import TAKERS, settle_step
-from agentrail.core.signals import Signal
-from agentrail.core.state import Phase, SessionData, SessionState
-from agentrail.core.work import StepContext
+from agentrail.core.protocol.effects import Effect, End
+from agentrail.core.protocol.signals import Signal
+from agentrail.core.session import cycle, teardown
+from agentrail.core.session.legality import Verdict, verdict
+from agentrail.core.session.machine import TAKERS, settle_step
+from agentrail.core.session.state import Phase, SessionData, SessionState
+from agentrail.core.session.step_context import StepContext
 from agentrail.otp import statem
 from agentrail.otp.exits import Shutdown, describe
 

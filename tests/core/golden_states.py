@@ -10,19 +10,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
-from agentrail.core.append_only import GrowingSet, Log
-from agentrail.core.budget import Bound, Budget, Ledger, Price, ReservationId
-from agentrail.core.compaction import CompactionPlan, CompactionWatch
-from agentrail.core.estimates import TokenCount
-from agentrail.core.history import History
-from agentrail.core.hooks import BeforePrompt
-from agentrail.core.importing import Repair
-from agentrail.core.loops import FileSeen, LoopHistory
-from agentrail.core.open_calls import CallState, OpenCalls
-from agentrail.core.outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
-from agentrail.core.outgoing import Outgoing
-from agentrail.core.owners import (
+from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId
+from agentrail.core.policy.compaction import CompactionPlan, CompactionWatch
+from agentrail.core.policy.estimates import TokenCount
+from agentrail.core.policy.loops import FileSeen, LoopHistory
+from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.policy.retries import Attempts
+from agentrail.core.policy.stalls import StallClock, StallOptions
+from agentrail.core.policy.tags import TagReader
+from agentrail.core.protocol.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
+from agentrail.core.protocol.hooks import BeforePrompt
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
+from agentrail.core.session.open_calls import CallState, OpenCalls
+from agentrail.core.session.owners import (
     OfCall,
     OfChild,
     OfDrain,
@@ -42,13 +44,8 @@ from agentrail.core.owners import (
     OfTeardown,
     OfTranscript,
 )
-from agentrail.core.receipts import PromptReceipt, SteerReceipt
-from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.retries import Attempts
-from agentrail.core.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
-from agentrail.core.stack import load_stack
-from agentrail.core.stalls import StallClock, StallOptions
-from agentrail.core.state import (
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.state import (
     Compaction,
     Cycle,
     Ended,
@@ -67,10 +64,13 @@ from agentrail.core.state import (
     SuspendedHook,
     TeardownState,
 )
-from agentrail.core.state_codec import encode_session
-from agentrail.core.structured import ResponseFormat
-from agentrail.core.tags import TagReader
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.session.state_codec import encode_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
+from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.history import History
+from agentrail.core.values.importing import Repair
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, PluginEvent, Question, Todo, TodoChange
 from agentrail.messages import (

@@ -13,12 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from agentrail import events as e
-from agentrail.core import signals as s
-from agentrail.core.budget import Spent
-from agentrail.core.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.codec import SIGNAL_KINDS, encode_event, encode_signal
-from agentrail.core.hooks import FileText
-from agentrail.core.request import (
+from agentrail.core.policy.budget import Spent
+from agentrail.core.protocol import signals as s
+from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Completed,
     EffectId,
@@ -28,7 +27,8 @@ from agentrail.core.request import (
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
+from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.errors import ErrorInfo
 from agentrail.messages import (
     ApprovalId,

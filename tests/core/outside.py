@@ -6,9 +6,8 @@ The one thing that it looks up there is which teardown is that of an abort, beca
 from collections.abc import Iterable
 from typing import Final
 
-from agentrail.core.actions import WriteFile
-from agentrail.core.compacting import DIRECTORY
-from agentrail.core.effects import (
+from agentrail.core.protocol.actions import WriteFile
+from agentrail.core.protocol.effects import (
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
@@ -24,8 +23,8 @@ from agentrail.core.effects import (
     Teardown,
     stall_timer_of,
 )
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     ChildStarted,
     EffectOutcome,
     Parked,
@@ -39,7 +38,8 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
 )
-from agentrail.core.state import SessionState
+from agentrail.core.session.compaction import DIRECTORY
+from agentrail.core.session.state import SessionState
 from agentrail.events import CompactEnd
 
 _ENDS: Final[dict[type[Effect], tuple[type[EffectOutcome], ...]]] = {

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentrail import plugins as p
-from agentrail.core.hooks import HOOKS, Hook
-from agentrail.core.outcome import Outcome
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import PluginEntry, load_stack
+from agentrail.core.protocol.hooks import HOOKS, Hook
+from agentrail.core.stack.loading import PluginEntry, load_stack
+from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult, UserMessage

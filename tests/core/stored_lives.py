@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.machine import step
-from agentrail.core.plugin import Plugin
-from agentrail.core.signals import ChangePlugins
-from agentrail.core.state import SessionState
-from agentrail.core.state_codec import decode_session, encode_session
-from agentrail.core.state_shapes import PluginRecord, Resolve
+from agentrail.core.protocol.signals import ChangePlugins
+from agentrail.core.session.machine import step
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import decode_session, encode_session
+from agentrail.core.session.state_shapes import PluginRecord, Resolve
+from agentrail.core.stack.plugin import Plugin
 from agentrail.frozen import FrozenDict, FrozenList
 from tests.core.drawn_lives import steps, text_of
 

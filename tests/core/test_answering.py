@@ -2,8 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.signals import Prompt, SignalId
-from agentrail.core.structured import ResponseFormat
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.signals import Prompt, SignalId
 from agentrail.events import AgentEnd, AgentError
 from agentrail.messages import PromptRef, Text
 from agentrail.testing.promises import PROMISES

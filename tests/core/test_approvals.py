@@ -7,13 +7,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.effects import Refuse, RunTool
-from agentrail.core.machine import new_session
-from agentrail.core.projection import snapshot_of
-from agentrail.core.signals import Approve, Prompt, Reject, Respond, Restarted, Signal, SignalId, StatusQuery
-from agentrail.core.stack import load_stack
-from agentrail.core.state import Rule, SessionState
-from agentrail.core.toolbox import read_call
+from agentrail.core.protocol.effects import Refuse, RunTool
+from agentrail.core.protocol.signals import (
+    Approve,
+    Prompt,
+    Reject,
+    Respond,
+    Restarted,
+    Signal,
+    SignalId,
+    StatusQuery,
+)
+from agentrail.core.session.machine import new_session
+from agentrail.core.session.projection import snapshot_of
+from agentrail.core.session.state import Rule, SessionState
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import AnswerNotOffered
 from agentrail.events import PERMISSION_OPTIONS, ApprovalRequired, ToolBlocked
 from agentrail.messages import ApprovalId, JsonValue, PromptRef, Text

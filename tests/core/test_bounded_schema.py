@@ -6,8 +6,8 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentrail.core.bounded_schema import BoundedValidator, ValidationBudget, name_patterns_of
-from agentrail.core.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget, name_patterns_of
+from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 
 TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
 MANY = 200_000

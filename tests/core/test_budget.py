@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.budget import (
+from agentrail.core.policy.budget import (
     Bound,
     Budget,
     BudgetLeft,

@@ -9,9 +9,8 @@ from typing import Final, get_args
 import pytest
 from attrs import frozen
 
-from agentrail.core import machine
-from agentrail.core.effects import Effect
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Approve,
@@ -34,8 +33,9 @@ from agentrail.core.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.stack import load_stack
-from agentrail.core.state import Phase
+from agentrail.core.session import machine
+from agentrail.core.session.state import Phase
+from agentrail.core.stack.loading import load_stack
 from agentrail.errors import InternalError
 from agentrail.testing.scenario import read_scenario
 from agentrail.testing.scenario_out import GROUPS, encode_effect

@@ -6,12 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.budget import NOTHING_SPENT, Budget, Ledger, Spent
-from agentrail.core.children import MAX_SESSION_DEPTH
-from agentrail.core.cycle import MAX_ASKERS
-from agentrail.core.effects import Refuse, SpawnChild, StartStream
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Ledger, Spent
+from agentrail.core.protocol.effects import Refuse, SpawnChild, StartStream
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     ChildPublished,
@@ -25,8 +23,10 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.state import SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.session.children import MAX_SESSION_DEPTH
+from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.session.state import SessionState
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
 from agentrail.events import AgentStart, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage

@@ -9,8 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core.changes import Change
-from agentrail.core.codec import (
+from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.hooks import Lifecycle, RequestResult
+from agentrail.core.protocol.request import Chunk, EffectId
+from agentrail.core.protocol.signals import ChildPublished, SessionBegan, Signal
+from agentrail.core.wire.codec import (
     SIGNAL_KINDS,
     decode_event,
     decode_signal,
@@ -18,9 +21,6 @@ from agentrail.core.codec import (
     encode_signal,
     event_schema,
 )
-from agentrail.core.hooks import Lifecycle, RequestResult
-from agentrail.core.request import Chunk, EffectId
-from agentrail.core.signals import ChildPublished, SessionBegan, Signal
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import (
     KINDS,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.core import machine
-from agentrail.core.effects import CancelStream, Publish, StartStream
-from agentrail.core.hooks import FileWritten
-from agentrail.core.request import EffectId
-from agentrail.core.signals import PluginRequestFinished, Prompt, SignalId, Steer
-from agentrail.core.stack import load_stack
-from agentrail.core.state import Phase
+from agentrail.core.protocol.effects import CancelStream, Publish, StartStream
+from agentrail.core.protocol.hooks import FileWritten
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import PluginRequestFinished, Prompt, SignalId, Steer
+from agentrail.core.session import machine
+from agentrail.core.session.state import Phase
+from agentrail.core.stack.loading import load_stack
 from agentrail.events import CompactEnd, PromptDropped
 from agentrail.messages import PromptRef, SteerRef, Text, UserMessage
 from agentrail.testing.scenario import read_scenario

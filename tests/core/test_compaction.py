@@ -2,8 +2,7 @@
 
 import pytest
 
-from agentrail.core.compacting import summary_request
-from agentrail.core.compaction import (
+from agentrail.core.policy.compaction import (
     DISTANCE,
     LEAST_TOKENS,
     SUMMARY_PROMPT,
@@ -22,10 +21,11 @@ from agentrail.core.compaction import (
     is_due,
     overflow_error,
 )
-from agentrail.core.estimates import tokens_of
-from agentrail.core.history import History
-from agentrail.core.request import EffectId, ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.session.compaction import summary_request
+from agentrail.core.values.history import History
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolResult, UserMessage
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from agentrail.core.estimates import (
+from agentrail.core.policy.estimates import (
     IMAGE_TOKENS,
     TokenCount,
     fixed_tokens_of,
     tokens_of,
 )
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import (
     AssistantMessage,
     CallId,

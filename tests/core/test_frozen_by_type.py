@@ -3,13 +3,13 @@
 import pytest
 
 from agentrail.abc import ToolListing
-from agentrail.core.changes import UpdateContext, UpdateTodos
-from agentrail.core.hooks import BeforePluginOptsUpdate, BeforeTool, Found
-from agentrail.core.request import ModelFacts
-from agentrail.core.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
-from agentrail.core.state import SessionConfig
-from agentrail.core.structured import ResponseFormat
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
+from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, BeforeTool, Found
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ToolContractError
 from agentrail.events import Approval, MemoryFlushed, Plan, PluginEvent, Todo, TodoChange, ToolExecutionStart
 from agentrail.messages import (

@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.append_only import GrowingSet
-from agentrail.core.gates import (
+from agentrail.core.policy.gates import (
     CUT_OFF,
     WITHHELD,
     Passed,
@@ -14,7 +13,8 @@ from agentrail.core.gates import (
     settle_call_ids,
     validate_call,
 )
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import CallId
 from agentrail.testing import strategies
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentrail.core.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event
+from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event
 from agentrail.events import KINDS, UnknownEvent
 from tests.core.golden_values import EVENTS, FIELDS, GOLDEN, NEWER, SIGNALS, as_stored, golden_files
 

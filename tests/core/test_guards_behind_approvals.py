@@ -3,8 +3,8 @@
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from tests.core.plugin_rig import CTX, EVENTS
 

@@ -3,8 +3,8 @@
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.actions import HINTED_ON
-from agentrail.core.hooks import HOOKS
+from agentrail.core.protocol.actions import HINTED_ON
+from agentrail.core.protocol.hooks import HOOKS
 from agentrail.events import ActionIgnored, PluginFailed
 from tests.core.plugin_rig import Says, ask
 

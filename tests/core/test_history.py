@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrail.core.append_only import Log
-from agentrail.core.history import History
+from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import History
 from agentrail.errors import HistoryError
 from agentrail.messages import (
     AssistantMessage,

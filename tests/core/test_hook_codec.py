@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrail.core.hook_codec import decode_hook_event
-from agentrail.core.hooks import HOOKS, BeforePrompt, BeforeTool, OnToolError
+from agentrail.core.protocol.hooks import HOOKS, BeforePrompt, BeforeTool, OnToolError
+from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.messages import CallId, Text
 

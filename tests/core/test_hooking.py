@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core import machine
-from agentrail.core.effects import Publish, RunPluginRequest, SetTimer, StartStream, Teardown
-from agentrail.core.hooks import ModelAnswer
-from agentrail.core.request import EffectId
-from agentrail.core.signals import Approve, PluginRequestFinished, SignalId
-from agentrail.core.stack import load_stack
-from agentrail.core.state import Phase
-from agentrail.core.teardown import abort_by_plugin
-from agentrail.core.work import StepContext
+from agentrail.core.protocol.effects import Publish, RunPluginRequest, SetTimer, StartStream, Teardown
+from agentrail.core.protocol.hooks import ModelAnswer
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Approve, PluginRequestFinished, SignalId
+from agentrail.core.session import machine
+from agentrail.core.session.state import Phase
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.teardown import abort_by_plugin
+from agentrail.core.stack.loading import load_stack
 from agentrail.events import (
     TERMINAL,
     ActionIgnored,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.history import History
-from agentrail.core.importing import NO_OUTPUT, NO_RESULT, Repair, import_messages
+from agentrail.core.values.history import History
+from agentrail.core.values.importing import NO_OUTPUT, NO_RESULT, Repair, import_messages
 from agentrail.messages import (
     AssistantMessage,
     CallId,

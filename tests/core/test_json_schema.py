@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.json_schema import MAX_FAULTS, CompiledSchema, fault_of_schema
+from agentrail.core.values.json_schema import MAX_FAULTS, CompiledSchema, fault_of_schema
 
 
 def test_values_of_any_kind_are_judged():

@@ -6,11 +6,9 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
-from agentrail.core.effects import Refuse, ReplyToCaller
-from agentrail.core.legality import LEGALITY, Verdict, is_awaited, verdict
-from agentrail.core.owners import OfStream
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Refuse, ReplyToCaller
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Asked,
     EffectOutcome,
@@ -20,7 +18,9 @@ from agentrail.core.signals import (
     SignalId,
     StreamStarted,
 )
-from agentrail.core.state import Phase
+from agentrail.core.session.legality import LEGALITY, Verdict, is_awaited, verdict
+from agentrail.core.session.owners import OfStream
+from agentrail.core.session.state import Phase
 from tests.core.worlds import new_session, small_world
 
 PAIRS = tuple(product(get_args(Signal), Phase))

@@ -4,11 +4,11 @@ import itertools
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.history import History
-from agentrail.core.listening import visible_in, visible_so_far, visible_text
-from agentrail.core.projection import snapshot_of
-from agentrail.core.request import ArgumentsDelta, TextDelta, ToolCallStarted
-from agentrail.core.signals import ChunksArrived, Prompt, SignalId, StreamStarted
+from agentrail.core.protocol.request import ArgumentsDelta, TextDelta, ToolCallStarted
+from agentrail.core.protocol.signals import ChunksArrived, Prompt, SignalId, StreamStarted
+from agentrail.core.session.projection import snapshot_of
+from agentrail.core.session.tags import visible_in, visible_so_far, visible_text
+from agentrail.core.values.history import History
 from agentrail.events import MessageDelta
 from agentrail.messages import AssistantMessage, PromptRef, Text, Thinking
 from tests.core.worlds import completed, config, new_session, walk

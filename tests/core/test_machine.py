@@ -4,11 +4,8 @@ from types import MappingProxyType
 
 import pytest
 
-from agentrail.core import legality, machine
-from agentrail.core.cycle import MAX_ASKERS
-from agentrail.core.effects import Publish, Refuse, ReplyToCaller, RunTool, StartStream
-from agentrail.core.legality import Cell, Verdict
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller, RunTool, StartStream
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Prompt,
     ReplyQuery,
@@ -20,8 +17,11 @@ from agentrail.core.signals import (
     TeardownFinished,
     ToolFinished,
 )
-from agentrail.core.state import Phase
-from agentrail.core.toolbox import read_call
+from agentrail.core.session import legality, machine
+from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.session.legality import Cell, Verdict
+from agentrail.core.session.state import Phase
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import HistoryError, InternalError, MailboxFull
 from agentrail.events import AbortReceipt, AgentStart, SessionStart
 from agentrail.messages import PromptRef, Text

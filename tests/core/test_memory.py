@@ -7,11 +7,9 @@ import attrs
 import msgspec
 import pytest
 
-from agentrail.core import compacting, machine
-from agentrail.core.append_only import GrowingSet, Log
-from agentrail.core.hooks import FileWritten
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.hooks import FileWritten
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Compact,
     PluginRequestFinished,
@@ -21,8 +19,10 @@ from agentrail.core.signals import (
     SignalId,
     ToolFinished,
 )
-from agentrail.core.state import SessionState
-from agentrail.core.toolbox import read_call
+from agentrail.core.session import compaction, machine
+from agentrail.core.session.state import SessionState
+from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.toolbox import read_call
 from agentrail.messages import PromptRef, Text
 from tests.core.worlds import completed, new_session, run
 
@@ -95,7 +95,7 @@ def cycle(state: SessionState, number: int) -> SessionState:
 @pytest.mark.at(87)
 def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
     """After 200 cycles with summaries it holds no more than after 50, and about as many ids of calls as it may."""
-    monkeypatch.setattr(compacting, "MAX_CALL_IDS", 40)
+    monkeypatch.setattr(compaction, "MAX_CALL_IDS", 40)
     state, sizes = new_session(), []
     for number in range(200):
         state = cycle(state, number)
@@ -106,7 +106,7 @@ def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
 
 def test_the_id_of_a_survivor_is_not_forgotten(monkeypatch):
     """Its result is still to come, however much was summarised since: a new call of its id gets another one."""
-    monkeypatch.setattr(compacting, "MAX_CALL_IDS", 4)
+    monkeypatch.setattr(compaction, "MAX_CALL_IDS", 4)
     said = (Text(text=LETTERS),)
     state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], new_session())
     state = run([completed(request_of(state), read_call("slow", "deploy", "{}"))], state)

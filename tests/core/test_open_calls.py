@@ -5,10 +5,10 @@ import sys
 import msgspec
 import pytest
 
-from agentrail.core import machine
-from agentrail.core.effects import RunTool, StartStream
-from agentrail.core.open_calls import NO_CALLS, CallState, OpenCalls
-from agentrail.core.signals import Prompt, ResponseCompleted, Signal, SignalId, ToolFinished
+from agentrail.core.protocol.effects import RunTool, StartStream
+from agentrail.core.protocol.signals import Prompt, ResponseCompleted, Signal, SignalId, ToolFinished
+from agentrail.core.session import machine
+from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.messages import (
     AssistantMessage,
     CallId,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.append_only import Log
-from agentrail.core.outgoing import (
+from agentrail.core.policy.outgoing import (
     FRESH_MESSAGES,
     KEPT_CHARACTERS,
     MAX_ARGUMENT_CHARACTERS,
@@ -15,6 +14,7 @@ from agentrail.core.outgoing import (
     outgoing,
     unrefused,
 )
+from agentrail.core.values.append_only import Log
 from agentrail.messages import (
     AssistantMessage,
     CallId,

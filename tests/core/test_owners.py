@@ -6,21 +6,10 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
-from agentrail.core import machine
-from agentrail.core.effects import Publish
-from agentrail.core.hooks import FileText
-from agentrail.core.legality import AWAITED_BY
-from agentrail.core.owners import (
-    OfDrain,
-    OfStallTimer,
-    OfStoppedCall,
-    OfStream,
-    OfTranscript,
-    Owner,
-    owned_by,
-)
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     PluginRequestFinished,
@@ -34,9 +23,20 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.state import Phase, SessionState
-from agentrail.core.toolbox import read_call
-from agentrail.core.work import StepContext
+from agentrail.core.session import machine
+from agentrail.core.session.legality import AWAITED_BY
+from agentrail.core.session.owners import (
+    OfDrain,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfTranscript,
+    Owner,
+    owned_by,
+)
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
 from agentrail.messages import CallId, PromptRef, Text, ToolCall

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agentrail.core.patterns import MAX_PATTERN_CHARACTERS, NoPattern, effort_of
+from agentrail.core.values.patterns import MAX_PATTERN_CHARACTERS, NoPattern, effort_of
 
 MANY = 10_000
 

@@ -8,10 +8,11 @@ import pytest
 
 from agentrail import messages as messages_module, plugins as p
 from agentrail.abc import Secret
-from agentrail.core.actions import MATRIX, SHORT_CIRCUITS, Treatment
-from agentrail.core.hooks import HOOKS
-from agentrail.core.outcome import Decision, Injected, Switch, Unfit
-from agentrail.core.pipeline import (
+from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
+from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import Decision, Injected, Switch, Unfit
+from agentrail.core.stack.pipeline import (
     REFUSALS,
     deliver,
     end,
@@ -20,8 +21,7 @@ from agentrail.core.pipeline import (
     resume_hook,
     run_hook,
 )
-from agentrail.core.plugin_events import plugin_event
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
 from agentrail.events.values import Amount

@@ -4,15 +4,15 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run_hook
-from agentrail.core.plugin_changes import (
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
+from agentrail.core.stack.plugin_changes import (
     attach_plugin,
     decide_update,
     detach_plugin,
     find_plugin,
     reload_plugin,
 )
-from agentrail.core.stack import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ActionIgnored, PluginOptsUpdated
 from agentrail.frozen import FrozenDict

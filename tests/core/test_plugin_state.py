@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.plugin_state import classes_of, decode_state, encode_state, loses, unstorable
+from agentrail.core.stack.plugin_state import classes_of, decode_state, encode_state, loses, unstorable
 from agentrail.events import Todo
 from agentrail.frozen import FrozenDict, FrozenList
 from agentrail.messages import Text

@@ -1,8 +1,7 @@
 """What others see of a session: the request, and the status."""
 
-from agentrail.core.projection import LAST_TURN_NOTE, RunningTool, Status, digest_of, request_of, status_of
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Prompt,
     Restarted,
@@ -12,8 +11,16 @@ from agentrail.core.signals import (
     TeardownFinished,
     ToolFinished,
 )
-from agentrail.core.state import Phase
-from agentrail.core.toolbox import read_call
+from agentrail.core.session.projection import (
+    LAST_TURN_NOTE,
+    RunningTool,
+    Status,
+    digest_of,
+    request_of,
+    status_of,
+)
+from agentrail.core.session.state import Phase
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import AbortReceipt
 from agentrail.messages import PromptRef, Text, TokenUsage
 from tests.core.worlds import TOOLS, completed, new_session, run, walk

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core import machine
-from agentrail.core.effects import Refuse, ReplyToCaller
-from agentrail.core.rehearsal import MAX_REHEARSED, rehearsal_of
-from agentrail.core.signals import ChangePlugins, Prompt, SessionBegan, SignalId
-from agentrail.core.stack import load_stack
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.effects import Refuse, ReplyToCaller
+from agentrail.core.protocol.signals import ChangePlugins, Prompt, SessionBegan, SignalId
+from agentrail.core.session import machine
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.rehearsal import MAX_REHEARSED, rehearsal_of
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import PluginError
 from agentrail.messages import (
     AssistantMessage,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.retries import (
+from agentrail.core.policy.retries import (
     Attempts,
     CompactFirst,
     GiveUp,

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from agentrail.core.effects import Effect
-from agentrail.core.legality import LEGALITY, Verdict
-from agentrail.core.signals import AbortCycle, Signal, StopSession
-from agentrail.core.state import Phase
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.signals import AbortCycle, Signal, StopSession
+from agentrail.core.session.legality import LEGALITY, Verdict
+from agentrail.core.session.state import Phase
 from agentrail.events import Event
 from agentrail.testing.scenario import read_scenario, run_scenario
 from agentrail.testing.scenario_out import effect_name

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.seeded import SeededRandom, seed_of
+from agentrail.core.values.seeded import SeededRandom, seed_of
 
 
 def test_the_numbers_are_those_of_splitmix64():

@@ -7,14 +7,12 @@ import msgspec
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core import machine
-from agentrail.core.budget import Spent
-from agentrail.core.codec import encode_event
-from agentrail.core.effects import SetTimer, SpawnChild, stall_timer_of
-from agentrail.core.patterns import effort_of
-from agentrail.core.projection import ChildSession, status_of
-from agentrail.core.request import EffectId, ModelFacts, TextDelta
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import Spent
+from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.tags import MAX_CONTENT, TagReader
+from agentrail.core.protocol.effects import SetTimer, SpawnChild, stall_timer_of
+from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
+from agentrail.core.protocol.signals import (
     AbortCycle,
     ChangePlugins,
     ChildStarted,
@@ -25,10 +23,12 @@ from agentrail.core.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.stack import load_stack
-from agentrail.core.stalls import StallOptions
-from agentrail.core.tags import MAX_CONTENT, TagReader
-from agentrail.core.toolbox import parse_arguments, read_call
+from agentrail.core.session import machine
+from agentrail.core.session.projection import ChildSession, status_of
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.patterns import effort_of
+from agentrail.core.values.toolbox import parse_arguments, read_call
+from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
 from agentrail.frozen import MAX_LEVELS, frozen_json, same_json
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage, ToolResult

@@ -1,4 +1,4 @@
-"""How a value of an annotation looks as JSON: see `core/shapes.py` and `core/state_shapes.py`."""
+"""How a value of an annotation looks as JSON: see `core/wire/shapes.py` and `core/session/state_shapes.py`."""
 
 import enum
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 import pytest
 
-from agentrail.core.append_only import GrowingSet, Log
-from agentrail.core.shapes import Misfit, Shape, Shapes, read_json, written
-from agentrail.core.state import SessionState
-from agentrail.core.state_shapes import SHAPES, Reading, Writing
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_shapes import SHAPES, Reading, Writing
+from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.wire.shapes import Misfit, Shape, Shapes, read_json, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.tables import Index, Table

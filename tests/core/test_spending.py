@@ -6,14 +6,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.budget import Budget, Ledger, Price, budget_left, spent_of
-from agentrail.core.effects import RunPluginRequest, SpawnChild
-from agentrail.core.estimates import fixed_tokens_of
-from agentrail.core.hooks import ModelAnswer, RequestFailed
-from agentrail.core.machine import new_session as make_session
-from agentrail.core.projection import status_of
-from agentrail.core.request import EffectId, ModelFacts, TextDelta, UsageUpdate
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import Budget, Ledger, Price, budget_left, spent_of
+from agentrail.core.policy.estimates import fixed_tokens_of
+from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
+from agentrail.core.protocol.hooks import ModelAnswer, RequestFailed
+from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import (
     AbortCycle,
     ChunksArrived,
     PluginRequestFinished,
@@ -24,9 +22,11 @@ from agentrail.core.signals import (
     StreamStarted,
     ToolFinished,
 )
-from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.session.machine import new_session as make_session
+from agentrail.core.session.projection import status_of
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
 from agentrail.messages import PromptRef, Text, TokenUsage

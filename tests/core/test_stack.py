@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import end, run_hook
-from agentrail.core.stack import EMPTY_STACK, load_stack
+from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.stack.loading import EMPTY_STACK, load_stack
+from agentrail.core.stack.pipeline import end, run_hook
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS, Says, ask
 

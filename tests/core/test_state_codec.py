@@ -1,4 +1,4 @@
-"""What a session knows goes to bytes and back: see `core/state_codec.py`."""
+"""What a session knows goes to bytes and back: see `core/session/state_codec.py`."""
 
 import json
 import os
@@ -14,14 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail import plugins as p
-from agentrail.core.history import History
-from agentrail.core.open_calls import CallState, OpenCalls
-from agentrail.core.outgoing import Outgoing
-from agentrail.core.request import EffectId
-from agentrail.core.signals import ChangePlugins, ChildPublished, Prompt, SignalId
-from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionState
-from agentrail.core.state_codec import (
+from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import ChangePlugins, ChildPublished, Prompt, SignalId
+from agentrail.core.session.open_calls import CallState, OpenCalls
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import (
     CODEC_VERSION,
     decode_config,
     decode_session,
@@ -32,8 +30,10 @@ from agentrail.core.state_codec import (
     encode_stack,
     encode_toolbox,
 )
-from agentrail.core.state_shapes import PluginRecord, plugin_origin
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.session.state_shapes import PluginRecord, plugin_origin
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.history import History
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import CodecError, PluginError
 from agentrail.events import PluginEvent
 from agentrail.frozen import FrozenDict

@@ -5,14 +5,11 @@ from itertools import chain
 
 import pytest
 
-from agentrail.core import batch, compacting, looping, machine
-from agentrail.core.effects import Publish
-from agentrail.core.gates import hash_arguments
-from agentrail.core.legality import LEGALITY
-from agentrail.core.outgoing import Outgoing, outgoing
-from agentrail.core.projection import request_of
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.outgoing import Outgoing, outgoing
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     Approve,
     ChangePlugins,
     Prompt,
@@ -21,11 +18,14 @@ from agentrail.core.signals import (
     TimerFired,
     ToolFinished,
 )
-from agentrail.core.spending import count_history, count_tokens, fixed_of
-from agentrail.core.stack import load_stack
-from agentrail.core.state import Draft, Phase, SessionData
-from agentrail.core.toolbox import read_call
-from agentrail.core.work import StepContext
+from agentrail.core.session import batch, compaction, loops, machine
+from agentrail.core.session.budget import count_history, count_tokens, fixed_of
+from agentrail.core.session.legality import LEGALITY
+from agentrail.core.session.projection import request_of
+from agentrail.core.session.state import Draft, Phase, SessionData
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import RequestStart
 from agentrail.messages import ApprovalId, AssistantMessage, PromptRef, Text, UserMessage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
@@ -177,7 +177,7 @@ ONE_CALL = (
 def test_a_compaction_that_is_not_due_makes_no_request(monkeypatch):
     """Whether one is due is known from what was counted; only for a summary a request is made."""
     made = []
-    monkeypatch.setattr(compacting, "request_of", lambda *_, **__: made.append(1))
+    monkeypatch.setattr(compaction, "request_of", lambda *_, **__: made.append(1))
     assert run(ONE_CALL).data.last.outcome == "finished"
     assert not made
 
@@ -191,7 +191,7 @@ def test_arguments_are_hashed_once(monkeypatch):
         return hash_arguments(arguments)
 
     monkeypatch.setattr(batch, "hash_arguments", counted)
-    monkeypatch.setattr(looping, "hash_arguments", counted)
+    monkeypatch.setattr(loops, "hash_arguments", counted)
     crash = ToolFinished(at_ms=3, effect_id=EffectId("t2"), text="boom", started_at_ms=2, crashed=True)
     script = [*ONE_CALL[:2], crash, TimerFired(at_ms=9, effect_id=EffectId("w3"))]
     again = ToolFinished(at_ms=10, effect_id=EffectId("t4"), text="done", started_at_ms=9)

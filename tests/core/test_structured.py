@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.structured import (
+from agentrail.core.policy.response_format import (
     REPAIR_NOTE,
     Accepted,
     Rejected,

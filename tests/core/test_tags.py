@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.tags import MAX_CONTENT, Tag, TagReader
+from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(

@@ -1,11 +1,11 @@
 """Questions that running tools put before the user: how many may wait, and to whom a model's tools describe themselves."""
 
-from agentrail.core import machine
-from agentrail.core.cycle import MAX_ASKERS
-from agentrail.core.effects import Refuse, RunTool
-from agentrail.core.request import EffectId
-from agentrail.core.signals import SignalId, ToolAsked
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.protocol.effects import Refuse, RunTool
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import SignalId, ToolAsked
+from agentrail.core.session import machine
+from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import MailboxFull
 from agentrail.testing.scenario import read_scenario
 

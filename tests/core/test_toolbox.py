@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments, read_call
+from agentrail.core.values.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments, read_call
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import frozen_json
 from agentrail.messages import ToolCall

@@ -1,6 +1,6 @@
 """A conversation as text: what was removed from a history can be read in a file."""
 
-from agentrail.core.transcript import transcript_of
+from agentrail.core.values.transcript import transcript_of
 from agentrail.messages import (
     AssistantMessage,
     CallId,

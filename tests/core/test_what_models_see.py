@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentrail.core.effects import RunTool, StartStream
-from agentrail.core.request import EffectId, ModelFacts
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import RunTool, StartStream
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import (
     AbortCycle,
     ChangeModel,
     ChangePlugins,
@@ -18,7 +18,7 @@ from agentrail.core.signals import (
     ToolProgressed,
     UpdatePluginOpts,
 )
-from agentrail.core.toolbox import read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from agentrail.core import machine
-from agentrail.core.effects import stall_timer_of
-from agentrail.core.hooks import FileText, FileWritten
-from agentrail.core.owners import OfChild, OfDrain, owned_by
-from agentrail.core.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import stall_timer_of
+from agentrail.core.protocol.hooks import FileText, FileWritten
+from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Approve,
@@ -51,8 +49,10 @@ from agentrail.core.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.state import SessionConfig, SessionState
-from agentrail.core.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.session import machine
+from agentrail.core.session.owners import OfChild, OfDrain, owned_by
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, AgentStart
 from agentrail.messages import (

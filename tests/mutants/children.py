@@ -13,7 +13,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="the first who waited is given all that came back",
         breaks=_ONCE,
-        file="core/children.py",
+        file="core/session/children.py",
         old="    return step.data.batch.waiting_children + len(step.data.wishes)\n",
         new="    return 1\n",
         killed_by=f"{_CORE}::test_who_finds_nothing_left_waits_and_shares_what_comes_back",
@@ -21,7 +21,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a tool is refused although something may come back",
         breaks=_ONCE,
-        file="core/children.py",
+        file="core/session/children.py",
         old="        if refused is not None and ledger is not None and ledger.open:\n            return\n",
         new="",
         killed_by=f"{_SHELL}::test_sessions_side_by_side_wait_for_their_shares",
@@ -29,7 +29,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="who waits for a share outlives the call",
         breaks="every caller is answered",
-        file="core/children.py",
+        file="core/session/children.py",
         old='            step.refuse(wish.signal_id, CycleAborted("the call that asks was stopped"))\n',
         new="            pass\n",
         killed_by=f"{_CORE}::test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest[finished]",
@@ -37,7 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a child is settled for ever",
         breaks=_ONCE,
-        file="core/spending.py",
+        file="core/session/budget.py",
         old="for loan in step.data.loans if loan != effect_id)\n",
         new="for loan in step.data.loans)\n",
         killed_by=_TREE,
@@ -45,7 +45,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a child gives nothing back",
         breaks=_ONCE,
-        file="core/spending.py",
+        file="core/session/budget.py",
         old="take_back(ledger, _reservation_of(step.data, effect_id), spent)\n",
         new="take_back(ledger, _reservation_of(step.data, effect_id), None)\n",
         killed_by=f"{_SHELL}::test_a_session_of_a_tool_works_under_a_budget",
@@ -77,7 +77,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="calls are answered by sessions without end",
         breaks="sessions do not stand on one another without end",
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="    if too_deep is not None:\n",
         new="    if too_deep is not None and False:\n",
         killed_by=f"{_CORE}::test_no_session_stands_too_deep[8]",

@@ -18,7 +18,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a pattern costs nothing",
         breaks=_LOOP,
-        file="core/bounded_schema.py",
+        file="core/values/bounded_schema.py",
         old="        work.pay_for_search(keyword, instance)\n",
         new="        pass\n",
         killed_by=f"{_BOUNDED}::test_what_would_take_for_ever_is_refused",
@@ -26,7 +26,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="items are paid for by nobody",
         breaks=_LOOP,
-        file="core/bounded_schema.py",
+        file="core/values/bounded_schema.py",
         old="        work.pay(1 + cost(work, value, instance, schema))\n",
         new="        cost(work, value, instance, schema)\n",
         killed_by=f"{_BOUNDED}::test_each_keyword_pays",
@@ -82,7 +82,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a short patience begins with a report",
         breaks="`stall_seconds` counts from any value above 0 (14.2)",
-        file="core/silence.py",
+        file="core/session/stalls.py",
         old="stalls.stall_ms < FIRST_REPORT_MS:\n",
         new="stalls.stall_ms < 0:\n",
         killed_by="tests/runtime/test_silence.py::test_a_short_patience_counts_from_the_first_chunk",

@@ -15,7 +15,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an approval is bound by what is there when it is given",
         breaks=_APPROVED,
-        file="core/decisions.py",
+        file="core/session/decisions.py",
         old='stage="waiting", bound_to=asked.arguments_hash)',
         new='stage="waiting", bound_to=hash_arguments(state.arguments))',
         killed_by=f"{_FORCED}[once]",
@@ -23,7 +23,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a call is not held against its approval",
         breaks=_APPROVED,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="    if state.bound_to not in (None, arguments_hash):\n",
         new="    if state.bound_to == 1:\n",
         killed_by=f"{_FORCED}[always]",
@@ -31,7 +31,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="what a guard makes of an edit runs unseen",
         breaks=_APPROVED,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="outcome.abort is None and not same_json(as_seen, state.arguments):\n",
         new="outcome.abort is not None:\n",
         killed_by="property_tests/core/test_what_is_shown_runs.py::test_nothing_runs_that_nobody_was_shown",
@@ -56,7 +56,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="user data is handed out as it is",
         breaks=_PAST,
-        file="core/state.py",
+        file="core/session/state.py",
         old='        force_setattr(self, "user_data", frozen_json(self.user_data))\n',
         new="",
         killed_by=f"{_BY_TYPE}::test_what_is_made_of_an_object_has_its_own[config]",
@@ -64,7 +64,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a batch is searched from its beginning",
         breaks="a batch costs the same per call at 4,000 as at 250",
-        file="core/open_calls.py",
+        file="core/session/open_calls.py",
         old="        found = self._waiting.first()\n        return None if found is None else found[1]\n",
         new='        return next((state for state in self if state.stage == "waiting"), None)\n',
         killed_by="tests/core/test_open_calls.py::test_a_call_among_four_thousand_costs_what_one_among_few_costs",

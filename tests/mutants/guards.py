@@ -79,7 +79,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="two calls with one command, and the first is taken",
         breaks=_CHAT,
-        file="core/decisions.py",
+        file="core/session/decisions.py",
         old="    if len(alike) == 1:\n",
         new="    if alike:\n",
         killed_by="tests/core/test_scenarios.py::test_scenario[approval_in_chat_by_command]",
@@ -87,7 +87,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an answer that is not offered is taken",
         breaks=_CHAT,
-        file="core/decisions.py",
+        file="core/session/decisions.py",
         old="answer not in asked.permission_options:\n",
         new="not asked.permission_options:\n",
         killed_by="tests/core/test_approvals.py::test_exactly_the_answers_that_are_offered_decide",
@@ -95,7 +95,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a rule answers what does not take always",
         breaks=_CHAT,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old='if "always" in options and interactions',
         new="if interactions",
         killed_by="tests/core/test_approvals.py::test_a_rule_only_answers_where_always_is_offered",
@@ -127,7 +127,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a sub-agent does something else than was shown",
         breaks=_CHAT,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n",
         new="    if False:\n",
         killed_by="tests/runtime/test_what_is_approved_runs.py::"

@@ -38,7 +38,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="any longer log has grown from any other",
         breaks=_KEPT,
-        file="core/append_only.py",
+        file="core/values/append_only.py",
         old="return self._items is older._items and self._length >= older._length",
         new="return self._length >= older._length",
         killed_by="tests/core/test_append_only.py::test_what_a_log_grew_from_is_its_beginning",

@@ -12,7 +12,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a compaction with nothing to cut says nothing",
         breaks=_OUTCOME,
-        file="core/compacting.py",
+        file="core/session/compaction.py",
         old="            step.publish(CompactSkipped(by=BY_SESSION, reason=why))\n",
         new="            pass\n",
         killed_by=scenario("compact_nothing_to_cut"),
@@ -20,7 +20,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="messages that are no conversation are sent",
         breaks=_HANDED,
-        file="core/actions.py",
+        file="core/protocol/actions.py",
         old="            return fault_of_messages(messages, shown)\n",
         new="            return None\n",
         killed_by=scenario("messages_handed_on_invalid"),
@@ -28,7 +28,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="what was hidden is sent behind a compaction",
         breaks=_HANDED,
-        file="core/compacting.py",
+        file="core/session/compaction.py",
         old="            handed=None if cycle.handed is None else (),\n",
         new="            handed=None,\n",
         killed_by=f"{_HANDED_ON}::test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps",
@@ -36,7 +36,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a skip brings back what a guard took out",
         breaks=_HANDED,
-        file="core/pipeline.py",
+        file="core/stack/pipeline.py",
         old='kept = {"event": self.out.guarded, "replaced_by": by}',
         new="del by",
         killed_by="property_tests/core/test_pipeline.py::test_a_skip_never_brings_back_what_a_guard_took_out",
@@ -44,7 +44,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a question without a time waits for ever",
         breaks=_OUTCOME,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="if seconds is not None else default_ms)",
         new="if seconds is not None else None)",
         killed_by=scenario("question_default_deadline"),

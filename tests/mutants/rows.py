@@ -33,7 +33,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (1, 3, 6),
         "results of an abort stay out of the history",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    step.data.survivors = (*step.data.survivors, *spared)\n    into_history(step)\n",
         "    step.data.survivors = (*step.data.survivors, *spared)\n",
         _HISTORY,
@@ -41,7 +41,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (5,),
         "a summary is asked for without the system prompt",
-        "core/compacting.py",
+        "core/session/compaction.py",
         '        messages=messages_for_summary(plan, removed),\n        tool_choice="none",\n',
         '        messages=messages_for_summary(plan, removed),\n        system=None,\n        tool_choice="none",\n',
         "tests/core/test_compaction.py::test_the_request_for_a_summary_begins_like_any_other",
@@ -49,7 +49,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (7,),
         "an import keeps ids that stand twice",
-        "core/importing.py",
+        "core/values/importing.py",
         "        if not call_id or call_id in self._taken_ids:\n",
         "        if not call_id:\n",
         "tests/core/test_importing.py::test_any_messages_make_a_history_that_needs_no_repair",
@@ -57,7 +57,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (9,),
         "an abort is told to the model",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    requeue_steers(step)\n    if signal.clear_queue:\n",
         '    requeue_steers(step)\n    step.data.notes = (*step.data.notes, "[aborted]")\n    if signal.clear_queue:\n',
         f"{_WHAT_MODELS_SEE}::test_what_controls_a_session_is_no_message",
@@ -65,7 +65,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (10,),
         "a steer is said before the results",
-        "core/prompts.py",
+        "core/session/prompts.py",
         "    step.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))\n",
         "    step.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))\n"
         "    cycle._apply_steers(step)\n",
@@ -74,7 +74,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (47,),
         "a steer stops no call",
-        "core/prompts.py",
+        "core/session/prompts.py",
         "    return hear_steer(step, phase) if step.data.batch else phase\n",
         "    return phase\n",
         scenario("steer_while_tools_run"),
@@ -82,7 +82,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (12,),
         "who prompts gets the answer to another's prompt",
-        "core/prompts.py",
+        "core/session/prompts.py",
         "    step.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))\n    _give_receipt(",
         "    step.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))\n"
         "    if askers and data.cycle is not None:\n"
@@ -118,7 +118,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (19,),
         "an abort is not published at once",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    step.publish(AgentAbort(reason=reason))\n    for asker in askers:\n",
         "    for asker in askers:\n",
         f"{_NOTHING_LEFT}::test_the_abort_is_published_before_anything_is_waited_for",
@@ -126,7 +126,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (20,),
         "plugins do not see an abort in idle",
-        "core/teardown.py",
+        "core/session/teardown.py",
         '        after_turn(step, "aborted", reason=reason)\n    step.publish(AgentAbort(reason=reason))\n',
         "        pass\n    step.publish(AgentAbort(reason=reason))\n",
         scenario("aborts_seen_by_plugins"),
@@ -134,7 +134,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (23,),
         "an abort of all spares immune tools",
-        "core/teardown.py",
+        "core/session/teardown.py",
         '    return kill == "none" or (kill == "killable" and calls.is_immune(step, state))\n',
         '    return kill == "none" or calls.is_immune(step, state)\n',
         f"{_NOTHING_LEFT}::test_kill_all_spares_nobody",
@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (30,),
         "an abort leaves the timer of a retry",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "        step.cancel(ClearTimer(effect_id=stream.effect_id))\n        return ()\n",
         "        return ()\n",
         scenario("abort_in_a_retry_pause"),
@@ -174,7 +174,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (35,),
         "to stop_call one call ends the cycle",
-        "core/batch.py",
+        "core/session/batch.py",
         '    return decided(step, phase, "tool_rejected", resume=step.cycle.resume)\n',
         "    return BreakOff(reason)\n",
         f"{_PEOPLE}::test_one_call_is_stopped_and_the_others_go_on",
@@ -182,7 +182,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (38,),
         "a receipt does not say what was committed",
-        "core/teardown.py",
+        "core/session/teardown.py",
         '    committed = _ids_of(tuple(state for state in step.data.batch if state.stage == "done"))\n',
         "    committed = _ids_of(())\n",
         f"{_NOTHING_LEFT}::test_the_receipt_says_what_was_committed_and_the_next_prompt_is_taken_at_once",
@@ -190,7 +190,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (39,),
         "an abort throws the queue away",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    if signal.clear_queue:\n",
         "    if True:\n",
         "tests/promises/test_a_message_accepted_is_never_lost.py"
@@ -199,7 +199,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (41, 42, 45),
         "a prompt in a compaction is refused",
-        "core/prompts.py",
+        "core/session/prompts.py",
         '    askers = (signal.signal_id,) if signal.reply == "text" else ()\n',
         "    if data.compaction is not None:\n"
         '        step.refuse(signal.signal_id, PromptQueueFull("busy"))\n'
@@ -210,7 +210,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (46,),
         "a steer stops a compaction",
-        "core/prompts.py",
+        "core/session/prompts.py",
         '    _say(step, signal, "became_prompt")\n',
         '    _say(step, signal, "became_prompt")\n'
         "    if data.compaction is not None:\n"
@@ -220,7 +220,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (43,),
         "a late timer is taken",
-        "core/legality.py",
+        "core/session/legality.py",
         "    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):\n",
         "    if cell is Verdict.TAKE and signal is None:\n",
         scenario("late_timers"),
@@ -228,7 +228,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (44,),
         "a cycle ends although it was steered",
-        "core/cycle.py",
+        "core/session/cycle.py",
         '    if turns_left and stop_reason != "superseded" and (step.data.steers or step.data.interventions):\n'
         "        return begin_turn(step)\n",
         "    step.data.steers = ()\n",
@@ -237,7 +237,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (49,),
         "steers that met the end of their cycle are forgotten",
-        "core/cycle.py",
+        "core/session/cycle.py",
         "    step.data.steers = ()\n    step.data.queue = (*first, *step.data.queue)\n",
         "    step.data.steers = ()\n",
         "tests/promises/test_a_message_accepted_is_never_lost.py"
@@ -246,7 +246,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (50,),
         "a steer does not wait for stopped tools",
-        "core/batch.py",
+        "core/session/batch.py",
         '    calls.put(step, msgspec.structs.replace(done, stage="stopping", effect_id=state.effect_id))\n',
         "    calls.put(step, done)\n",
         scenario("steer_waits_for_stopped_tools"),
@@ -254,7 +254,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (52,),
         "a steer is said before every turn",
-        "core/cycle.py",
+        "core/session/cycle.py",
         "    step.data.steers = ()\n    step.data.history = ",
         "    step.data.history = ",
         f"{_WHAT_MODELS_SEE}::test_a_steer_is_said_once_and_at_the_gap_between_two_turns",
@@ -262,7 +262,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (53,),
         "all approvals have one id",
-        "core/interactions.py",
+        "core/session/interactions.py",
         "    return f\"{step.data.config.session_id}/{step.mint('a')}\"\n",
         '    return f"{step.data.config.session_id}/a"\n',
         scenario("approval_in_a_batch"),
@@ -270,7 +270,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (58,),
         "the model is not told of edited arguments",
-        "core/calls.py",
+        "core/session/calls.py",
         "    if state.edited:\n",
         "    if False:\n",
         scenario("approval_edited"),
@@ -278,7 +278,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (59,),
         "refusals do not count as repeats",
-        "core/loops.py",
+        "core/policy/loops.py",
         "        if call.polling:\n            continue\n",
         "        if call.polling or call.is_error:\n            continue\n",
         "tests/core/test_loops.py::test_refusals_count_like_results",
@@ -286,7 +286,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (60,),
         "an answer in place of the tool is an error",
-        "core/decisions.py",
+        "core/session/decisions.py",
         "    _answer(step, interaction, response, responded, is_error=False)\n",
         "    _answer(step, interaction, response, responded)\n",
         scenario("approval_five_ways"),
@@ -294,7 +294,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (61,),
         "nobody judges what a person changed",
-        "core/decisions.py",
+        "core/session/decisions.py",
         "        state, abort = batch.run_before_tool(step, state, edited=asked)\n",
         "",
         "tests/core/test_approvals.py::test_arguments_that_a_person_changed_are_judged_anew",
@@ -310,7 +310,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (65,),
         "a call keeps the vendor's id in the history",
-        "core/response.py",
+        "core/session/response.py",
         "    if call_ids == tuple(call.call_id for call in calls):\n",
         "    if call_ids:\n",
         f"{_WHAT_MODELS_SEE}::test_a_call_has_one_id_from_its_first_event_to_the_history",
@@ -326,7 +326,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (67,),
         "expired and decided are one answer",
-        "core/interactions.py",
+        "core/session/interactions.py",
         '    if resolved.status == "timeout":\n',
         '    if resolved.status == "never":\n',
         scenario("decided_once"),
@@ -334,7 +334,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (70,),
         "an abort leaves approvals open",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    for interaction in step.data.interactions:\n"
         '        interactions.close_interaction(step, interaction, "aborted", "abort")\n'
         "    for state in step.data.batch:\n",
@@ -344,7 +344,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (73,),
         "always is not for what waits already",
-        "core/decisions.py",
+        "core/session/decisions.py",
         "        if interactions.is_allowed(step.data.rules, asked.tool, asked.arguments):\n",
         "        if not asked:\n",
         scenario("approval_always"),
@@ -352,7 +352,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (74,),
         "an approval does not say that a prompt took its place",
-        "core/decisions.py",
+        "core/session/decisions.py",
         '        interactions.close_interaction(step, interaction, "superseded", "superseded")\n        _answer',
         '        interactions.close_interaction(step, interaction, "aborted", "abort")\n        _answer',
         scenario("approval_superseded"),
@@ -360,7 +360,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (76, 106),
         "what is asked for is not what was rewritten",
-        "core/pipeline.py",
+        "core/stack/pipeline.py",
         "        event = msgspec.structs.replace(event, arguments=arguments)\n        rewritten_by = ",
         "        rewritten_by = ",
         f"{_PIPELINE}::test_an_approval_is_asked_for_the_rewritten_arguments",
@@ -368,7 +368,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (79,),
         "a snapshot forgets what waits",
-        "core/projection.py",
+        "core/session/projection.py",
         "        queued=(*steers, *prompts),\n",
         "        queued=(),\n",
         "tests/runtime/test_changes.py::test_a_snapshot_has_all_that_a_late_client_needs",
@@ -408,7 +408,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (86,),
         "prompts wait without bound",
-        "core/prompts.py",
+        "core/session/prompts.py",
         "        step.refuse(signal.signal_id, PromptQueueFull(message))\n        return phase\n    askers =",
         "    askers =",
         "tests/repo/test_queues.py::test_what_waits_for_a_session_has_a_limit_and_is_refused_beyond_it",
@@ -416,7 +416,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (87,),
         "ids of calls are known for ever",
-        "core/compacting.py",
+        "core/session/compaction.py",
         "    if len(data.call_ids) > MAX_CALL_IDS:\n",
         "    if not data.call_ids:\n",
         "tests/core/test_memory.py::test_a_long_life_does_not_make_a_session_larger",
@@ -425,14 +425,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (90,),
         "somebody else steps a session",
         "runtime/handle.py",
-        "from agentrail.core.signals import",
-        "from agentrail.core.machine import step  # noqa: F401\nfrom agentrail.core.signals import",
+        "from agentrail.core.protocol.signals import",
+        "from agentrail.core.session.machine import step  # noqa: F401\nfrom agentrail.core.protocol.signals import",
         "tests/repo/test_queues.py::test_nothing_but_its_actor_writes_a_session",
     ),
     _row(
         (91, 94),
         "events of a child bear the name of its parent",
-        "core/children.py",
+        "core/session/children.py",
         "    child_id = signal.child_id or state.child_ids[0]",
         "    child_id = step.data.config.session_id",
         f"{_CHILDREN}::test_all_that_a_child_publishes_appears_on_its_parent",
@@ -440,7 +440,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (92,),
         "deltas of children are committed",
-        "core/work.py",
+        "core/session/step_context.py",
         "        ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))\n",
         "        ephemeral = kind in EPHEMERAL\n",
         f"{_CHILDREN}::test_deltas_of_children_come_to_whoever_wants_deltas",
@@ -473,7 +473,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (99,),
         "a history is not closed by an abort",
-        "core/teardown.py",
+        "core/session/teardown.py",
         "    step.data.survivors = (*step.data.survivors, *spared)\n    into_history(step)\n",
         "    step.data.survivors = (*step.data.survivors, *spared)\n    step.data.batch = ()\n",
         "property_tests/core/test_machine.py::test_every_promise_holds_in_long_scripts",
@@ -481,7 +481,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (101,),
         "a receipt has no number",
-        "core/prompts.py",
+        "core/session/prompts.py",
         "queued=True, position=position, seq=step.data.seq)",
         "queued=True, position=position)",
         f"{_PEOPLE}::test_every_message_that_was_accepted_is_acknowledged_with_its_number",
@@ -489,7 +489,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (103,),
         "questions have no clock",
-        "core/interactions.py",
+        "core/session/interactions.py",
         "    step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))\n    return timer\n",
         "    return timer\n",
         f"{_PEOPLE}::test_a_question_that_nobody_answers_is_answered_by_the_clock",
@@ -497,7 +497,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (107,),
         "the stack is sorted the other way round",
-        "core/stack.py",
+        "core/stack/loading.py",
         "sorted(members, key=lambda member: member.priority)",
         "sorted(members, key=lambda member: -member.priority)",
         f"{_STACK}::test_lower_priorities_are_asked_first_and_ties_in_order_of_registration",
@@ -505,7 +505,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (108,),
         "who is never asked is not named",
-        "core/stack.py",
+        "core/stack/loading.py",
         "        if found:\n            continue\n",
         "        continue\n",
         f"{_STACK}::test_a_plugin_that_can_never_be_reached_is_named",
@@ -513,7 +513,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (109,),
         "two plugins of one name are taken",
-        "core/stack.py",
+        "core/stack/loading.py",
         "    double = sorted({name for name in names if names.count(name) > 1})\n    if double:\n        raise PluginError",
         "    double = [\n        name for name in ()\n    ]\n    if double:\n        raise PluginError",
         f"{_STACK}::test_two_plugins_of_one_name_are_refused",
@@ -521,7 +521,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (110,),
         "a second rewrite is not heard",
-        "core/pipeline.py",
+        "core/stack/pipeline.py",
         "        rewritten_by = (*self.out.rewritten_by, member.name)\n",
         "        if self.out.rewritten_by:\n            return\n"
         "        rewritten_by = (*self.out.rewritten_by, member.name)\n",
@@ -530,7 +530,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (113,),
         "nonsense of a plugin is taken at its word",
-        "core/pipeline.py",
+        "core/stack/pipeline.py",
         "    if type(answer) not in ACTIONS:\n",
         "    if answer is ACTIONS:\n",
         f"{_PIPELINE}::test_whatever_a_plugin_does_wrong_is_its_failure",
@@ -538,7 +538,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (114,),
         "a coroutine is an action",
-        "core/pipeline.py",
+        "core/stack/pipeline.py",
         "    if type(answer) not in ACTIONS:\n",
         "    if type(answer) not in ACTIONS and not inspect.iscoroutine(answer):\n",
         f"{_PIPELINE}::test_a_plugin_that_would_wait_fails",
@@ -546,7 +546,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (116,),
         "a state is not migrated",
-        "core/plugin_changes.py",
+        "core/stack/plugin_changes.py",
         "    if fresh.version != old.version:\n",
         "    if not fresh.version:\n",
         "tests/core/test_plugin_changes.py::test_new_code_takes_the_place_of_the_old_with_its_state_migrated",
@@ -554,7 +554,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (118,),
         "tools say of themselves what they said to the model before",
-        "core/settings.py",
+        "core/session/settings.py",
         "step.data.tools = data.tools.described(signal.described)",
         "step.data.tools = data.tools",
         f"{_TOOL_PORT}::test_a_tool_describes_itself_again_when_the_model_changes",
@@ -562,7 +562,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (119,),
         "a call that succeeded is made again",
-        "core/batch.py",
+        "core/session/batch.py",
         "    if signal.crashed:\n",
         "    if True:\n",
         "tests/runtime/test_gates_of_a_call.py::test_a_retry_repeats_only_the_call_that_failed",
@@ -578,7 +578,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (124,),
         "what is promised can be promised again",
-        "core/budget.py",
+        "core/policy/budget.py",
         " - ledger.spent_nano_usd - promised_nano_usd\n",
         " - ledger.spent_nano_usd\n",
         "tests/core/test_budget.py::test_what_is_promised_counts_before_it_is_spent",
@@ -586,7 +586,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (125,),
         "the last request may pass the limit",
-        "core/budget.py",
+        "core/policy/budget.py",
         "    if bound.tokens <= left:\n",
         "    if left > 0:\n",
         "property_tests/core/test_budgets_hold.py::TestTree",
@@ -594,7 +594,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (127,),
         "a child is given the whole budget",
-        "core/batch.py",
+        "core/session/batch.py",
         "            budget=budget,\n",
         "            budget=step.data.config.budget,\n",
         scenario("subagent_budget"),
@@ -602,7 +602,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (129, 131),
         "each child is lent all that is left",
-        "core/budget.py",
+        "core/policy/budget.py",
         "    nano_usd, tokens = (max(0, left) // shares for left in _left(ledger))\n",
         "    nano_usd, tokens = (max(0, left) for left in _left(ledger))\n",
         scenario("subagent_budget"),
@@ -610,7 +610,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (130,),
         "no request is refused",
-        "core/budget.py",
+        "core/policy/budget.py",
         "    if refusal is not None:\n        return refusal\n    return msgspec.structs.replace(ledger, open=",
         "    return msgspec.structs.replace(ledger, open=",
         "tests/providers/test_guarantees.py::test_a_limit_holds_whatever_the_provider_reports",
@@ -618,7 +618,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (132,),
         "a summary may save next to nothing",
-        "core/compaction.py",
+        "core/policy/compaction.py",
         "after * 5 > before * 4",
         "after > before",
         "tests/core/test_compaction.py::test_a_fifth_less_or_nothing",
@@ -626,7 +626,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (133,),
         "compactions may follow each other",
-        "core/compaction.py",
+        "core/policy/compaction.py",
         "    following = after + DISTANCE\n",
         "    following = after\n",
         "tests/core/test_compaction.py::test_after_a_compaction_there_is_a_distance",
@@ -634,7 +634,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (134,),
         "reports are added up",
-        "core/estimates.py",
+        "core/policy/estimates.py",
         "tokens=usage.total, messages=messages)",
         "tokens=self.tokens + usage.total, messages=messages)",
         "tests/core/test_estimates.py::test_a_report_counts_for_all_that_it_covers",
@@ -642,7 +642,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (135,),
         "a compaction cuts while a call is open",
-        "core/compaction.py",
+        "core/policy/compaction.py",
         '    if history.open:\n        return NoCompaction("calls_open")\n',
         "",
         "tests/core/test_compaction.py::test_there_is_no_cut_while_a_call_is_open",
@@ -650,7 +650,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (137,),
         "a loop is never stopped",
-        "core/loops.py",
+        "core/policy/loops.py",
         "REPEATS_TO_ABORT: Final = 6\n",
         "REPEATS_TO_ABORT: Final = 60\n",
         "tests/core/test_loops.py::test_first_a_warning_later_a_stop",
@@ -658,7 +658,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (138,),
         "tools are sent as they were attached",
-        "core/toolbox.py",
+        "core/values/toolbox.py",
         "        ordered = tuple(sorted(specs, key=lambda spec: spec.name))\n",
         "        ordered = tuple(specs)\n",
         "tests/testing/test_check_requests.py::test_tools_attached_in_another_order_change_no_byte",
@@ -666,7 +666,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (139, 140),
         "the system prompt tells the attempt",
-        "core/projection.py",
+        "core/session/projection.py",
         "        system=system_prompt_of(data),\n",
         '        system=f"{system_prompt_of(data)} {attempt}",\n',
         _QUIET,
@@ -674,7 +674,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (151,),
         "there is no next model",
-        "core/retries.py",
+        "core/policy/retries.py",
         "    if _NEXT_MODEL.get(",
         "    if False and _NEXT_MODEL.get(",
         scenario("fallback_model"),
@@ -754,7 +754,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (55,),
         "a resolved approval goes on waiting",
-        "core/interactions.py",
+        "core/session/interactions.py",
         "    step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)\n",
         "",
         "tests/core/test_approvals.py::test_a_resolved_approval_is_never_asked_again",
@@ -762,7 +762,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (117,),
         "a prompt starts before its judge has spoken",
-        "core/cycle.py",
+        "core/session/cycle.py",
         "    return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)\n",
         "    return start_checked(step, prompt, outcome)\n",
         "tests/plugins/test_verdicts_come_first.py",
@@ -778,7 +778,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _row(
         (161,),
         "a cycle ends twice",
-        "core/cycle.py",
+        "core/session/cycle.py",
         "    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))\n",
         "    work.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))\n" * 2,
         "property_tests/plugins/test_stacks.py::test_larger_stacks_of_built_in_plugins_hold",

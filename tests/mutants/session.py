@@ -5,7 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, scenario
 
 
-def _merge_rule(name: str, old: str, new: str, prop: str, *, file: str = "core/pipeline.py") -> Mutant:
+def _merge_rule(name: str, old: str, new: str, prop: str, *, file: str = "core/stack/pipeline.py") -> Mutant:
     """A rule by which the answers of several plugins become one, broken; a property over random stacks sees it."""
     killed_by = f"property_tests/core/test_pipeline.py::{prop}"
     return Mutant(name=name, breaks=_MERGED, file=file, old=old, new=new, killed_by=killed_by)
@@ -31,7 +31,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a tool is not killed",
         breaks=_ABORT,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="        step.ask(KillTools(effect_ids=tuple(killed)))\n",
         new="        pass\n",
         killed_by=scenario("abort_while_tools_run"),
@@ -47,7 +47,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a stream is not cancelled",
         breaks=_ABORT,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="    step.cancel(CancelStream(effect_id=stream.effect_id))\n",
         new="",
         killed_by=scenario("abort_while_streaming"),
@@ -55,7 +55,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="immune tools are stopped",
         breaks=_ABORT,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old='return kill == "none" or (kill == "killable" and calls.is_immune(step, state))',
         new='return kill == "none"',
         killed_by=scenario("abort_spares_immune_tools"),
@@ -64,7 +64,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="survivors outlive their session",
         breaks=_ABORT,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="    step.ask(KillTools(effect_ids=ids))\n    _begin_teardown(step, ids, (), unknown)\n",
         new="",
         killed_by=scenario("stop_with_survivors"),
@@ -80,7 +80,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a prompt does not wait for the teardown",
         breaks=_ABORT,
-        file="core/prompts.py",
+        file="core/session/prompts.py",
         old="    is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None\n"
         "    if not is_free and position >= data.config.max_prompt_queue:\n"
         '        message = f"{position} prompts wait already, at most',
@@ -111,7 +111,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a history takes what leaves calls open",
         breaks=_HISTORY,
-        file="core/history.py",
+        file="core/values/history.py",
         old="        if not expected or came != expected:\n",
         new="        if not expected:\n",
         killed_by="tests/core/test_history.py",
@@ -119,7 +119,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an abort skips the synthetic results",
         breaks=_HISTORY,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="    step.data.survivors = (*step.data.survivors, *spared)\n    into_history(step)\n",
         new="    step.data.survivors = (*step.data.survivors, *spared)\n",
         killed_by=scenario("abort_while_tools_run"),
@@ -127,7 +127,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a crash leaves calls open",
         breaks=_HISTORY,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="        _answer_what_ran(step)\n        into_history(step)\n    fail(step, error)\n",
         new="        _answer_what_ran(step)\n    fail(step, error)\n",
         killed_by=scenario("restart_in_a_batch"),
@@ -135,7 +135,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="two calls of one id",
         breaks=_HISTORY,
-        file="core/gates.py",
+        file="core/policy/gates.py",
         old="        if not _CALL_ID.fullmatch(call_id) or call_id in used:\n",
         new="        if not _CALL_ID.fullmatch(call_id):\n",
         killed_by=scenario("call_ids_minted"),
@@ -144,7 +144,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an approval runs twice",
         breaks=_APPROVED,
-        file="core/interactions.py",
+        file="core/session/interactions.py",
         old="    step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)\n",
         new="",
         killed_by=scenario("approve_twice"),
@@ -161,7 +161,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="edited arguments are not judged",
         breaks=_APPROVED,
-        file="core/decisions.py",
+        file="core/session/decisions.py",
         old="    if faults:\n        message = (\n",
         new="    if not faults and faults:\n        message = (\n",
         killed_by=scenario("approval_edited"),
@@ -169,7 +169,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a command approved always approves its whole program",
         breaks=_APPROVED,
-        file="core/interactions.py",
+        file="core/session/interactions.py",
         old='    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command\n',
         new="    return program\n",
         killed_by=scenario("approval_always"),
@@ -177,7 +177,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an approval is forgotten by a restart",
         breaks=_APPROVED,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="    interactions.rearm(step)\n",
         new="    step.data.interactions = ()\n",
         killed_by=scenario("approval_survives_a_restart"),
@@ -187,7 +187,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="steers are lost by an abort",
         breaks=_LOST,
-        file="core/teardown.py",
+        file="core/session/teardown.py",
         old="_break_off(step, signal.reason, signal.kill_tools)\n    requeue_steers(step)\n",
         new="_break_off(step, signal.reason, signal.kill_tools)\n    step.data.steers = ()\n",
         killed_by=scenario("steers_at_an_abort"),
@@ -195,7 +195,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a queue is dropped in silence",
         breaks=_LOST,
-        file="core/cycle.py",
+        file="core/session/cycle.py",
         old="        step.publish(PromptDropped(ref=prompt.ref, content=prompt.content))\n",
         new="",
         killed_by=scenario("abort_clears_queue"),
@@ -203,7 +203,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="only the last steer is heard",
         breaks=_LOST,
-        file="core/cycle.py",
+        file="core/session/cycle.py",
         old='"\\n\\n".join(steer.text for steer in steers)',
         new="steers[-1].text",
         killed_by=scenario("steers_merge_at_the_gap"),
@@ -211,7 +211,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a message is taken twice",
         breaks=_LOST,
-        file="core/receipts.py",
+        file="core/session/receipts.py",
         old="    return known.receipt\n",
         new="    return None\n",
         killed_by=scenario("client_ids"),
@@ -249,7 +249,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a rewrite is not judged again",
         breaks=_PLUGINS,
-        file="core/pipeline.py",
+        file="core/stack/pipeline.py",
         old="return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))",
         new="return False",
         killed_by=f"{_PIPELINE}::test_a_rewrite_after_a_guard_brings_the_guard_back",
@@ -258,7 +258,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a rewrite need not fit the schema",
         breaks=_PLUGINS,
-        file="core/pipeline.py",
+        file="core/stack/pipeline.py",
         old="        if self.out.is_fit or self.fit is None:\n",
         new="        if True:\n",
         killed_by=f"{_PIPELINE}::test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them",
@@ -267,7 +267,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a guard that fails lets calls pass",
         breaks=_PLUGINS,
-        file="core/pipeline.py",
+        file="core/stack/pipeline.py",
         old='if member.on_error == "closed" else None',
         new='if member.on_error == "never" else None',
         killed_by=f"{_PIPELINE}::test_a_closed_plugin_refuses_each_hook_in_its_way",
@@ -275,7 +275,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a block does not stop the call",
         breaks=_PLUGINS,
-        file="core/batch.py",
+        file="core/session/batch.py",
         old="            return calls.answer(step, state, reason, blocked)[0]\n",
         new="            return state\n",
         killed_by="tests/runtime/test_plugins.py::test_a_call_that_a_plugin_blocks_is_not_run",
@@ -286,14 +286,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "sorted(members, key=lambda member: member.priority)",
         "sorted(members, key=lambda member: -member.priority)",
         "test_a_short_circuit_really_stops_the_rest",
-        file="core/stack.py",
+        file="core/stack/loading.py",
     ),
     _merge_rule(
         "plugins of one priority are asked by their names",
         "sorted(members, key=lambda member: member.priority)",
         "sorted(members, key=lambda member: (member.priority, member.name))",
         "test_equal_priorities_are_asked_in_the_order_of_registration",
-        file="core/stack.py",
+        file="core/stack/loading.py",
     ),
     _merge_rule(
         "a short circuit does not stop the rest",
@@ -396,7 +396,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an ended cycle is not closed",
         breaks=_ENDS,
-        file="core/cycle.py",
+        file="core/session/cycle.py",
         old="    step.data.cycle = None\n    step.data.stream = None\n",
         new="    step.data.stream = None\n",
         killed_by=scenario("plain_cycle"),
@@ -404,7 +404,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a late outcome is taken",
         breaks=_ENDS,
-        file="core/legality.py",
+        file="core/session/legality.py",
         old="    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):\n",
         new="    if cell is Verdict.TAKE and signal is None:\n",
         killed_by=scenario("late_outcomes"),
@@ -412,7 +412,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a tool that may not be is called again",
         breaks="what may have happened is not done twice",
-        file="core/retries.py",
+        file="core/policy/retries.py",
         old='    return session if effect_class in {"pure", "idempotent"} else 0\n',
         new="    return session\n",
         killed_by="tests/core/test_retries.py::test_only_what_may_be_repeated_is_retried",

@@ -13,7 +13,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="sets are written in their own order",
         breaks=_SAME,
-        file="core/shapes.py",
+        file="core/wire/shapes.py",
         old="            return sorted(items, key=written)\n",
         new="            return items\n",
         killed_by=f"{_CODEC}::test_the_same_state_is_the_same_bytes_in_every_process",
@@ -21,7 +21,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a field that is not known is passed over",
         breaks=_WHOLE,
-        file="core/shapes.py",
+        file="core/wire/shapes.py",
         old="                elif name != tag_field:\n",
         new="                elif False:\n",
         killed_by=f"{_CODEC}::test_what_was_not_written_is_not_read",
@@ -29,7 +29,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="of a key that stands twice the last one counts",
         breaks=_WHOLE,
-        file="core/shapes.py",
+        file="core/wire/shapes.py",
         old="        if msgspec.json.encode(plain) != given:\n",
         new="        if False:\n",
         killed_by=f"{_CODEC}::test_text_that_is_no_such_json_is_refused",
@@ -37,7 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="each call writes its spec",
         breaks="bytes grow as the state does",
-        file="core/state_shapes.py",
+        file="core/session/state_shapes.py",
         old="            number = self._by_bytes.setdefault(form, len(self.specs))\n",
         new="            number = len(self.specs)\n",
         killed_by=f"{_CODEC}::test_equal_specs_are_one_however_they_came",
@@ -45,7 +45,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="fields of a plugin's state get lost without a word",
         breaks=_WHOLE,
-        file="core/state_shapes.py",
+        file="core/session/state_shapes.py",
         old="            or _left_out(plain, written_state(state))\n",
         new="",
         killed_by=f"{_CODEC}::test_stored_plugins_are_read_strictly",
@@ -53,7 +53,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="the state of another version is taken as it is",
         breaks="another version migrates",
-        file="core/state_shapes.py",
+        file="core/session/state_shapes.py",
         old="        if before != member.version:\n",
         new="        if False:\n",
         killed_by=f"{_CODEC}::test_a_state_of_another_version_is_migrated",
@@ -61,7 +61,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a mapping comes back sorted",
         breaks="the rest of the life is the same",
-        file="core/shapes.py",
+        file="core/wire/shapes.py",
         old="for name, item in expected_kind(dict, plain).items())\n",
         new="for name, item in sorted(expect(dict, plain).items()))\n",
         killed_by=f"{_SHAPES}::test_what_has_no_order_is_written_sorted",

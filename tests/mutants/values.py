@@ -21,7 +21,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="publishing writes into the event of a plugin",
         breaks=_VALUE,
-        file="core/work.py",
+        file="core/session/step_context.py",
         old="Publish(replace(event, meta=meta))",
         new='Publish(__import__("msgspec").structs.force_setattr(event, "meta", meta) or event)',
         killed_by="tests/core/test_hooking.py::test_an_event_that_a_plugin_publishes_twice_stays_as_the_plugin_made_it",
@@ -29,7 +29,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a field of a newer version is taken for the envelope",
         breaks=_WIRE,
-        file="core/codec.py",
+        file="core/wire/codec.py",
         old='    if "meta" in document:',
         new='    if "meta" in ():',
         killed_by=f"{_CODEC}::test_what_is_new_is_kept_whole[the name that the envelope has in Python]",

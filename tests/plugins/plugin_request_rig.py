@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.outcome import Outcome, PluginRequest
-from agentrail.core.pipeline import deliver, run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import Outcome, PluginRequest
+from agentrail.core.stack.pipeline import deliver, run_hook
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.messages import (

@@ -3,10 +3,10 @@
 from typing import Any
 
 from agentrail import plugins as p
-from agentrail.core.outcome import Outcome
-from agentrail.core.pipeline import run_hook
-from agentrail.core.plugin_changes import decide_update
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.pipeline import run_hook
+from agentrail.core.stack.plugin_changes import decide_update
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolCall
 
 

@@ -8,7 +8,7 @@ import trio
 import agentrail
 from agentrail import plugins as p
 from agentrail.abc import Ok
-from agentrail.core.hooks import HOOKS
+from agentrail.core.protocol.hooks import HOOKS
 from agentrail.errors import CycleAborted
 from agentrail.events import (
     TERMINAL,

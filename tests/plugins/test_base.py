@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.hooks import HOOKS
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 from tests.core.plugin_rig import CTX
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import resume_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import resume_hook
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import ContentPolicyViolated
 from agentrail.messages import SessionId

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.hooks import HOOKS
-from agentrail.core.stack import load_stack
+from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import PluginEvent
 from agentrail.messages import CallId, ToolResult

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import PluginError
 from agentrail.messages import SessionId
 from agentrail.plugins.human_approval import HumanApproval

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.outcome import PluginRequest
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.outcome import PluginRequest
 from agentrail.errors import PluginError
 from agentrail.plugins.memory_loader import MAX_FILE_CHARACTERS, MemoryLoader
 from agentrail.testing.check_plugin import check_plugin

@@ -3,14 +3,14 @@
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core import machine
-from agentrail.core.effects import Publish, StartStream
-from agentrail.core.importing import NO_RESULT, import_messages
-from agentrail.core.request import ModelFacts
-from agentrail.core.signals import Prompt, SignalId
-from agentrail.core.stack import load_stack
-from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.effects import Publish, StartStream
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.protocol.signals import Prompt, SignalId
+from agentrail.core.session import machine
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.importing import NO_RESULT, import_messages
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import PluginEvent
 from agentrail.messages import PromptRef, SessionId, Text
 from agentrail.plugins.patch_tool_calls import MAX_REPORTED, PatchToolCalls

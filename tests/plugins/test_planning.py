@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
 from agentrail.events.values import Plan, PlanStep

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.estimates import tokens_of
-from agentrail.core.importing import import_messages
-from agentrail.core.stack import load_stack
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.importing import import_messages
 from agentrail.errors import PluginError
 from agentrail.messages import AssistantMessage, CallId, ToolMessage, ToolResult
 from agentrail.plugins.prompt_cache import PromptCache

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.pipeline import run_hook
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
 from agentrail.plugins.protected_paths import first_that_protects

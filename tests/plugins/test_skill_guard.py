@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.stack import load_stack
+from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.testing.check_plugin import check_plugin

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 
 from agentrail import plugins as p
-from agentrail.core.actions import CallModel
-from agentrail.core.effects import Publish, RunPluginRequest, RunTool, SpawnChild, StartStream
+from agentrail.core.protocol.actions import CallModel
+from agentrail.core.protocol.effects import Publish, RunPluginRequest, RunTool, SpawnChild, StartStream
 from agentrail.events import AgentEnd, AgentStart
 from agentrail.testing import stacks
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.state import Phase
+from agentrail.core.session.state import Phase
 from agentrail.messages import AssistantMessage, ToolMessage
 from agentrail.testing import strategies
 from tests.core.worlds import new_session, small_world, walk

@@ -6,8 +6,8 @@ Here for prompts; at the level of the core, where "accepted" is the step that sa
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.effects import Publish
-from agentrail.core.signals import AbortCycle, Prompt, SignalId, TeardownFinished
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, TeardownFinished
 from agentrail.events import AgentStart, PromptDropped, PromptQueued, PromptReceived
 from agentrail.messages import PromptRef, Text, UserMessage
 from agentrail.testing import strategies

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.core.request import Chunk, Completed, ModelRequest, ReasoningDelta
+from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited, Transport
 from agentrail.messages import Message, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages

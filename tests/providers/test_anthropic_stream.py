@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, Chunk, ReasoningDelta, TextDelta, ToolCallStarted
+from agentrail.core.protocol.request import ArgumentsDelta, Chunk, ReasoningDelta, TextDelta, ToolCallStarted
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.messages import Opaque, Text, Thinking, TokenUsage, ToolCall
 from tests.providers.transcripts import (

@@ -1,7 +1,7 @@
 """What `demo:` does: it says what it is, uses the tools there are, and answers a steer (7.11)."""
 
-from agentrail.core.request import ArgumentsDelta, Completed, ModelRequest, TextDelta
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.protocol.request import ArgumentsDelta, Completed, ModelRequest, TextDelta
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import (
     AssistantMessage,
     CallId,

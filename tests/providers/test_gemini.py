@@ -8,7 +8,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import Authentication, RateLimited
 from agentrail.messages import (
     AssistantMessage,

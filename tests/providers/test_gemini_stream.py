@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, Chunk, ReasoningDelta, UsageUpdate
+from agentrail.core.protocol.request import ArgumentsDelta, Chunk, ReasoningDelta, UsageUpdate
 from agentrail.errors import ContentRefused, Overloaded, ProtocolError, ProviderError, RateLimited, Transport
 from agentrail.messages import CallId, Opaque, Text, Thinking, TokenUsage, ToolCall
 from agentrail.testing.chunks import check_message

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.append_only import Log
-from agentrail.core.request import EffectId, ModelRequest
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.values.append_only import Log
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import (
     AssistantMessage,
     CallId,

@@ -9,8 +9,8 @@ from attrs import evolve
 from agentrail import CycleFailed
 from agentrail.abc import Capabilities
 from agentrail.app import open_supervisor
-from agentrail.core.budget import Budget, Price
-from agentrail.core.request import ModelRequest
+from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.events import AgentEnd, ModelSwitched, RequestStart, StreamError
 from agentrail.messages import AssistantMessage, TokenUsage, UserMessage
 from agentrail.testing.models import FunctionModel, Turn, calls, says

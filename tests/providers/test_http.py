@@ -13,7 +13,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Provider
-from agentrail.core.request import Chunk, Completed, TextDelta
+from agentrail.core.protocol.request import Chunk, Completed, TextDelta
 from agentrail.errors import (
     Authentication,
     BadRequest,

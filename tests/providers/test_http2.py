@@ -6,7 +6,7 @@ import logging
 import pytest
 import trio
 
-from agentrail.core.request import Chunk, TextDelta
+from agentrail.core.protocol.request import Chunk, TextDelta
 from agentrail.errors import OptionError, ProtocolError, Transport
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini

@@ -7,7 +7,7 @@ streams with other habits: no indexes, no sequence numbers, `[DONE]` where none 
 import pytest
 import trio
 
-from agentrail.core.request import Chunk, Completed, ReasoningDelta
+from agentrail.core.protocol.request import Chunk, Completed, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited
 from agentrail.messages import Message, Opaque, Thinking, ToolMessage, ToolResult
 from agentrail.providers.anthropic import AnthropicMessages

@@ -8,8 +8,8 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStarted
-from agentrail.core.toolbox import parse_arguments
+from agentrail.core.protocol.request import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStarted
+from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError, ProviderError
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.json_text import JsonEnd, shown

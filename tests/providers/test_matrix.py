@@ -9,7 +9,7 @@ import structlog
 import trio
 
 import agentrail
-from agentrail.core.request import Chunk, Completed, TextDelta
+from agentrail.core.protocol.request import Chunk, Completed, TextDelta
 from agentrail.errors import (
     Authentication,
     BadRequest,

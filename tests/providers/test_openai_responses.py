@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.errors import OptionError
 from agentrail.messages import (
     AssistantMessage,

@@ -6,8 +6,8 @@ import pytest
 from attrs import fields_dict
 
 from agentrail.abc import Secret, model_policy_of
-from agentrail.core.budget import Price
-from agentrail.core.model_policy import ModelPolicy
+from agentrail.core.policy.budget import Price
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.errors import OptionError
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo

@@ -8,8 +8,8 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from agentrail.core.budget import Price
-from agentrail.core.request import Completed, UsageUpdate
+from agentrail.core.policy.budget import Price
+from agentrail.core.protocol.request import Completed, UsageUpdate
 from agentrail.messages import TokenUsage
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo, respond

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
 from agentrail.messages import (
     AssistantMessage,

@@ -11,7 +11,7 @@ import trio
 
 from agentrail import CycleFailed, OptionError, Secret
 from agentrail.app import open_supervisor
-from agentrail.core.codec import encode_event
+from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentEnd, AgentError
 from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from tests.cli.rig import run_agentrail

@@ -10,7 +10,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.errors import OptionError, ProviderError
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.anthropic_request import MessagesFormat

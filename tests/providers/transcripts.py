@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from agentrail.core.request import Chunk, Completed, EffectId, ModelRequest
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import JsonObject, Message, Text, UserMessage
 from agentrail.providers.anthropic_stream import MessagesStream
 from agentrail.providers.failures import Vendor

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.core import batch, cycle, machine, pipeline, work
+from agentrail.core.session import batch, cycle, machine, step_context
+from agentrail.core.stack import pipeline
 from agentrail.otp import supervision, tables
 from scripts.compiling import compiled_modules, reason_against, verdicts
 
@@ -61,7 +62,7 @@ def test_what_a_module_defines_decides(source, reason):
 
 def test_what_is_hot_is_compiled():
     """The modules through which each step of a session and of a supervisor goes, wherever they stand by now."""
-    hot = {module.__name__ for module in (batch, cycle, machine, pipeline, work, supervision, tables)}
+    hot = {module.__name__ for module in (batch, cycle, machine, pipeline, step_context, supervision, tables)}
     assert hot <= set(COMPILED)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import agentrail.actors
 import agentrail.cli
-from agentrail.core.effects import Effect
-from agentrail.core.signals import Signal
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import pytest
 
-from agentrail.core.budget import Budget
+from agentrail.core.policy.budget import Budget
 from agentrail.runtime.options import SessionOptions
 
 ROOT: Final = Path(__file__).parents[2]

@@ -45,8 +45,8 @@ def test_pure_room_imports_without_trio(room):
 
 
 def test_the_machine_imports_without_trio():
-    """`import agentrail.core.machine` needs no Trio, though it runs the façade first."""
-    done = import_without_trio("agentrail.core.machine")
+    """`import agentrail.core.session.machine` needs no Trio, though it runs the façade first."""
+    done = import_without_trio("agentrail.core.session.machine")
     assert done.returncode == 0, done.stderr
 
 

@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-from agentrail.core.cycle import MAX_ASKERS
-from agentrail.core.effects import Refuse
-from agentrail.core.machine import new_session, step
-from agentrail.core.request import ModelFacts
-from agentrail.core.signals import Prompt, ReplyQuery, SignalId, Steer
-from agentrail.core.state import SessionConfig
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.effects import Refuse
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.protocol.signals import Prompt, ReplyQuery, SignalId, Steer
+from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.session.machine import new_session, step
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import MailboxFull, PromptQueueFull, SteeringQueueFull
 from agentrail.messages import PromptRef, SessionId, SteerRef, Text
 
@@ -120,7 +120,9 @@ def test_nothing_but_its_actor_writes_a_session():
         if file.parts[len(PACKAGE.parts)] not in {"core", "testing", "actors"}
     ]
     sources = {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in shell}
-    steps = {name for name, source in sources.items() if _takes(source, "agentrail.core.machine", "step")}
+    steps = {
+        name for name, source in sources.items() if _takes(source, "agentrail.core.session.machine", "step")
+    }
     assert steps == {"runtime/session.py", "runtime/assembly.py"}
     writers = {name for name, source in sources.items() if re.search(r"\.state(, \w+)? = .*step\b", source)}
     assert writers == {"runtime/session.py"}

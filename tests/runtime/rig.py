@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from agentrail.core.projection import Status
+from agentrail.core.session.projection import Status
 from agentrail.events import Event
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.core.budget import Budget
+from agentrail.core.policy.budget import Budget
 from agentrail.errors import SessionDown
 from agentrail.events import (
     AgentEnd,

@@ -8,8 +8,8 @@ import trio
 
 from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import Secret
-from agentrail.core.machine import step
-from agentrail.core.signals import Prompt
+from agentrail.core.protocol.signals import Prompt
+from agentrail.core.session.machine import step
 from agentrail.errors import CycleFailed, InternalError, PluginError
 from agentrail.events import PluginFailed, SessionParked, SessionRestarted, ToolExecutionEnd
 from agentrail.runtime.interpreter import Interpreter

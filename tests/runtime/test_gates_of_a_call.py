@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from agentrail.abc import Ok
-from agentrail.core.batch import CHANGED
-from agentrail.core.effects import RunTool
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.session.batch import CHANGED
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from agentrail import plugins as p
-from agentrail.core.budget import Budget
-from agentrail.core.request import TextDelta, UsageUpdate
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol.request import TextDelta, UsageUpdate
 from agentrail.errors import CycleAborted, OptionError, PluginError, ProviderError, SessionRefused
 from agentrail.events import (
     ApprovalRequired,

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.abc import ToolContext
-from agentrail.core.budget import Budget
+from agentrail.core.policy.budget import Budget
 from agentrail.errors import CycleAborted, CycleFailed, SessionDown
 from agentrail.events import (
     AgentEnd,

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.core.budget import Price
-from agentrail.core.model_policy import ModelPolicy
-from agentrail.core.request import ArgumentsDelta, Chunk, Completed, TextDelta, UsageUpdate
+from agentrail.core.policy.budget import Price
+from agentrail.core.policy.model_policy import ModelPolicy
+from agentrail.core.protocol.request import ArgumentsDelta, Chunk, Completed, TextDelta, UsageUpdate
 from agentrail.errors import CycleFailed, Overloaded, Transport
 from agentrail.events import AgentEnd, AgentError, Retry, StreamStalled
 from agentrail.messages import AssistantMessage, Text, TokenUsage

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.core.request import Completed, TextDelta
+from agentrail.core.protocol.request import Completed, TextDelta
 from agentrail.errors import CycleFailed
 from agentrail.events import AgentEnd, AgentError, MessageDelta, StreamError
 from agentrail.messages import AssistantMessage, Text, TokenUsage

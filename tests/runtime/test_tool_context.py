@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, ToolContext
-from agentrail.core.children import MAX_SESSION_DEPTH
+from agentrail.core.session.children import MAX_SESSION_DEPTH
 from agentrail.errors import (
     ChildRefused,
     CycleAborted,

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, Secret, ToolContext
-from agentrail.core.effects import RunTool
+from agentrail.core.protocol.effects import RunTool
 from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
 from agentrail.runtime.tool_runner import clean_text, decide_arguments
 from agentrail.testing.expectations import check_history

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.core.batch import CHANGED
+from agentrail.core.session.batch import CHANGED
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says

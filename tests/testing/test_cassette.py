@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.abc import Capabilities
-from agentrail.core.request import ModelRequest
+from agentrail.core.protocol.request import ModelRequest
 from agentrail.errors import BadRequest, CycleFailed, OptionError, Overloaded
 from agentrail.testing.cassette import SCRUBBED, CassetteModel
 from agentrail.testing.check_provider import ProviderCase, check_provider, request_for

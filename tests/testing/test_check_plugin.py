@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.hooks import HOOKS
+from agentrail.core.protocol.hooks import HOOKS
 from agentrail.errors import PluginError
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 

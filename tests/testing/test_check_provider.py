@@ -11,7 +11,7 @@ import trio
 from attrs import evolve
 
 from agentrail.abc import Provider
-from agentrail.core.request import (
+from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 import agentrail
 from agentrail.abc import Provider
-from agentrail.core.request import ModelRequest
-from agentrail.core.toolbox import Toolbox, ToolSpec
+from agentrail.core.protocol.request import ModelRequest
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import TokenUsage, UserMessage
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini

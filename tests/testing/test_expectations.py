@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agentrail.core.work import is_ephemeral
+from agentrail.core.session.step_context import is_ephemeral
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AgentAbort,

@@ -3,8 +3,15 @@
 import pytest
 import trio
 
-from agentrail.core.request import Completed, EffectId, ModelRequest, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.toolbox import Toolbox
+from agentrail.core.protocol.request import (
+    Completed,
+    EffectId,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    UsageUpdate,
+)
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError, Overloaded, ProviderError
 from agentrail.messages import Text, Thinking, TokenUsage
 from agentrail.testing.models import FunctionModel, ScriptedCall, ScriptedModel, Turn, calls, fails, says

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core import machine
-from agentrail.core.budget import Budget, Price
-from agentrail.core.effects import Publish
-from agentrail.core.hooks import FileText, FileWritten, Found, ModelAnswer
-from agentrail.core.request import ModelFacts, UsageUpdate
-from agentrail.core.signals import (
+from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer
+from agentrail.core.protocol.request import ModelFacts, UsageUpdate
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Approve,
     ChildPublished,
@@ -30,9 +31,8 @@ from agentrail.core.signals import (
     ToolWantsChild,
     UpdatePluginOpts,
 )
-from agentrail.core.stalls import StallOptions
-from agentrail.core.structured import ResponseFormat
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.session import machine
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import InternalError
 from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
 from agentrail.messages import Text, TokenUsage, ToolCall

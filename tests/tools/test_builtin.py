@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentrail.abc import Tool
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools import builtin
 

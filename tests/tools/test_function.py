@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from agentrail.abc import Error, NotDone, Ok, Tool, ToolContext, ToolListing, ToolUpdate
-from agentrail.core.changes import UpdateContext
-from agentrail.core.toolbox import EffectClass
+from agentrail.core.protocol.changes import UpdateContext
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError, ToolDefinitionError
 from agentrail.tools.function import tool
 from tests.tools.rig import CTX

@@ -3,7 +3,7 @@
 import pytest
 
 from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, Refusal
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.tools.shell import shell
 from tests.tools.rig import StubSandbox, context
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Ok, ToolContext
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import tool
 from agentrail.tools.signature import read_signature

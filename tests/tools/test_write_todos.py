@@ -3,8 +3,8 @@
 import pytest
 
 from agentrail.abc import Error, ToolUpdate
-from agentrail.core.changes import UpdateTodos
-from agentrail.core.toolbox import ToolSpec
+from agentrail.core.protocol.changes import UpdateTodos
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import Todo
 from agentrail.tools.write_todos import write_todos
 from tests.tools.rig import CTX

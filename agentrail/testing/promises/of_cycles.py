@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from agentrail.core.actions import CallModel
-from agentrail.core.effects import RunPluginRequest, SpawnChild, StartStream
-from agentrail.core.structured import Accepted
+from agentrail.core.policy.response_format import Accepted
+from agentrail.core.protocol.actions import CallModel
+from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild, StartStream
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
 from agentrail.testing.promises.seen import Seen, newly_said, plugin_requests_of

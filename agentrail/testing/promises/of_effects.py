@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agentrail.core.effects import (
+from agentrail.core.protocol.effects import (
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
@@ -17,8 +17,8 @@ from agentrail.core.effects import (
     Teardown,
     stall_timer_of,
 )
-from agentrail.core.request import EffectId
-from agentrail.core.signals import (
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
     AbortCycle,
     EffectOutcome,
     Parked,
@@ -27,7 +27,7 @@ from agentrail.core.signals import (
     StepCrashed,
     ToolFinished,
 )
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.session.state import Phase, SessionState
 from agentrail.events import AgentAbort, AgentStart, PromptRejected
 from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
 

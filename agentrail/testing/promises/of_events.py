@@ -1,10 +1,10 @@
 """What is published: deltas that add up, events in pairs, one terminal event for each cycle, dense numbers."""
 
-from agentrail.core import listening
-from agentrail.core.signals import AbortCycle, ResponseCompleted, StopSession
-from agentrail.core.state import SessionState
-from agentrail.core.tags import TagReader
-from agentrail.core.work import is_ephemeral
+from agentrail.core.policy.tags import TagReader
+from agentrail.core.protocol.signals import AbortCycle, ResponseCompleted, StopSession
+from agentrail.core.session import tags
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.step_context import is_ephemeral
 from agentrail.events import (
     TERMINAL,
     AgentAbort,
@@ -23,14 +23,14 @@ def people_see_what_is_said_without_tags(seen: Seen) -> None:
     """Deltas add up to the text without its tags, whatever is held back; an end that is no failure gives that back too."""
     was, now = seen.before.data.stream, seen.after.data.stream
     deltas = "".join(event.delta for event in seen.events if isinstance(event, MessageDelta))
-    shown = listening.visible_so_far(was, seen.before.data.config) if was is not None else ""
+    shown = tags.visible_so_far(was, seen.before.data.config) if was is not None else ""
     if was is not None and now is not None and was.effect_id == now.effect_id:
-        assert shown + deltas == listening.visible_so_far(now, seen.after.data.config)
+        assert shown + deltas == tags.visible_so_far(now, seen.after.data.config)
         assert now.reader == TagReader().fed("".join(now.text))[0]
     elif was is not None and isinstance(seen.signal, AbortCycle | StopSession):
-        assert shown + deltas == listening.visible_text("".join(was.text), seen.before.data.config)
+        assert shown + deltas == tags.visible_text("".join(was.text), seen.before.data.config)
     elif was is not None and isinstance(seen.signal, ResponseCompleted):
-        whole = listening.visible_text("".join(was.text), seen.before.data.config)
+        whole = tags.visible_text("".join(was.text), seen.before.data.config)
         assert shown + deltas in (whole, shown)  # an empty response is withdrawn
     else:
         assert not deltas

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from agentrail.core.effects import Refuse, ReplyToCaller, SpawnChild
-from agentrail.core.signals import (
+from agentrail.core.protocol.effects import Refuse, ReplyToCaller, SpawnChild
+from agentrail.core.protocol.signals import (
     AbortCycle,
     Asked,
     Parked,
@@ -14,7 +14,7 @@ from agentrail.core.signals import (
     StepCrashed,
     StopSession,
 )
-from agentrail.core.state import Phase, QueuedPrompt, SessionState
+from agentrail.core.session.state import Phase, QueuedPrompt, SessionState
 from agentrail.events import (
     TERMINAL,
     AgentStart,

@@ -1,8 +1,8 @@
 """A step is a function, and the last one is the last one."""
 
-from agentrail.core import machine
-from agentrail.core.effects import End
-from agentrail.core.legality import LEGALITY
+from agentrail.core.protocol.effects import End
+from agentrail.core.session import machine
+from agentrail.core.session.legality import LEGALITY
 from agentrail.events import SessionEnd
 from agentrail.testing.promises.seen import Seen, comparable, open_effects
 

@@ -1,7 +1,7 @@
 """What was said stays valid, is never lost, and goes to the model whole."""
 
-from agentrail.core.effects import StartStream
-from agentrail.core.hooks import BeforeRequest
+from agentrail.core.protocol.effects import StartStream
+from agentrail.core.protocol.hooks import BeforeRequest
 from agentrail.events import CompactEnd
 from agentrail.messages import AssistantMessage, CallId, ToolMessage
 from agentrail.testing.check_dialects import check_dialects

@@ -1,12 +1,14 @@
-"""The state is as `core/state.py` says: each line that names what binds its field."""
+"""The state is as `core/session/state.py` says: each line that names what binds its field."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from agentrail.core.batch import GOES_ON_BY_ITSELF
-from agentrail.core.effects import RunTool, stall_timer_of
-from agentrail.core.interactions import MAX_RESOLVED
-from agentrail.core.owners import (
+from agentrail.core.protocol.effects import RunTool, stall_timer_of
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import StepCrashed
+from agentrail.core.session.batch import GOES_ON_BY_ITSELF
+from agentrail.core.session.interactions import MAX_RESOLVED
+from agentrail.core.session.owners import (
     OfCall,
     OfChild,
     OfDrain,
@@ -28,10 +30,8 @@ from agentrail.core.owners import (
     Owner,
     owned_by,
 )
-from agentrail.core.receipts import MAX_REMEMBERED
-from agentrail.core.request import EffectId
-from agentrail.core.signals import StepCrashed
-from agentrail.core.state import Phase, SessionState
+from agentrail.core.session.receipts import MAX_REMEMBERED
+from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import CallId, ToolMessage, UserMessage
 from agentrail.testing.promises.seen import Seen, teardowns_of
 

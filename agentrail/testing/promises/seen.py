@@ -4,8 +4,10 @@ from typing import Any
 
 from attrs import frozen
 
-from agentrail.core.effects import Effect, Publish, Refuse
-from agentrail.core.owners import (
+from agentrail.core.protocol.effects import Effect, Publish, Refuse
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Signal
+from agentrail.core.session.owners import (
     OfChild,
     OfDrain,
     OfHeldHook,
@@ -15,9 +17,7 @@ from agentrail.core.owners import (
     OfSummaryTimer,
     owned_by,
 )
-from agentrail.core.request import EffectId
-from agentrail.core.signals import Signal
-from agentrail.core.state import QueuedPrompt, SessionState
+from agentrail.core.session.state import QueuedPrompt, SessionState
 from agentrail.events import CompactEnd, Event
 from agentrail.messages import CallId, Message
 

@@ -1,0 +1,119 @@
+"""Answers of a given shape: the final text of a cycle is JSON, and as the session's `response_format` says.
+
+A vendor's JSON mode helps and is not believed: the session judges in any case. A first answer that is wrong gets one turn
+to be put right, with the faults in the model's own terms; a second one ends the cycle with an error, because an answer of
+another shape is no answer to a program.
+"""
+
+import re
+from typing import Final, TypeAlias
+
+import msgspec
+
+from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.errors import ErrorInfo
+from agentrail.frozen import frozen_json
+from agentrail.messages import JsonObject, JsonValue
+
+REPAIR_NOTE: Final = "[Your answer is not of the required format: {faults}. Answer again with the complete JSON document and nothing else.]"
+
+_FENCED: Final = re.compile(
+    r"^```(?:json)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False):
+    """The answer is as it should be.
+
+    Attributes:
+        value: What it says.
+    """
+
+    value: JsonValue
+
+
+class RepairTurn(msgspec.Struct, frozen=True, gc=False):
+    """The model gets another turn.
+
+    Attributes:
+        note: What it is told.
+    """
+
+    note: str
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """The cycle fails.
+
+    Attributes:
+        error: Its code is `response_format`.
+    """
+
+    error: ErrorInfo
+
+
+AnswerVerdict: TypeAlias = Accepted | RepairTurn | Rejected
+
+
+class ResponseFormat:
+    """The schema of final answers, ready to judge them. One is made per session, and equal schemas make equal ones."""
+
+    __slots__ = ("_faults_of", "schema")
+
+    def __init__(self, schema: JsonObject) -> None:
+        """Take a schema that `fault_of_format` has nothing against."""
+        self.schema = frozen_json(schema)
+        self._faults_of = CompiledSchema(self.schema)
+
+    def check(self, text: str, *, repaired: bool) -> AnswerVerdict:
+        """Judge the final text of a cycle.
+
+        Args:
+            text: All of it. JSON, or one fenced block of JSON with prose around it.
+            repaired: Whether the model had its turn to put it right, or cannot have one.
+        """
+        try:
+            value = _read(text)
+        except NotJson as error:
+            return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
+        faults = self._faults_of.faults(value)
+        return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
+
+    def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> RepairTurn | Rejected:
+        said = "; ".join(faults)
+        if not repaired:
+            return RepairTurn(REPAIR_NOTE.format(faults=said))
+        message = f"the answer is not of the response_format, and no turn is left to put it right: {said}"
+        return Rejected(ErrorInfo(code="response_format", message=message))
+
+    def __eq__(self, other: object) -> bool:
+        """Two are equal when their schemas are."""
+        return isinstance(other, ResponseFormat) and self.schema == other.schema
+
+    def __hash__(self) -> int:
+        """Hash by the names of the schema's keywords: the rest may not be hashable."""
+        return hash(frozenset(self.schema))
+
+    def __repr__(self) -> str:
+        """Show the schema."""
+        return f"ResponseFormat({self.schema!r})"
+
+
+def fault_of_format(schema: object) -> str | None:
+    """Say why a value cannot be the option `response_format`, as a sentence for `OptionError`; or None."""
+    if not isinstance(schema, dict):
+        return f"response_format is {schema!r}: expected a JSON Schema as a dict, or None"
+    fault = fault_of_schema(schema)
+    return None if fault is None else f"response_format {fault}"
+
+
+def _read(text: str) -> JsonValue:
+    try:
+        return decode_strictly(text.strip())
+    except NotJson:
+        # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
+        blocks = _FENCED.findall(text)
+        if len(blocks) != 1:
+            raise
+        return decode_strictly(blocks[0])

@@ -1,0 +1,206 @@
+"""When a request or a tool failed: again, later; another model; a shorter conversation; or not at all.
+
+Functions from values to values. The jitter is drawn by the shell and comes in with the signal that reports the failure,
+so a replay pauses as long as the live run did. Nothing that waits enters this file.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.errors import ErrorInfo
+
+StallPolicy: TypeAlias = Literal["report", "retry", "abort"]
+"""What becomes of a stream that has gone silent; see `agentrail.core.policy.stalls`."""
+
+FIRST_PAUSE_MS: Final = 2_000
+MAX_PAUSE_MS: Final = 60_000
+FIRST_TOOL_PAUSE_MS: Final = 1_000
+MAX_TOOL_PAUSE_MS: Final = 30_000
+_DAY_SECONDS: Final = 86_400
+
+_NEXT_MODEL: Final[Mapping[str, bool]] = MappingProxyType(
+    {
+        "rate_limited": True,
+        "overloaded": True,
+        "transport": True,
+        "timeout": True,
+        "stream_stalled": True,
+        "protocol_error": True,
+        "model_not_found": True,
+        "authentication": False,  # a wrong key is for people to see, not for another vendor to hide
+        "context_overflow": False,
+        "content_refused": False,
+        "bad_request": False,
+    }
+)
+"""Whether another model may do better, by the code of the error."""
+
+
+class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a session was told about failures.
+
+    Attributes:
+        models: The model and its fallbacks, in order; at least one.
+        max_retries: Per request and model.
+        stall_policy: Only `retry` makes a stalled stream worth another attempt at the same model.
+    """
+
+    models: tuple[str, ...]
+    max_retries: int = 3
+    stall_policy: StallPolicy = "abort"
+
+
+class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one turn has been through so far. Lives as long as its cycle: a new cycle starts with the first model again.
+
+    Attributes:
+        number: The attempt that is out, from 1, counted over all models of the turn; events carry it.
+        retries: How many of them were retries at the model of this moment.
+        model: Its place in `RetryOptions.models`.
+        compacted: Whether an overflow has shortened the conversation in this turn.
+        failed: What was tried in vain in this turn: models that were given up, each with its last error's code.
+    """
+
+    number: int = 1
+    retries: int = 0
+    model: int = 0
+    compacted: bool = False
+    failed: tuple[tuple[str, str], ...] = ()
+
+    def next_turn(self) -> "Attempts":
+        """Begin a turn: with a clean slate, and with the model that the turn before ended with."""
+        return Attempts(model=self.model)
+
+
+class RetryAfter(msgspec.Struct, frozen=True, gc=False):
+    """Ask the same model again.
+
+    Attributes:
+        delay_ms: How long to wait first.
+    """
+
+    delay_ms: int
+
+
+class NextModel(msgspec.Struct, frozen=True, gc=False):
+    """Ask another model, at once.
+
+    Attributes:
+        model: Its model string.
+    """
+
+    model: str
+
+
+class CompactFirst(msgspec.Struct, frozen=True, gc=False):
+    """Shorten the conversation, then ask the same model again."""
+
+
+class GiveUp(msgspec.Struct, frozen=True, gc=False):
+    """End the cycle.
+
+    Attributes:
+        error: The last error; its message lists what was tried when that was more than one thing.
+    """
+
+    error: ErrorInfo
+
+
+Remedy: TypeAlias = RetryAfter | NextModel | CompactFirst | GiveUp
+
+
+def decide_retry(
+    error: ErrorInfo, attempts: Attempts, jitter: float, options: RetryOptions
+) -> tuple[Attempts, Remedy]:
+    """Decide what follows a failed attempt.
+
+    Args:
+        error: Why it failed; `retryable` is the server's word where it gave one, else that of the error's class.
+        attempts: What the turn has been through, the failed attempt included.
+        jitter: A random number from 0 to 1, 1 excluded.
+        options: What the session was told.
+
+    Returns:
+        What the turn will have been through when the remedy is carried out, and the remedy.
+    """
+    if error.code == "context_overflow" and not attempts.compacted:
+        # Outside of the retry count: it is another request, not the same once more.
+        return _changed(attempts, compacted=True), CompactFirst()
+    pause_ms = _pause_ms(error, attempts.retries, jitter)
+    if attempts.retries < _max_retries(error, options) and pause_ms <= MAX_PAUSE_MS:
+        return _changed(attempts, retries=attempts.retries + 1), RetryAfter(pause_ms)
+    failed = (*attempts.failed, (options.models[attempts.model], error.code))
+    following = attempts.model + 1
+    # An error that is not in the table, such as one of a foreign provider: what may pass may be a model's fault.
+    if _NEXT_MODEL.get(error.code, error.retryable) and following < len(options.models):
+        after = _changed(attempts, retries=0, model=following, failed=failed)
+        return after, NextModel(options.models[following])
+    return attempts, GiveUp(_with_history(error, attempts.number, failed))
+
+
+def decide_tool_retry(attempt: int, max_retries: int, jitter: float) -> RetryAfter | None:
+    """Decide whether an attempt at a tool that raised is followed by another.
+
+    Args:
+        attempt: The attempt that raised, from 1.
+        max_retries: As `tool_retries` has it.
+        jitter: A random number from 0 to 1, 1 excluded.
+
+    Returns:
+        The pause before the next attempt, or None when this was the last.
+    """
+    if attempt > max_retries:
+        return None
+    return RetryAfter(_jittered(FIRST_TOOL_PAUSE_MS, attempt, MAX_TOOL_PAUSE_MS, jitter))
+
+
+def tool_retries(effect_class: EffectClass, own: int | None, session: int) -> int:
+    """Say how often a tool that raised may be tried again.
+
+    Args:
+        effect_class: What it promises about being run twice.
+        own: The tool's explicit number, which wins; of a `once` tool it says that raising means nothing happened.
+        session: The session's `tool_max_retries`.
+    """
+    if own is not None:
+        return own
+    return session if effect_class in {"pure", "idempotent"} else 0
+
+
+def _max_retries(error: ErrorInfo, options: RetryOptions) -> int:
+    if not error.retryable or (error.code == "stream_stalled" and options.stall_policy != "retry"):
+        return 0
+    # A server that breaks the format once may have had a bad moment; twice, and it speaks another one.
+    return min(1, options.max_retries) if error.code == "protocol_error" else options.max_retries
+
+
+def _pause_ms(error: ErrorInfo, retries: int, jitter: float) -> int:
+    asked_ms = int(min(error.retry_after_seconds or 0, _DAY_SECONDS) * 1000)  # a vendor may well say "never"
+    return max(asked_ms, _jittered(FIRST_PAUSE_MS, retries + 1, MAX_PAUSE_MS, jitter))
+
+
+def _jittered(first_ms: int, nth: int, max_ms: int, jitter: float) -> int:
+    # Capped before it is raised: the thousandth retry of a patient user is no reason to compute 2 to the 1000.
+    longest_ms = min(max_ms, first_ms << min(nth - 1, 16))
+    return int(longest_ms * jitter)
+
+
+def _changed(attempts: Attempts, **fields: object) -> Attempts:
+    return msgspec.structs.replace(attempts, number=attempts.number + 1, **fields)
+
+
+def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], ...]) -> ErrorInfo:
+    if number == 1:
+        return error
+    tried = ", ".join(f"{model} ({code})" for model, code in failed)
+    message = f"{error.message} (given up after {number} attempts; tried: {tried})"
+    return ErrorInfo(
+        code=error.code,
+        message=message,
+        retryable=error.retryable,
+        retry_after_seconds=error.retry_after_seconds,
+    )

@@ -1,0 +1,575 @@
+"""All that can arrive in a session's mailbox: calls from outside, and outcomes of effects. One closed union.
+
+Signals are past tense or nouns, frozen, and carry their time and their ids; the shell mints both. There is no other
+way in: what no signal says, the core does not know.
+
+One is made for every chunk of every stream, and ten thousand sessions of them are what the cyclic collector would walk
+through again and again, if it could see them: see `structs`.
+"""
+
+from typing import Any, Literal, NewType, TypeAlias
+
+from msgspec.structs import force_setattr
+
+from agentrail.core.policy.budget import Spent
+from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.hooks import RequestResult
+from agentrail.core.protocol.request import Chunk, EffectId, ModelFacts
+from agentrail.core.values.toolbox import ToolSpec
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt, Event
+from agentrail.frozen import frozen_json, frozen_or_none, frozen_value
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    JsonValue,
+    PromptRef,
+    QuestionRef,
+    SessionId,
+    SteerRef,
+    StopReason,
+    TokenUsage,
+    UserBlock,
+)
+from agentrail.structs import TaggedValue
+
+SignalId = NewType("SignalId", str)
+KillMode: TypeAlias = Literal["killable", "all", "none"]
+
+
+class Stamped(TaggedValue, frozen=True, kw_only=True):
+    """What every signal carries.
+
+    Attributes:
+        at_ms: When it arrived, in milliseconds since 1970.
+    """
+
+    at_ms: int
+
+
+class Asked(Stamped, frozen=True, kw_only=True):
+    """A call from outside, whose caller waits for exactly one `ReplyToCaller`.
+
+    Attributes:
+        signal_id: What the reply is addressed to.
+    """
+
+    signal_id: SignalId
+
+
+class EffectOutcome(Stamped, frozen=True, kw_only=True):
+    """What became of an effect. One whose id is no longer open is dropped and counted.
+
+    Attributes:
+        effect_id: The effect.
+    """
+
+    effect_id: EffectId
+
+
+# --- calls from outside
+
+
+class Prompt(Asked, frozen=True, kw_only=True):
+    """The user says something.
+
+    Attributes:
+        ref: Its name in all that follows from it.
+        content: What was said; at least one block, within the limits (the shell checked).
+        reply: Whether the caller wants the receipt, or waits for the text of this prompt's own cycle.
+        client_id: The caller's own name of this message: sent again, it gives the first receipt again.
+    """
+
+    ref: PromptRef
+    content: tuple[UserBlock, ...]
+    reply: Literal["receipt", "text"] = "receipt"
+    client_id: str | None = None
+
+
+class Steer(Asked, frozen=True, kw_only=True):
+    """The user speaks into a running cycle.
+
+    Attributes:
+        ref: Its name; that of the prompt which it becomes when nothing runs.
+        text: What was said; not empty, within the limits (the shell checked).
+        client_id: As of `Prompt`.
+    """
+
+    ref: SteerRef
+    text: str
+    client_id: str | None = None
+
+
+class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort"):
+    """Stop the cycle, now.
+
+    Attributes:
+        reason: For people.
+        kill_tools: Which running tools are stopped.
+        clear_queue: Whether the prompts that wait are thrown away.
+        wait: Whether the reply comes when the teardown is over, or at once.
+    """
+
+    reason: str | None = None
+    kill_tools: KillMode = "killable"
+    clear_queue: bool = False
+    wait: bool = True
+
+
+class AbortTool(Asked, frozen=True, kw_only=True):
+    """Stop one call; the others of its batch go on.
+
+    Attributes:
+        call_id: Which one.
+        reason: For people, and for the model.
+    """
+
+    call_id: CallId
+    reason: str | None = None
+
+
+class StopSession(Asked, frozen=True, kw_only=True, tag="stop"):
+    """End the session: abort what runs, then go.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str = "stopped"
+
+
+class ReplyQuery(Asked, frozen=True, kw_only=True):
+    """A caller wants the text of the running cycle, or of the last one."""
+
+
+class StatusQuery(Asked, frozen=True, kw_only=True):
+    """A caller wants to know how the session stands."""
+
+
+class MessagesQuery(Asked, frozen=True, kw_only=True):
+    """A caller wants the conversation."""
+
+
+class SnapshotQuery(Asked, frozen=True, kw_only=True):
+    """A caller wants all that a late client needs to draw the session."""
+
+
+class Approve(Asked, frozen=True, kw_only=True):
+    """A person lets a call run.
+
+    Attributes:
+        approval_id: Which call.
+        how: `once` for this very call; `always` for all calls of its tool and command family too.
+        arguments: What shall run instead; None for what was shown.
+        auto_resume: Whether the model gets a turn to read the result.
+    """
+
+    approval_id: ApprovalId
+    how: Literal["once", "always"] = "once"
+    arguments: JsonObject | None = None
+    auto_resume: bool = True
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments: the person goes on with theirs."""
+        force_setattr(self, "arguments", frozen_or_none(self.arguments))
+
+
+class Reject(Asked, frozen=True, kw_only=True):
+    """A person refuses a call.
+
+    Attributes:
+        approval_id: Which call.
+        reason: Guidance for the model.
+        auto_resume: Whether the model gets a turn to react; else the cycle ends.
+    """
+
+    approval_id: ApprovalId
+    reason: str | None = None
+    auto_resume: bool = False
+
+
+class Respond(Asked, frozen=True, kw_only=True):
+    """A person answers a question, or gives the result of a call in place of its tool.
+
+    Attributes:
+        ref: The question, or the approval.
+        response: The answer in words, or which of the options, from 0.
+    """
+
+    ref: QuestionRef | ApprovalId
+    response: str | int
+
+
+class ToolAsked(Asked, frozen=True, kw_only=True):
+    """A running tool has a question to the user, and waits for the answer.
+
+    Answered with the text; with None when no answer came in time; refused with `CycleAborted` when its call is over first.
+
+    Attributes:
+        effect_id: The attempt that asks.
+        question: What it wants to know.
+        options: What can be chosen; empty: any text.
+        timeout_ms: How long it waits; None: as long as the call does.
+    """
+
+    effect_id: EffectId
+    question: str
+    options: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+
+
+class ToolWantsChild(Asked, frozen=True, kw_only=True):
+    """A running tool wants a session of its own to work for it.
+
+    Answered with a `SpawnChild` that names it, at once or when something is left to lend; refused when there can be no such
+    session, and with `CycleAborted` when its call is over first.
+
+    Attributes:
+        effect_id: The attempt that asks.
+        prompt: What the session is to do.
+        system_prompt: Instead of that of this session; None for the same.
+        tools: The names of those tools of this session that it has; None for all.
+        max_turns: How many turns it has; None for as many as this session.
+    """
+
+    effect_id: EffectId
+    prompt: str
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+
+
+class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
+    """Another model from now on; a request that is out keeps its own.
+
+    Attributes:
+        model: What is known of it; the shell has found its provider.
+        opts_changed: Whether other provider options came along; they hold keys, so they stay in the shell.
+        described: The tools that describe themselves by the model, as they do it to this one; of names that are gone nothing
+            comes.
+    """
+
+    model: ModelFacts
+    opts_changed: bool = False
+    described: tuple[ToolSpec, ...] = ()
+
+
+class ChangeTools(Asked, frozen=True, kw_only=True):
+    """Other tools from now on, all at once; calls that are under way keep the tool they began with.
+
+    Attributes:
+        attach: New ones; one of a name that is there takes its place.
+        detach: Names; those that are not there are listed in the answer.
+        replace: Whether all that are not attached go.
+        generation: Which change this is; tells two tools of one name apart.
+    """
+
+    attach: tuple[ToolSpec, ...] = ()
+    detach: tuple[str, ...] = ()
+    replace: bool = False
+    generation: int
+
+
+class UpdatePluginOpts(Asked, frozen=True, kw_only=True):
+    """A plugin gets other options when the session is idle.
+
+    Attributes:
+        plugin: Its name.
+        options: Those that change.
+    """
+
+    plugin: str
+    options: JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze the options: the caller goes on with theirs."""
+        force_setattr(self, "options", frozen_json(self.options))
+
+
+class ChangePlugins(Asked, frozen=True, kw_only=True):
+    """Plugins come, go, or get new code. Only in idle, between two cycles.
+
+    Attributes:
+        change: What to do.
+        name: Of the plugin to detach.
+        entry: The plugin to attach, or the new code of one that is there; an object, so this signal is for one process.
+    """
+
+    change: Literal["attach", "detach", "reload"]
+    name: str = ""
+    entry: Any = None
+
+
+class Compact(Asked, frozen=True, kw_only=True):
+    """A caller wants the history shortened: now in idle, else before the next request.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str | None = None
+
+
+# --- from the supervisor
+
+
+class SessionBegan(Stamped, frozen=True, kw_only=True, tag="started"):
+    """The actor is up, for the first time."""
+
+
+class Restarted(Stamped, frozen=True, kw_only=True):
+    """The actor crashed and is up again with the last state it had; nothing of the old one runs.
+
+    Attributes:
+        reason: Why it crashed, one line.
+        incarnation: 2 for the first restart.
+    """
+
+    reason: str
+    incarnation: int
+
+
+class Parked(Stamped, frozen=True, kw_only=True):
+    """The actor crashed too often; this is the last signal of its life.
+
+    Attributes:
+        reason: The last crash, one line.
+    """
+
+    reason: str
+
+
+class StepCrashed(Stamped, frozen=True, kw_only=True):
+    """A signal crashed the core and was put aside.
+
+    Attributes:
+        signal_kind: Its type.
+        error: What it raised, text only.
+        asked_by: Whom the signal would have answered.
+        owed_by: The effect whose final outcome it was: nothing more will come of that one.
+    """
+
+    signal_kind: str
+    error: ErrorInfo
+    asked_by: SignalId | None = None
+    owed_by: EffectId | None = None
+
+
+class PluginLagged(Stamped, frozen=True, kw_only=True):
+    """A plugin took long. The shell says so, because the core has no clock.
+
+    Attributes:
+        plugin: Its name.
+        hook: What it was asked on.
+        milliseconds: How long it took.
+    """
+
+    plugin: str
+    hook: str
+    milliseconds: int
+
+
+# --- outcomes of effects
+
+
+class Final(EffectOutcome, frozen=True, kw_only=True):
+    """The one outcome that an effect owes; nothing comes after it."""
+
+
+class StreamStarted(EffectOutcome, frozen=True, kw_only=True):
+    """The first chunk of a response is here."""
+
+
+class ChunksArrived(EffectOutcome, frozen=True, kw_only=True):
+    """More of a response: all chunks that waited together. Ephemeral, never journaled.
+
+    Attributes:
+        chunks: In order; no terminal one among them.
+    """
+
+    chunks: tuple[Chunk, ...]
+
+
+class ResponseCompleted(Final, frozen=True, kw_only=True):
+    """The response is complete.
+
+    Attributes:
+        message: All of it.
+        usage: What it cost.
+        stop_reason: Why the model stopped.
+        jitter: As of `StreamFailed`: an empty response is a failure too.
+    """
+
+    message: AssistantMessage
+    usage: TokenUsage
+    stop_reason: StopReason
+    jitter: float = 0.0
+
+
+class StreamFailed(Final, frozen=True, kw_only=True):
+    """There will be no response.
+
+    Attributes:
+        error: Why.
+        usage: What the server says it cost all the same.
+        jitter: A random number from 0 to below 1, for the pause before the next attempt.
+    """
+
+    error: ErrorInfo
+    usage: TokenUsage = TokenUsage()
+    jitter: float = 0.0
+
+
+class ToolProgressed(EffectOutcome, frozen=True, kw_only=True):
+    """A tool says how far it is. Ephemeral, never journaled.
+
+    Attributes:
+        text: What it says.
+    """
+
+    text: str
+
+
+class ChildStarted(EffectOutcome, frozen=True, kw_only=True):
+    """A session works for a call, or for the tool that the call runs.
+
+    Attributes:
+        child_id: That session.
+        description: What it is to do; None: what the call says.
+    """
+
+    child_id: SessionId
+    description: str | None = None
+
+
+class ChildPublished(EffectOutcome, frozen=True, kw_only=True):
+    """A child published an event.
+
+    Attributes:
+        event: With its `meta`.
+        child_id: Which one; None: the first that works for the call, and mostly the only one.
+    """
+
+    event: Event
+    child_id: SessionId | None = None
+
+
+class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
+    """A running tool lets the world know something.
+
+    Attributes:
+        name: Its own name for it.
+        payload: JSON, of at most 64 KiB.
+    """
+
+    name: str
+    payload: JsonValue = None
+
+    def __post_init__(self) -> None:
+        """Freeze the payload."""
+        force_setattr(self, "payload", frozen_value(self.payload))
+
+
+class ToolFinished(Final, frozen=True, kw_only=True):
+    """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
+
+    Attributes:
+        text: What the model may read.
+        is_error: Whether it failed.
+        details: JSON for people.
+        started_at_ms: When this attempt began.
+        crashed: Whether it raised, and the same attempt may be made once more.
+        jitter: A random number from 0 to below 1, for the pause before that.
+        changes: What the tool wants changed in its session.
+        late: Whether the tool gave a value although it had been stopped; that value is not in here.
+        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
+    """
+
+    text: str
+    is_error: bool = False
+    details: JsonValue = None
+    started_at_ms: int
+    crashed: bool = False
+    jitter: float = 0.0
+    changes: tuple[Change, ...] = ()
+    late: bool = False
+    spent: Spent | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the details, which every subscriber will be given."""
+        if self.details is not None:
+            force_setattr(self, "details", frozen_value(self.details))
+
+
+class TimerFired(Final, frozen=True, kw_only=True):
+    """The time that a `SetTimer` named has come.
+
+    Attributes:
+        jitter: A random number from 0 to below 1, for a retry that must not come with all the others.
+        pinged_at_ms: Of a look at a stream: when its server last gave a sign of life that is no chunk; 0 if never.
+    """
+
+    jitter: float = 0.0
+    pinged_at_ms: int = 0
+
+
+class PluginRequestFinished(Final, frozen=True, kw_only=True, tag="errand_finished"):
+    """What a plugin had asked for is there, or cannot be done.
+
+    Attributes:
+        result: What the plugin is given.
+    """
+
+    result: RequestResult
+
+
+class TeardownFinished(Final, frozen=True, kw_only=True):
+    """All that an abort stopped is gone, or its time is over.
+
+    Attributes:
+        receipt: What became of it.
+    """
+
+    receipt: AbortReceipt
+
+
+Signal: TypeAlias = (
+    Prompt
+    | Steer
+    | AbortCycle
+    | AbortTool
+    | StopSession
+    | ReplyQuery
+    | StatusQuery
+    | MessagesQuery
+    | SnapshotQuery
+    | Approve
+    | Reject
+    | Respond
+    | ToolAsked
+    | ToolWantsChild
+    | ChangeModel
+    | ChangeTools
+    | UpdatePluginOpts
+    | ChangePlugins
+    | Compact
+    | SessionBegan
+    | Restarted
+    | Parked
+    | StepCrashed
+    | PluginLagged
+    | StreamStarted
+    | ChunksArrived
+    | ResponseCompleted
+    | StreamFailed
+    | ToolProgressed
+    | ChildStarted
+    | ChildPublished
+    | ToolEmitted
+    | ToolFinished
+    | TimerFired
+    | PluginRequestFinished
+    | TeardownFinished
+)

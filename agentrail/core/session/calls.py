@@ -1,0 +1,130 @@
+"""One call of a batch: how it is answered, by its tool or in place of it, and what stops it.
+
+Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, refused and stopped ones too; what
+happened to it is said between the two.
+"""
+
+import msgspec
+
+from agentrail.core.protocol.effects import KillTools, Teardown
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import ToolFinished
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfDrain
+from agentrail.core.session.step_context import StepContext
+from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
+from agentrail.frozen import canonical_json
+from agentrail.messages import CallId, ToolResult
+
+
+def result_of(state: CallState, text: str, *, is_error: bool = True) -> ToolResult:
+    """Make the result of a call that its tool does not answer."""
+    return ToolResult(call_id=state.call.call_id, name=state.call.name, text=text, is_error=is_error)
+
+
+def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
+    """Make the result of a call from what its tool gave; it says so when a person had changed the arguments."""
+    text = signal.text
+    if state.edited:
+        ran = canonical_json(state.arguments).decode()
+        text = f"[The user changed the arguments. What ran: {ran}]\n{text}"
+    return ToolResult(
+        call_id=state.call.call_id,
+        name=state.call.name,
+        text=text,
+        is_error=signal.is_error,
+        details=signal.details,
+    )
+
+
+def publish_start(step: StepContext, state: CallState) -> CallState:
+    """Publish the start of a call, unless that is out already."""
+    if state.started:
+        return state
+    call = state.call
+    step.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
+    return msgspec.structs.replace(state, started=True)
+
+
+def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None:
+    """Publish the end of a call, and of the sessions that worked for it."""
+    for child_id in state.child_ids:
+        step.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
+    step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
+
+
+def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished) -> None:
+    """Publish how long the last attempt of a call took."""
+    step.publish(
+        ToolExecutionMetrics(
+            name=state.call.name,
+            call_id=state.call.call_id,
+            started_at_ms=signal.started_at_ms,
+            ended_at_ms=step.at_ms,
+            duration_ms=max(step.at_ms - signal.started_at_ms, 0),
+            attempts=state.attempt,
+        )
+    )
+
+
+def answer(
+    step: StepContext, state: CallState, text: str, *between: Event, is_error: bool = True
+) -> tuple[CallState, ToolResult]:
+    """Answer a call that is not going to answer itself. One that never began gets its start event here.
+
+    Args:
+        step: The step.
+        state: The call; it has no result yet.
+        text: What the model reads.
+        between: What happened to it, published between start and end.
+        is_error: Whether the model should take it as a failure.
+
+    Returns:
+        The call as done, and its result.
+    """
+    started = publish_start(step, state)
+    for event in between:
+        step.publish(event)
+    result = result_of(state, text, is_error=is_error)
+    publish_end(step, started, result)
+    return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
+
+
+def put(step: StepContext, state: CallState) -> None:
+    """Put a call into the batch, in the place of the one with its id."""
+    step.data.batch = step.data.batch.changed(state)
+
+
+def find_call(step: StepContext, call_id: CallId) -> CallState | None:
+    """Find an open call of the batch."""
+    return step.data.batch.find(call_id)
+
+
+def one_of_batch(step: StepContext, call_id: CallId) -> CallState:
+    """Give a call of the batch, for a caller that knows that it is one."""
+    state = step.data.batch.find(call_id)
+    assert state is not None  # noqa: S101 - an owner of an open effect is in its place; the properties hold it
+    return state
+
+
+def is_immune(step: StepContext, state: CallState) -> bool:
+    """Say whether a steer or a default abort leaves a call alone."""
+    name = state.call.name
+    return name in step.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
+
+
+def survivors_of(step: StepContext) -> tuple[CallId, ...]:
+    """Name the calls that an abort spared and that have not been stopped since."""
+    return tuple(state.call.call_id for state in step.data.survivors if state.stage == "running")
+
+
+def is_doubtful(state: CallState) -> bool:
+    """Say whether a call that was stopped at work may have taken effect, for good or by half."""
+    return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
+
+
+def drain(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
+    """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
+    if effect_ids:
+        step.ask(KillTools(effect_ids=effect_ids))
+        step.start(Teardown(effect_id=step.mint("d"), stopped=effect_ids), OfDrain())

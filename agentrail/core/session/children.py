@@ -1,0 +1,172 @@
+"""Sessions that work for a call, or for the tool that runs for one: their start, and all that they publish, appear above.
+
+Both are asked for by one effect, `SpawnChild`, are lent a share of what is left, and give back what they have not used with
+their one outcome. A call that is answered by a child waits for its slot in the batch. A tool that wants one gets it at once;
+where all that is left is lent or promised, as soon as something of it comes back.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.protocol.effects import SpawnChild
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
+from agentrail.core.session import calls
+from agentrail.core.session.budget import lend_to_child
+from agentrail.core.session.cycle import MAX_ASKERS
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfCall, OfChild, OfSurvivor
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
+from agentrail.events import SubagentEvent, SubagentStart
+from agentrail.frozen import frozen_json
+
+KINDS_OF_CHILD: Final = ("general-purpose",)
+"""What `subagent_type` may be."""
+
+MAX_SESSION_DEPTH: Final = 8
+"""How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
+
+
+def wanted(step: StepContext, signal: ToolWantsChild) -> None:
+    """Let a session work for a running tool, now or when something is left to lend; refuse one that cannot be."""
+    refused = _refusal(step, signal)
+    if refused is not None:
+        step.refuse(signal.signal_id, refused)
+        return
+    step.data.wishes = (*step.data.wishes, signal)
+    _spawn_wished(step)
+
+
+def look_after(step: StepContext) -> None:
+    """Do what is due behind each step: of a tool that has ended no session is waited for, and the callers that wait are served."""
+    for effect_id in step.data.loans:
+        owner = step.data.open.get(effect_id)
+        if isinstance(owner, OfChild) and _running(step, owner.attempt) is None:
+            step.give_up(effect_id)
+    if step.data.wishes:
+        _spawn_wished(step)
+
+
+def _spawn_wished(step: StepContext) -> None:
+    """Start the sessions that running tools wait for, as far as there is something to lend, oldest first.
+
+    One that waits goes on waiting while something is lent or promised, of which a part may come back; its tool is refused
+    when nothing is. One whose call is over is refused in any case.
+    """
+    wishes: list[ToolWantsChild] = []
+    for wish in step.data.wishes:
+        if _running(step, wish.effect_id) is None:
+            step.refuse(wish.signal_id, CycleAborted("the call that asks was stopped"))
+        else:
+            wishes.append(wish)
+    while wishes:
+        step.data.wishes = tuple(wishes)
+        refused = _spawn(step, wishes[0])
+        ledger = step.data.ledger
+        if refused is not None and ledger is not None and ledger.open:
+            return
+        if refused is not None:
+            step.refuse(wishes[0].signal_id, ChildRefused(refused.message))
+        del wishes[0]
+    step.data.wishes = ()
+
+
+def shares(step: StepContext) -> int:
+    """Say in how many equal parts what is left is lent: how many want a child and have none yet."""
+    return step.data.batch.waiting_children + len(step.data.wishes)
+
+
+def depth_fault(step: StepContext) -> str | None:
+    """Say why no session may stand below this one; None where one may."""
+    if len(step.data.config.path) < MAX_SESSION_DEPTH:
+        return None
+    return f"{MAX_SESSION_DEPTH} sessions stand above one another already: give the innermost ones no tool that asks for more"
+
+
+def child_started(step: StepContext, signal: ChildStarted) -> None:
+    """Note which session works for a call."""
+    state = _of(step, signal)
+    called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
+    if step.data.batch.find(state.call.call_id) is state:
+        calls.put(step, called)
+    step.data.survivors = tuple(called if one is state else one for one in step.data.survivors)
+    description = signal.description
+    if description is None:
+        description = str(state.arguments.get("description", ""))
+    step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call.call_id, description=description))
+
+
+def child_published(step: StepContext, signal: ChildPublished) -> None:
+    """Pass on what a child published, and what it passed on itself."""
+    state = _of(step, signal)
+    child_id = signal.child_id or state.child_ids[0]  # it says that it started before it says anything else
+    inner = signal.event
+    depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
+    step.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
+
+
+def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
+    """Start the session that a tool waits for, or say why nothing can be lent to it."""
+    state = _running(step, wish.effect_id)
+    assert state is not None  # noqa: S101 - the caller looked
+    effect_id = step.mint("t")
+    # Beside the tool of a batch the model is not asked; beside one that an abort spared it is, and needs a share too.
+    is_beside = isinstance(step.data.open.get(wish.effect_id), OfSurvivor)
+    budget = lend_to_child(step, effect_id, shares(step) + is_beside)
+    if isinstance(budget, ErrorInfo):
+        step.data.minted = step.data.minted - 1  # nothing was asked for under this id
+        return budget
+    step.start(
+        SpawnChild(
+            effect_id=effect_id,
+            call_id=state.call.call_id,
+            name=state.call.name,
+            arguments=frozen_json({"description": wish.prompt}),
+            budget=budget,
+            wish=wish,
+        ),
+        OfChild(wish.effect_id),
+    )
+    return None
+
+
+def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None:
+    """Say why a tool cannot have a session at all."""
+    data = step.data
+    if _running(step, signal.effect_id) is None:
+        return CycleAborted("the call that asks was stopped")
+    too_deep = depth_fault(step)
+    if too_deep is not None:
+        return ChildRefused(too_deep)
+    at_work = sum(isinstance(owner, OfChild) for owner in data.open.values())
+    if at_work + len(data.wishes) >= MAX_ASKERS:
+        message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
+        return ChildRefused(message)
+    unknown = [name for name in signal.tools or () if name not in data.tools.names]
+    faults = (
+        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
+    )
+    max_turns: object = signal.max_turns  # the tool author's, which was not checked yet
+    if max_turns is not None and not (isinstance(max_turns, int) and max_turns >= 1):
+        faults.append(f"max_turns is {max_turns!r}: expected 1 or more")
+    return OptionError(faults) if faults else None
+
+
+def _of(step: StepContext, signal: ChildStarted | ChildPublished) -> CallState:
+    owner = step.data.open.get(signal.effect_id)
+    found = _running(step, owner.attempt if isinstance(owner, OfChild) else signal.effect_id)
+    assert found is not None  # noqa: S101 - `verdict` dropped the signal otherwise
+    return found
+
+
+def _running(step: StepContext, attempt: EffectId) -> CallState | None:
+    """Find the call of which this attempt runs, in the batch or behind an abort."""
+    match step.data.open.get(attempt):
+        case OfCall(call_id):
+            return calls.one_of_batch(step, call_id)
+        case OfSurvivor(call_id):
+            return next(one for one in step.data.survivors if one.call.call_id == call_id)
+        case _:
+            return None

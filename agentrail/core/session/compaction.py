@@ -1,0 +1,276 @@
+"""Compaction as it happens: the summary is asked for, the full text is written away, the history goes on with the summary.
+
+What is due, where to cut and whether a summary is taken stands in `compaction`. While it goes on the session is `RUNNING`, with
+or without a cycle; prompts and steers wait, and only an abort or a stop ends it. Whatever goes wrong, the conversation stays
+what it was.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from agentrail.core.policy.compaction import (
+    SUMMARY_TOKENS,
+    Compacted,
+    CompactionLimits,
+    CompactionPlan,
+    CompactionReason,
+    NotShrunk,
+    Summary,
+    compaction_failed,
+    decide_compaction,
+    finish_compaction,
+    is_due,
+    messages_for_summary,
+    overflow_error,
+)
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.policy.gates import call_ids_of
+from agentrail.core.policy.outgoing import unrefused
+from agentrail.core.protocol.actions import Skip, WriteFile
+from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, StartStream
+from agentrail.core.protocol.hooks import BeforeCompact, FileWritten, RequestResult
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.session.budget import book, count_handed, count_history, fixed_of, reserve_request
+from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.owners import OfSummary, OfSummaryTimer, OfTranscript
+from agentrail.core.session.projection import model_of, request_of
+from agentrail.core.session.state import Compaction
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Outcome
+from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.transcript import transcript_of
+from agentrail.errors import ErrorInfo
+from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStart, SkipReason
+from agentrail.messages import CallId, Message, TokenUsage
+
+DIRECTORY: Final = "compacted"
+"""The directory of the workspace that removed messages are written to."""
+
+MAX_CALL_IDS: Final = 10_000
+"""How many ids of calls a session knows before those that stand behind a summary are forgotten."""
+
+BY_SESSION: Final = "session"
+"""Who skips a compaction that no plugin has skipped."""
+
+_SAID: Final = {"due": "threshold", "overflow": "overflow"}
+
+
+def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bool:
+    """Begin a compaction, if it is time for one, or was asked for, or a request did not fit.
+
+    Args:
+        step: The step; no request is out.
+        error: Of the request that did not fit, or None.
+
+    Returns:
+        Whether the session is busy with it now; whatever wanted to go on then goes on when it is over.
+    """
+    asked = step.data.compact_asked
+    reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
+    step.data.compact_asked = None
+    data = step.data
+    said = asked or _SAID.get(reason, reason)
+    handed = data.cycle.handed if data.cycle is not None else None
+    limits, fixed = limits_of(step), fixed_of(data)
+    sent = estimate = count_history(step, fixed)
+    if (
+        handed is not None
+    ):  # what is sent says whether one is due; what it is a summary of, whether that can be read
+        sent = count_handed(step, fixed, handed)
+        estimate = max(estimate, sent)
+    if reason == "due" and not is_due(sent, limits):
+        return False
+    plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits)
+    if not isinstance(plan, CompactionPlan):
+        if asked is not None:  # the caller waits for an outcome
+            why: SkipReason = "too_soon" if plan.why == "too_soon" else "nothing_to_cut"
+            step.publish(CompactSkipped(by=BY_SESSION, reason=why))
+        return False
+    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
+    step.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
+    outcome = _asked(step, plan)
+    if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
+        step.publish(CompactSkipped(by=outcome.decision.by))
+        return False
+    shown = outcome.messages if outcome is not None else None
+    attempt = step.mint("c")
+    removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
+    wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
+    if (
+        reserve_request(step, wanted, is_handed=shown is not None) is not None
+    ):  # the request that follows says so too
+        step.unmint()
+        step.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
+        return False
+    step.publish(CompactStart(reason=said))
+    step.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
+    look_at_ms = step.at_ms + model_of(step.data).stalls.timeout_ms
+    step.start_stream(
+        StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True), OfSummary(), OfSummaryTimer()
+    )
+    return True
+
+
+def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
+    """Make the request for a summary.
+
+    Args:
+        request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
+            and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
+        plan: Where to cut.
+        removed: What is cut off, as far as a model may read it.
+    """
+    return msgspec.structs.replace(
+        request,
+        messages=messages_for_summary(plan, removed),
+        tool_choice="none",
+        max_output_tokens=min(request.max_output_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS),
+        response_format=None,
+    )
+
+
+def limits_of(step: StepContext) -> CompactionLimits:
+    """Say how long the conversation may be with the model of this moment."""
+    facts = model_of(step.data)
+    return CompactionLimits(
+        window=facts.context_window,
+        is_assumed=facts.window_is_assumed,
+        compact_at_tokens=step.data.config.compact_at_tokens,
+    )
+
+
+def overflowed(step: StepContext, error: ErrorInfo) -> ErrorInfo:
+    """Make the error of a request that does not fit, and that nothing can be done about."""
+    return overflow_error(error, step.data.history, step.data.tokens.tokens, limits_of(step))
+
+
+def summarised(step: StepContext, text: str, usage: TokenUsage) -> None:
+    """Take the summary, and write away what it stands for."""
+    compaction = _running(step)
+    book(step, compaction.effect_id, usage)
+    plugin_request = step.mint("e")
+    step.data.compaction = msgspec.structs.replace(compaction, effect_id=plugin_request, summary=text)
+    removed = step.data.history.messages[: compaction.plan.cut]
+    path = f"{DIRECTORY}/{step.data.config.session_id}-{plugin_request}.md"
+    wanted = WriteFile(path=path, text=transcript_of(removed))
+    step.start(RunPluginRequest(effect_id=plugin_request, wanted=wanted), OfTranscript())
+
+
+def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
+    """Go on with the summary, if the conversation shrinks with it.
+
+    Returns:
+        The error of the request that did not fit, when it still does not; else None.
+    """
+    compaction = _running(step)
+    where = result.path if isinstance(result, FileWritten) else None
+    summary = Summary(text=compaction.summary or "", saved_to=where)
+    data = step.data
+    done = finish_compaction(data.history, data.compaction_watch, compaction.plan, summary)
+    if isinstance(done, NotShrunk):
+        step.data.compaction_watch = done.watch
+        return _unchanged(step)
+    _replace(step, compaction.plan, done)
+    step.data.compaction = None
+    step.publish(
+        CompactEnd(
+            removed=compaction.plan.cut,
+            tokens_before=done.tokens_before,
+            tokens_after=done.tokens_after,
+            saved_to=where,
+        )
+    )
+    return None
+
+
+def go_on_without_summary(step: StepContext, usage: TokenUsage) -> ErrorInfo | None:
+    """Go on without a summary: there will be none. Not to be tried again at once.
+
+    Returns:
+        The error of the request that did not fit, when this was because of one; else None.
+    """
+    compaction = _running(step)
+    data = step.data
+    book(step, compaction.effect_id, usage)
+    step.data.compaction_watch = compaction_failed(data.history, data.compaction_watch, compaction.plan)
+    return _unchanged(step)
+
+
+def cancel_compaction(step: StepContext) -> tuple[EffectId, ...]:
+    """Stop it in the middle; the conversation stays as it is. Gives what has to be waited for."""
+    compaction = _running(step)
+    is_asking = compaction.summary is None
+    if is_asking:
+        step.cancel(CancelStream(effect_id=compaction.effect_id))
+        book(step, compaction.effect_id, None)
+    else:
+        step.give_up(compaction.effect_id)  # the file may be written all the same
+    _unchanged(step)
+    return (compaction.effect_id,) if is_asking else ()
+
+
+def forget_compaction(step: StepContext) -> None:
+    """Note that nothing will come of it: the task that worked on it died with the actor."""
+    if step.data.compaction is not None:
+        _unchanged(step)
+
+
+def stop_waiting(step: StepContext) -> ErrorInfo | None:
+    """Give up a summary that does not come."""
+    step.cancel(CancelStream(effect_id=_running(step).effect_id))
+    return go_on_without_summary(step, TokenUsage())
+
+
+def _running(step: StepContext) -> Compaction:
+    compaction = step.data.compaction
+    assert compaction is not None  # noqa: S101 - the caller looked
+    return compaction
+
+
+def _unchanged(step: StepContext) -> ErrorInfo | None:
+    """Say that nothing was removed; gives the error of the request that did not fit, if there was one."""
+    compaction = _running(step)
+    tokens = tokens_of(step.data.history.messages[:])
+    step.data.compaction = None
+    step.publish(CompactEnd(removed=0, tokens_before=tokens, tokens_after=tokens, saved_to=None))
+    return None if compaction.error is None else overflowed(step, compaction.error)
+
+
+def _asked(step: StepContext, plan: CompactionPlan) -> Outcome | None:
+    """Ask the plugins about what a summary is to stand for; None without a listener."""
+    if not has_listeners(step, BeforeCompact):
+        return None
+    return ask_plugins(step, BeforeCompact(messages=step.data.history.messages[: plan.cut]))
+
+
+def _replace(step: StepContext, plan: CompactionPlan, done: Compacted) -> None:
+    """Put the shorter history in place; what the running cycle has said already is remembered for its end."""
+    data = step.data
+    cycle = data.cycle
+    if cycle is not None:
+        gone = data.history.messages[cycle.first_message : plan.cut]
+        cycle = msgspec.structs.replace(
+            cycle,
+            first_message=plan.moved(cycle.first_message),
+            earlier=(*cycle.earlier, *gone),
+            handed=None if cycle.handed is None else (),
+        )
+    step.data.history = done.history
+    step.data.compaction_watch = done.watch
+    step.data.cycle = cycle
+    if len(data.call_ids) > MAX_CALL_IDS:
+        step.data.call_ids = _ids_that_are_used(step)
+
+
+def _ids_that_are_used(step: StepContext) -> GrowingSet[CallId]:
+    """Give the ids that a new call may not have: those that the conversation has, and those of survivors.
+
+    Rebuilt only now and then, because it takes the whole conversation. An id behind a summary may come again then: a vendor
+    that repeats its ids after ten thousand calls means no call of those days.
+    """
+    used = call_ids_of(step.data.history.messages)
+    for state in step.data.survivors:
+        used = used.added(state.call.call_id)
+    return used

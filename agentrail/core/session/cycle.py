@@ -1,0 +1,410 @@
+"""The frame of a cycle: a prompt starts, a turn begins, the cycle ends.
+
+Each function takes the step in progress, writes down what it decides, and returns the phase that follows. What comes
+between two turns stands in `response` and `batch`, how a cycle is broken off in `teardown`.
+"""
+
+from typing import Final, Literal, assert_never
+
+import msgspec
+
+from agentrail.core.policy.outgoing import Outgoing, outgoing
+from agentrail.core.policy.response_format import Rejected, RepairTurn
+from agentrail.core.protocol.actions import ResolveApproval
+from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
+from agentrail.core.protocol.request import CachePoint
+from agentrail.core.protocol.signals import SignalId
+from agentrail.core.session import compaction, holding
+from agentrail.core.session.budget import reserve_request
+from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.open_calls import NO_CALLS
+from agentrail.core.session.projection import (
+    LAST_TURN_NOTE,
+    cycle_messages_of,
+    digest_of,
+    model_of,
+    request_of,
+)
+from agentrail.core.session.response_format import answer_of, ask_for_repair, check_answer
+from agentrail.core.session.stalls import start_stream
+from agentrail.core.session.state import BreakOff, Cycle, Ended, Known, Next, Phase, QueuedPrompt, Stream
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Outcome
+from agentrail.errors import (
+    AgentrailError,
+    CycleAborted,
+    CycleFailed,
+    ErrorInfo,
+    MailboxFull,
+)
+from agentrail.events import (
+    AbortReceipt,
+    AbortSettled,
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    EndReason,
+    Intervention,
+    MaxTurnsReached,
+    PromptDropped,
+    PromptQueued,
+    PromptRejected,
+    RequestStart,
+    SteeringApplied,
+)
+from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
+
+_NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
+"""The ends of a cycle without an answer of the model that a plugin could look at."""
+
+MAX_ASKERS: Final = 1024
+"""How many callers may wait for the end of one cycle; it is a queue like all others, so one more hears that it is full."""
+
+
+def start_next(step: StepContext) -> Next:
+    """Take the oldest prompt that waits, in the very step that puts it into the history."""
+    prompt, *rest = step.data.queue
+    step.data.queue = tuple(rest)
+    return start_cycle(step, prompt)
+
+
+def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome | None:
+    """Ask the plugins about a prompt that is about to start; None without a listener. It may be held then."""
+    if not has_listeners(step, BeforePrompt):
+        return None
+    text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
+    return holding.ask_about_prompt(step, BeforePrompt(text=text, content=prompt.content), prompt)
+
+
+def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
+    """Begin the cycle of a prompt, unless a plugin refuses it, or wants to know something first."""
+    outcome = before_prompt(step, prompt)
+    return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)
+
+
+def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | None) -> Next:
+    """Begin the cycle of a prompt, with what plugins said about it."""
+    abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
+    if decision is not None and isinstance(decision.action, ResolveApproval):
+        abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
+    if abort is not None:
+        return reject_prompt(step, prompt, abort)
+    step.publish(AgentStart(ref=prompt.ref))
+    history = step.data.history
+    cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=step.at_ms, askers=prompt.askers)
+    if step.data.notes:
+        notes = tuple(Text(text=note) for note in step.data.notes)
+        history = history.with_user(UserMessage(content=notes, origin="note"))
+    history = history.with_user(UserMessage(content=prompt.content, ref=prompt.ref))
+    step.data.history = history
+    step.data.notes = ()
+    step.data.cycle = cycle
+    if outcome is not None and outcome.interventions:
+        step.data.interventions = outcome.interventions
+    return begin_turn(step)
+
+
+def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase:
+    """Refuse a prompt: its text never enters the history, and there was nothing to stop.
+
+    A cycle that waits for a person meanwhile goes on waiting. It has not ended, so nothing says that one has.
+    """
+    step.publish(PromptRejected(ref=prompt.ref, reason=reason))
+    if step.data.cycle is None:
+        after_turn(step, "aborted", reason=reason)
+        step.publish(AgentAbort(reason=reason))
+        step.publish(AbortSettled(receipt=AbortReceipt()))
+        step.data.last = Ended(outcome="aborted", text="", reason=reason)
+    refuse_askers(step, prompt, CycleAborted(reason))
+    return Phase.IDLE
+
+
+def refuse_askers(step: StepContext, prompt: QueuedPrompt, why: AgentrailError) -> None:
+    """Tell the callers that wait for the text of a prompt that there will be none."""
+    for asker in prompt.askers:
+        step.refuse(asker, why)
+
+
+def drop_queue(step: StepContext, why: AgentrailError) -> None:
+    """Throw away all prompts that wait, and tell everybody."""
+    for prompt in step.data.queue:
+        step.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
+        refuse_askers(step, prompt, why)
+    step.data.queue = ()
+
+
+def begin_turn(step: StepContext) -> Next:
+    """Prepare the next request, with all that was said meanwhile.
+
+    On the last turn that a cycle may have, tools are withheld.
+    """
+    config, before = step.data.config, step.cycle
+    turn = before.turn + 1
+    if turn > config.max_turns:
+        return BreakOff(f"{config.max_turns} turns were not enough")
+    _apply_steers(step)
+    _apply_interventions(step)
+    if turn == config.max_turns:
+        step.publish(MaxTurnsReached(turns=config.max_turns))
+    step.data.cycle = msgspec.structs.replace(
+        before, turn=turn, attempts=before.attempts.next_turn(), handed=None
+    )
+    if has_listeners(step, BeforeRequest):
+        abort = _ask_about_request(step)
+        if abort is not None:
+            return BreakOff(abort)
+    return Phase.RUNNING if compaction.begin_compaction(step) else send_request(step)
+
+
+def _ask_about_request(step: StepContext) -> str | None:
+    """Let plugins look at the next request, speak before it, and hand on other messages for it; gives why they abort."""
+    outcome = ask_plugins(step, BeforeRequest(messages=step.data.history.messages[:]))
+    if outcome.abort is not None:
+        return outcome.abort
+    seen = len(step.data.history)
+    _apply_interventions(step)
+    handed = outcome.messages
+    if (
+        handed is not None
+    ):  # what they want said comes behind what they handed on, as it does behind the conversation
+        handed = (*handed, *step.data.history.since(seen))
+    points = outcome.hints.cache_points or ()
+    step.data.cycle = msgspec.structs.replace(step.cycle, cache_points=points, handed=handed)
+    return None
+
+
+def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
+    """Do what a compaction held up: the request, its end, or nothing at all.
+
+    Args:
+        step: The step.
+        error: Of a request that did not fit before and does not fit now; None where there is nothing like that.
+    """
+    cycle = step.data.cycle
+    if cycle is None:
+        return Phase.IDLE
+    if error is not None:
+        return fail(step, error)
+    if cycle.handed == ():
+        # What they handed on was made of the conversation before. Sent all the same it would be as long as ever, and
+        # without it what they keep from the model would be said.
+        abort = _ask_about_request(step)
+        if abort is not None:
+            return BreakOff(abort)
+    return send_request(step)
+
+
+def send_request(step: StepContext) -> Phase:
+    """Ask the model: the first attempt of a turn, or one more."""
+    data, cycle = step.data, step.cycle
+    last_turn = is_last_turn(data)
+    attempt = step.mint("r")
+    model = model_of(data).model
+    step.data.stream = Stream(effect_id=attempt, model=model, last_turn=last_turn)
+    if cycle.handed is None:
+        kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
+        step.data.outgoing = kept
+    else:  # another conversation, of which nothing is kept for the next one
+        kept, messages = outgoing(Outgoing(), cycle.handed, data.refused)
+    request = request_of(step.data, attempt, last_turn=last_turn, messages=messages)
+    if kept.refused:  # plugins have seen the whole conversation: the places they named are those in there
+        request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
+    notes = (LAST_TURN_NOTE,) if last_turn else ()
+    refusal = reserve_request(step, request, notes=len(notes), is_handed=cycle.handed is not None)
+    if refusal is not None:
+        step.unmint()
+        return fail(step, refusal)
+    step.publish(
+        RequestStart(
+            model=request.model,
+            messages=len(request.messages),
+            context_messages=len(notes),
+            context_digest=digest_of(notes),
+            attempt=cycle.attempts.number,
+        )
+    )
+    start_stream(step, request)
+    return Phase.RUNNING
+
+
+def _moved(points: tuple[CachePoint, ...], kept: Outgoing) -> tuple[CachePoint, ...]:
+    moved = (kept.place_of(point) if isinstance(point, int) else point for point in points)
+    return tuple(point for point in moved if point is not None)
+
+
+def is_last_turn(data: Known) -> bool:
+    """Say whether tools are withheld on this turn, because the cycle may have no other."""
+    turn = data.cycle.turn if data.cycle is not None else 0
+    return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
+
+
+def finish(step: StepContext, stop_reason: EndReason) -> Next:
+    """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left.
+
+    A vendor that pauses in the middle of its own work wants the same conversation once more, which is a turn too.
+    """
+    turns_left = has_turns_left(step)
+    if turns_left and stop_reason == "pause":
+        return begin_turn(step)
+    if turns_left and stop_reason != "superseded" and (step.data.steers or step.data.interventions):
+        return begin_turn(step)
+    if stop_reason not in _NOT_ANSWERS and has_listeners(step, BeforeFinish):
+        outcome = holding.ask_about_end(step, stop_reason)
+        return Phase.RUNNING if step.data.held is not None else finish_checked(step, stop_reason, outcome)
+    return _finish_answered(step, stop_reason)
+
+
+def finish_checked(step: StepContext, stop_reason: EndReason, outcome: Outcome) -> Next:
+    """End the cycle, unless plugins want more, or the user has steered it while they were asked."""
+    if outcome.abort is not None:
+        return BreakOff(outcome.abort)
+    if has_turns_left(step) and (step.data.steers or step.data.interventions):
+        return begin_turn(step)
+    return _finish_answered(step, stop_reason)
+
+
+def has_turns_left(step: StepContext) -> bool:
+    """Say whether the cycle may have another turn."""
+    return step.cycle.turn < step.data.config.max_turns
+
+
+def _finish_answered(step: StepContext, stop_reason: EndReason) -> Next:
+    match check_answer(step, stop_reason):
+        case None:
+            return _finish_well(step, stop_reason)
+        case RepairTurn() as repair:
+            ask_for_repair(step, repair)
+            return begin_turn(step)
+        case Rejected(error):
+            return fail(step, error)
+        case _ as never:
+            assert_never(never)
+
+
+def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
+    cycle = step.cycle
+    messages = cycle_messages_of(step.data)
+    ended = close_cycle(step, "finished")
+    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))
+    for asker in cycle.askers:
+        step.reply(asker, ended.text)
+    requeue_steers(step)
+    return Phase.IDLE
+
+
+def fail(step: StepContext, error: ErrorInfo) -> Phase:
+    """End the cycle with an error. An error is never an empty answer."""
+    cycle = step.cycle
+    if error.code == "content_refused":
+        step.data.refused = (*step.data.refused, cycle.ref)
+    close_cycle(step, "failed", error=error)
+    step.publish(AgentError(error=error))
+    for asker in cycle.askers:
+        step.refuse(asker, CycleFailed(error))
+    requeue_steers(step)
+    return Phase.IDLE
+
+
+def close_cycle(
+    step: StepContext,
+    outcome: Literal["finished", "aborted", "failed"],
+    *,
+    reason: str | None = None,
+    error: ErrorInfo | None = None,
+) -> Ended:
+    """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
+    after_turn(step, outcome, reason=reason if error is None else error.message)
+    ended = Ended(outcome=outcome, text=answer_of(step), reason=reason, error=error)
+    step.data.cycle = None
+    step.data.stream = None
+    step.data.batch = NO_CALLS
+    step.data.interventions = ()
+    step.data.last = ended
+    return ended
+
+
+def after_turn(
+    step: StepContext, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None
+) -> None:
+    """Let plugins see that a cycle is over, on every path, and every abort. They can neither veto nor delay it."""
+    if not has_listeners(step, AfterTurn):
+        return
+    cycle = step.data.cycle
+    began = cycle.started_at_ms if cycle is not None else step.at_ms
+    ask_plugins(
+        step,
+        AfterTurn(
+            outcome="finished" if outcome == "finished" else "aborted",
+            abort_reason=reason,
+            messages_diff=cycle_messages_of(step.data),
+            usage_diff=cycle.usage if cycle is not None else TokenUsage(),
+            started_at_ms=began,
+            ended_at_ms=step.at_ms,
+            duration_ms=step.at_ms - began,
+        ),
+    )
+
+
+def requeue_steers(step: StepContext) -> None:
+    """Let steers that met the end of their cycle be the next prompts, in front of those that wait already."""
+    steers = step.data.steers
+    if not steers:
+        return
+    first = []
+    for position, steer in enumerate(steers):
+        content = (Text(text=steer.text),)
+        ref = PromptRef(steer.ref)
+        first.append(QueuedPrompt(ref=ref, content=content))
+        step.publish(PromptQueued(ref=ref, content=content, position=position))
+    step.data.steers = ()
+    step.data.queue = (*first, *step.data.queue)
+
+
+def wait_for_reply(step: StepContext, to: SignalId) -> None:
+    """Tell a caller how the cycle ended: when it has, or at once the last one, its text or the error that stands for it."""
+    cycle, last, held = step.data.cycle, step.data.last, step.data.held
+    prompt = held.prompt if held is not None else None
+    askers = cycle.askers if cycle is not None else prompt.askers if prompt is not None else ()
+    if len(askers) >= MAX_ASKERS:
+        message = (
+            f"{MAX_ASKERS} callers wait for the end of this cycle already: subscribe, or ask again later"
+        )
+        step.refuse(to, MailboxFull(message))
+    elif cycle is not None:
+        step.data.cycle = msgspec.structs.replace(cycle, askers=(*askers, to))
+    elif (
+        held is not None and prompt is not None
+    ):  # its cycle has not begun yet, but that is the one that is meant
+        prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
+        step.data.held = msgspec.structs.replace(held, prompt=prompt)
+    elif last is None:
+        step.reply(to, "")
+    elif last.outcome == "finished":
+        step.reply(to, last.text)
+    elif last.error is not None:
+        step.refuse(to, CycleFailed(last.error))
+    else:
+        step.refuse(to, CycleAborted(last.reason))
+
+
+def _apply_interventions(step: StepContext) -> None:
+    """Let plugins speak: all that they want said, as one message."""
+    injected = step.data.interventions
+    if not injected:
+        return
+    prompt = "\n\n".join(one.prompt for one in injected)
+    message = UserMessage(content=(Text(text=prompt),), origin="intervention")
+    step.data.interventions = ()
+    step.data.history = step.data.history.with_user(message)
+    step.publish(Intervention(prompt=prompt, by=tuple(one.by for one in injected)))
+
+
+def _apply_steers(step: StepContext) -> None:
+    steers = step.data.steers
+    if not steers:
+        return
+    content = (Text(text="\n\n".join(steer.text for steer in steers)),)
+    step.data.steers = ()
+    step.data.history = step.data.history.with_user(UserMessage(content=content, origin="steer"))
+    step.publish(SteeringApplied(refs=tuple(steer.ref for steer in steers), count=len(steers)))

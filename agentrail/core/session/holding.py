@@ -1,0 +1,136 @@
+"""A hook that waits: the session is held, as data in its state, until the answer is there, or until that is of no use any more.
+
+Only two hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, and before a cycle finishes everything is
+done: so nothing hangs in between, and whatever else happens meanwhile finds a session in good order. What a held hook goes
+on with stands where the hook stands, in `prompts` and in `cycle`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, SetTimer
+from agentrail.core.protocol.hooks import BeforeFinish, BeforePrompt, RequestResult
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.hooking import (
+    apply_decision,
+    ask_further,
+    ask_patiently,
+    book_plugin_request,
+    open_plugin_request,
+)
+from agentrail.core.session.owners import OfHeldHook, OfHoldTimer
+from agentrail.core.session.state import QueuedPrompt, SuspendedHook
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Outcome
+from agentrail.errors import ErrorInfo
+from agentrail.events import EndReason, PromptQueued
+
+MAX_HOLD_SECONDS: Final = 120
+"""How long a hook waits for one answer. Then the plugin is told that there is none, and decides without."""
+
+TOO_LATE: Final = ErrorInfo(
+    code="timeout", message=f"there was no answer within {MAX_HOLD_SECONDS} s", retryable=True
+)
+
+
+def ask_about_prompt(step: StepContext, event: BeforePrompt, prompt: QueuedPrompt) -> Outcome:
+    """Ask the plugins about a prompt. One of them may want to wait: then `held` is set, and nothing is decided."""
+    outcome = ask_patiently(step, event)
+    if outcome.waiting is not None:
+        _hold(step, outcome, prompt=prompt)
+    return outcome
+
+
+def ask_about_end(step: StepContext, stop_reason: EndReason) -> Outcome:
+    """Ask the plugins whether a cycle may finish. One of them may want to wait: then `held` is set."""
+    outcome = ask_patiently(step, BeforeFinish())
+    if outcome.waiting is not None:
+        _hold(step, outcome, stop_reason=stop_reason)
+    return outcome
+
+
+def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = False) -> Outcome:
+    """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait.
+
+    Args:
+        step: The step.
+        result: The answer.
+        is_late: Whether that stands for one that did not come in time.
+    """
+    held = now_held(step)
+    book_plugin_request(step, held.effect_id, result)
+    step.data.held = None
+    step.cancel(
+        CancelPluginRequest(effect_id=held.effect_id) if is_late else ClearTimer(effect_id=held.timer)
+    )
+    outcome = ask_further(step, held.outcome, result)
+    if outcome.waiting is not None:
+        _hold(step, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+    return outcome
+
+
+def decide_without(step: StepContext) -> None:
+    """Wait no longer, because the answer would change nothing any more; what was said until now counts."""
+    held = now_held(step)
+    cancel_suspended(step)
+    apply_decision(step, msgspec.structs.replace(held.outcome, waiting=None))
+
+
+def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
+    """Wait no longer, because what was to be decided is gone. Gives what was told to stop.
+
+    The plugin is told nothing: whatever it would say now would be about something that is not there any more.
+    """
+    held = now_held(step)
+    book_plugin_request(step, held.effect_id)
+    step.data.held = None
+    step.cancel(CancelPluginRequest(effect_id=held.effect_id))
+    step.cancel(ClearTimer(effect_id=held.timer))
+    return (held.effect_id,)
+
+
+def back_to_queue(step: StepContext) -> None:
+    """Put a prompt that is judged back in front of the queue, because it cannot start now; its judges are asked again then."""
+    prompt = now_held(step).prompt
+    cancel_suspended(step)
+    _queue(step, prompt)
+
+
+def forget_suspended(step: StepContext) -> None:
+    """Note that the task that worked on the answer died with the actor. A prompt that was judged is judged again."""
+    held = step.data.held
+    if held is not None:
+        book_plugin_request(step, held.effect_id)
+        step.data.held = None
+        _queue(step, held.prompt)
+
+
+def now_held(step: StepContext) -> SuspendedHook:
+    """Give what is held, where something is."""
+    held = step.data.held
+    assert held is not None  # noqa: S101 - the caller looked
+    return held
+
+
+def _hold(
+    step: StepContext,
+    outcome: Outcome,
+    *,
+    prompt: QueuedPrompt | None = None,
+    stop_reason: EndReason | None = None,
+) -> None:
+    assert outcome.waiting is not None  # noqa: S101 - the caller looked
+    effect_id = open_plugin_request(step, outcome.waiting.plugin_request, OfHeldHook())
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())
+    held = SuspendedHook(
+        effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason
+    )
+    step.data.held = held
+
+
+def _queue(step: StepContext, prompt: QueuedPrompt | None) -> None:
+    if prompt is not None:
+        step.data.queue = (prompt, *step.data.queue)
+        step.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))

@@ -1,0 +1,230 @@
+"""Where the session asks its plugins, and how it carries out what they answer. The pipeline itself stands in `pipeline`.
+
+A hook without a listener costs one look into a mapping. What an answer means at its place is decided there; what
+it means everywhere (states, events, interventions, another model, sections of the system prompt, requests of plugins) is done here.
+An abort is not carried out here: the caller finds it in the outcome, stops what it was doing, and returns `BreakOff`.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from agentrail.core.protocol.actions import CallModel
+from agentrail.core.protocol.effects import RunPluginRequest, SetProviderOpts
+from agentrail.core.protocol.hooks import (
+    BeforeTool,
+    Hook,
+    HookEvent,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+    RequestResult,
+)
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import PluginRequestFinished
+from agentrail.core.session.budget import book, reserve_plugin_request
+from agentrail.core.session.owners import OfHeldHook, OfPluginRequest
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Outcome, PluginRequest, Switch
+from agentrail.core.stack.pipeline import Fit, deliver, end, rerun_before_tool, resume_hook, run_hook
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.seeded import SeededRandom
+from agentrail.errors import ErrorInfo
+from agentrail.events import ModelSwitched
+from agentrail.frozen import frozen_json
+
+CANNOT_WAIT = RequestFailed(
+    error=ErrorInfo(
+        code="cannot_wait",
+        message="this hook cannot wait for an answer: ask with wait=False, the answer comes as RequestDone",
+    )
+)
+
+
+def has_listeners(step: StepContext, hook: Hook) -> bool:
+    """Say whether a hook event is worth making."""
+    stack = step.data.stack
+    return bool(stack.listeners(hook)) if stack.by_hook else False
+
+
+def ask_plugins(
+    step: StepContext, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None
+) -> Outcome:
+    """Ask the plugins, and carry out what their answers mean wherever they are given.
+
+    Args:
+        step: The step.
+        event: What happened, or is about to.
+        fit: On `BeforeTool`: judges rewritten arguments by the tool's schema.
+        edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
+
+    Returns:
+        What they said; the decision is the caller's to carry out, an abort too.
+    """
+    outcome = consult(step, event, fit=fit, edited_by=edited_by)
+    apply_outcome(step, outcome)
+    return outcome
+
+
+def ask_patiently(step: StepContext, event: HookEvent) -> Outcome:
+    """Ask the plugins on a hook that can wait. With `waiting` in the outcome, its request has still to be opened."""
+    return _heeded(step, run_hook(step.data.stack, event, step.data.plugin_states, context_of(step)))
+
+
+def ask_further(step: StepContext, outcome: Outcome, result: RequestResult) -> Outcome:
+    """Go on asking where a run waited, as `ask_patiently` does."""
+    data = step.data
+    return _heeded(step, resume_hook(data.stack, outcome, result, data.plugin_states, context_of(step)))
+
+
+def _heeded(step: StepContext, outcome: Outcome) -> Outcome:
+    apply_so_far(step, outcome)
+    if outcome.waiting is None:
+        apply_decision(step, outcome)
+    return outcome
+
+
+def consult(
+    step: StepContext, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None
+) -> Outcome:
+    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`."""
+    data = step.data
+    ctx = context_of(step)
+    if edited_by is not None and isinstance(event, BeforeTool):
+        outcome = rerun_before_tool(data.stack, event, data.plugin_states, ctx, by=edited_by, fit=fit)
+    else:
+        outcome = run_hook(data.stack, event, data.plugin_states, ctx, fit=fit)
+    while outcome.waiting is not None:
+        # Not a suspended step: a step is over when it returns. A plugin that asks where nothing can wait is told so at once.
+        told = resume_hook(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
+        outcome = msgspec.structs.replace(
+            told,
+            events=(*outcome.events, *told.events),
+            plugin_requests=(*outcome.plugin_requests, *told.plugin_requests),
+        )
+    return outcome
+
+
+def apply_outcome(step: StepContext, outcome: Outcome) -> None:
+    """Carry out what an outcome means on every hook."""
+    apply_so_far(step, outcome)
+    apply_decision(step, outcome)
+
+
+def apply_so_far(step: StepContext, outcome: Outcome) -> None:
+    """Carry out what counts although the run may wait: what plugins remember, publish, and want done meanwhile."""
+    if outcome.states is not step.data.plugin_states:
+        step.data.plugin_states = outcome.states
+    for event in outcome.events:
+        step.publish(event)
+    for plugin_request in outcome.plugin_requests:
+        open_plugin_request(step, plugin_request, OfPluginRequest(plugin_request.by, plugin_request.tag))
+
+
+def apply_decision(step: StepContext, outcome: Outcome) -> None:
+    """Carry out what a run came to when it was over, but for an abort."""
+    if outcome.interventions and step.data.cycle is not None:
+        step.data.interventions = (*step.data.interventions, *outcome.interventions)
+    if outcome.switch is not None:
+        _switch(step, outcome.switch)
+    if outcome.context:
+        step.data.sections = _changed(step.data.sections, outcome.context)
+
+
+def open_plugin_request(
+    step: StepContext, plugin_request: PluginRequest, owner: OfPluginRequest | OfHeldHook
+) -> EffectId:
+    """Have something done for a plugin."""
+    effect_id = step.mint("e")
+    wanted, refused = plugin_request.effect, None
+    if isinstance(wanted, CallModel):
+        wanted = msgspec.structs.replace(wanted, model=wanted.model or model_of(step.data).model)
+        refused = reserve_plugin_request(step, effect_id, wanted)
+    # Refused by way of the shell: a plugin that asks again at once would never let this step end.
+    step.start(RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused), owner)
+    return effect_id
+
+
+def book_plugin_request(step: StepContext, effect_id: EffectId, result: RequestResult | None = None) -> None:
+    """Count what a model took for a plugin's request that is done, or given up, like all that the session uses."""
+    # A file has cost nothing: no reservation is there that could be booked.
+    usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
+    book(step, effect_id, usage)
+
+
+def plugin_request_finished(step: StepContext, asked: OfPluginRequest, signal: PluginRequestFinished) -> None:
+    """Give a plugin the answer that it asked for."""
+    book_plugin_request(step, signal.effect_id, signal.result)
+    _tell_plugin(step, asked, signal.result)
+
+
+def plugin_requests_lost(step: StepContext, lost: Iterable[OfPluginRequest], error: ErrorInfo) -> None:
+    """Tell plugins that what they asked for will not be done: the task that did it is gone."""
+    for asked in lost:
+        _tell_plugin(step, asked, RequestFailed(error=error))
+
+
+def _tell_plugin(step: StepContext, asked: OfPluginRequest, result: RequestResult) -> None:
+    done = RequestDone(tag=asked.tag, result=result)
+    outcome = deliver(step.data.stack, asked.by, done, step.data.plugin_states, context_of(step))
+    apply_outcome(step, outcome)
+
+
+def tell_session_ending(step: StepContext) -> None:
+    """Let every plugin take its last look."""
+    if step.data.stack.members:
+        for event in end(step.data.stack, step.data.plugin_states, context_of(step)):
+            step.publish(event)
+
+
+def context_of(step: StepContext) -> Context:
+    """Show plugins their session as it stands in this moment of the step."""
+    data = step.data
+    config = data.config
+    return Context(
+        session_id=config.session_id,
+        working_dir=config.working_dir,
+        model=model_of(data).model,
+        turn=data.cycle.turn if data.cycle is not None else 0,
+        messages=data.history.messages,
+        repairs=data.repairs,
+        total_tokens=data.usage.total,
+        cost_usd=data.usage.cost_usd,
+        todos=tuple(
+            frozen_json({"id": todo.id, "content": todo.content, "status": todo.status})
+            for todo in data.todos
+        )
+        if data.todos
+        else (),
+        tools=data.tools.names,
+        prompt_mode=config.prompt_mode,
+        user_data=config.user_data,
+        group_id=config.group_id,
+        depth=len(config.path) - 1,
+        now_ms=step.at_ms,
+        random=SeededRandom((config.session_id, data.seq, step.at_ms)),
+    )
+
+
+def _switch(step: StepContext, switch: Switch) -> None:
+    before = model_of(step.data).model
+    if switch.model == before and switch.provider_opts is None:  # a router says so before each request
+        return
+    step.data.model = ModelFacts(model=switch.model)
+    cycle = step.cycle  # no hook outside of one may switch
+    attempts = msgspec.structs.replace(cycle.attempts, model=0)
+    step.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
+    changed = switch.provider_opts is not None
+    if switch.provider_opts is not None:
+        step.ask(SetProviderOpts(model=switch.model, provider_opts=switch.provider_opts))
+    step.publish(
+        ModelSwitched(from_model=before, to_model=switch.model, provider_opts_changed=changed, by=switch.by)
+    )
+
+
+def _changed(sections: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
+    merged: dict[str, Any] = {**sections, **changes}
+    return MappingProxyType({key: text for key, text in merged.items() if text is not None})

@@ -1,0 +1,243 @@
+"""What waits for a person: approvals and questions. Data in the state, so waiting costs nothing and survives a restart.
+
+Here they are opened and closed; what a decision means for the call stands in `decisions`. An interaction is decided once,
+by the first of these: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
+"""
+
+import re
+import shlex
+from typing import Final
+
+import msgspec
+
+from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.protocol.effects import ClearTimer, SetTimer
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import SignalId, ToolAsked
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfInteraction
+from agentrail.core.session.state import Interaction, Resolved, Rule
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
+from agentrail.events import (
+    Approval,
+    ApprovalRequired,
+    ApprovalResolved,
+    ApprovalStatus,
+    AskUser,
+    DecidedBy,
+    PermissionOption,
+    Question,
+)
+from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef
+
+MAX_RESOLVED: Final = 256
+"""How many decided interactions a session remembers, to tell late deciders from wrong ids."""
+
+# fmt: off
+_HAS_COMMANDS: Final = frozenset({
+    "apt", "brew", "bundle", "cargo", "docker", "gh", "git", "go", "helm", "kubectl", "make", "npm", "pip", "pnpm", "podman",
+    "poetry", "terraform", "uv", "yarn",
+})
+_RUNS_ANYTHING: Final = frozenset({
+    "awk", "bash", "dash", "doas", "env", "eval", "exec", "find", "fish", "ksh", "node", "nohup", "perl", "php", "python",
+    "python3", "ruby", "sh", "ssh", "sudo", "time", "timeout", "watch", "xargs", "zsh",
+})
+# fmt: on
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
+
+
+def family_of(arguments: JsonObject) -> str | None:
+    """Name the commands that are like this one; None for a call that runs no command.
+
+    The family of a simple command is its program, and the command of the program where it has those: `git status`, `ls`.
+    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: a person who allows
+    one such line has not allowed another.
+    """
+    command = arguments.get("command")
+    if not isinstance(command, str):
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    if not words or _SHELL_SYNTAX.search(command):
+        return command
+    program = words[0]
+    if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(
+        program
+    ):  # a path or an assignment is no plain word
+        return command
+    if program not in _HAS_COMMANDS:
+        return program
+    # An option in front of the command may change what it does: then only the very line is alike.
+    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command
+
+
+def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
+    """Say whether a person has always allowed this."""
+    return Rule(tool=tool, family=family_of(arguments)) in rules
+
+
+def require_approval(
+    step: StepContext,
+    state: CallState,
+    hint: str | None,
+    timeout_ms: int | None,
+    options: tuple[PermissionOption, ...],
+) -> None:
+    """Let a call wait for a person.
+
+    Args:
+        step: The step.
+        state: The call, with its final arguments.
+        hint: Why a person is asked.
+        timeout_ms: How long it waits; None for ever.
+        options: The answers that are taken.
+    """
+    config = step.data.config
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
+    approval = Approval(
+        id=ApprovalId(_name(step)),
+        call_id=state.call.call_id,
+        tool=state.call.name,
+        arguments=state.arguments,
+        arguments_hash=hash_arguments(state.arguments),
+        hint=hint,
+        requested_at_ms=step.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=config.path,
+        permission_options=options,
+    )
+    _open(step, approval, expires_at_ms)
+    step.publish(ApprovalRequired(approval=approval))
+
+
+def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
+    """Let a call wait for the answer to the question that it is.
+
+    Args:
+        step: The step.
+        state: The call; `question` and perhaps `options` are among its arguments.
+        timeout_ms: How long it waits; None for ever.
+    """
+    listed = state.arguments.get("options")
+    options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
+    question = Question(
+        ref=QuestionRef(_name(step)),
+        call_id=state.call.call_id,
+        question=str(state.arguments.get("question", "")),
+        options=options,
+        requested_at_ms=step.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=step.data.config.path,
+    )
+    _open(step, question, expires_at_ms)
+    step.publish(AskUser(ref=question.ref, question=question.question, options=options))
+
+
+def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
+    """Let a running tool wait for the answer to a question of its own.
+
+    Args:
+        step: The step.
+        state: The call, which runs.
+        signal: What it asks; its reply is the answer.
+    """
+    expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
+    question = Question(
+        ref=QuestionRef(_name(step)),
+        call_id=state.call.call_id,
+        question=signal.question,
+        options=signal.options,
+        requested_at_ms=step.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=step.data.config.path,
+    )
+    _open(step, question, expires_at_ms, asker=signal.signal_id)
+    step.publish(AskUser(ref=question.ref, question=question.question, options=question.options))
+
+
+def withdraw(step: StepContext, call_id: CallId) -> None:
+    """Close the questions of a tool that runs no more; a tool that still waits for an answer hears that there will be none."""
+    for interaction in step.data.interactions:
+        if interaction.asker is not None and interaction.asked.call_id == call_id:
+            close_interaction(step, interaction, "aborted", "abort")
+
+
+def find_interaction(step: StepContext, wanted: str) -> Interaction:
+    """Find what a person decides.
+
+    Raises:
+        AlreadyResolved: It is decided; the error says how, and by whom.
+        ApprovalExpired: Its time is over.
+        UnknownApproval: There never was one of this id, or it was decided long ago.
+    """
+    for interaction in step.data.interactions:
+        if interaction.id == wanted:
+            return interaction
+    resolved = next((one for one in step.data.resolved if one.id == wanted), None)
+    if resolved is None:
+        ids = ", ".join(one.id for one in step.data.interactions) or "none"
+        message = f"nothing waits under {wanted!r}; waiting: {ids}"
+        raise UnknownApproval(message)
+    if resolved.status == "timeout":
+        message = f"{wanted!r} has expired: its call was answered with a timeout"
+        raise ApprovalExpired(message)
+    message = f"{wanted!r} is decided already: {resolved.status}, by {resolved.by}"
+    raise AlreadyResolved(message, status=resolved.status, by=resolved.by)
+
+
+def of_call(step: StepContext, call_id: CallId) -> Interaction:
+    """Find what a call that is asking waits for."""
+    return next(one for one in step.data.interactions if one.asked.call_id == call_id and one.asker is None)
+
+
+def close_interaction(
+    step: StepContext, interaction: Interaction, status: ApprovalStatus, by: DecidedBy
+) -> None:
+    """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
+    step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)
+    step.data.resolved = (*step.data.resolved, Resolved(id=interaction.id, status=status, by=by))[
+        -MAX_RESOLVED:
+    ]
+    if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
+        step.cancel(ClearTimer(effect_id=interaction.timer))
+    if interaction.asker is not None and status in {"aborted", "superseded"}:
+        step.refuse(interaction.asker, CycleAborted("the call that asked is over"))
+    if isinstance(interaction.asked, Approval):
+        step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
+
+
+def rearm(step: StepContext) -> None:
+    """Set the timers anew after a restart: those of the old actor died with it."""
+    renewed: list[Interaction] = []
+    for interaction in step.data.interactions:
+        timer = _set_timer(step, interaction.id, interaction.asked.expires_at_ms)
+        renewed.append(msgspec.structs.replace(interaction, timer=timer))
+    step.data.interactions = tuple(renewed)
+
+
+def _open(
+    step: StepContext, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
+) -> None:
+    opened = Interaction(asked=asked, timer=None, asker=asker)
+    timer = _set_timer(step, opened.id, expires_at_ms)
+    step.data.interactions = (*step.data.interactions, msgspec.structs.replace(opened, timer=timer))
+
+
+def _set_timer(
+    step: StepContext, interaction_id: ApprovalId | QuestionRef, at_ms: int | None
+) -> EffectId | None:
+    if at_ms is None:
+        return None
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))
+    return timer
+
+
+def _name(step: StepContext) -> str:
+    # The session is part of it, so that an answer given through a parent finds the one child that it is meant for.
+    return f"{step.data.config.session_id}/{step.mint('a')}"

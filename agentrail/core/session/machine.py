@@ -1,0 +1,486 @@
+"""`step(state, signal) -> (state, effects)`: the only door through which a session advances.
+
+What is legal stands in `legality.py`; who takes a signal stands in `TAKERS`; nothing else decides. This is the order:
+
+| | what happens in a step | as long as |
+|---|---|---|
+| 1 | the signal is taken, dropped or postponed, as the table says | |
+| 2 | an abort that a plugin wanted breaks the cycle off; what waits for idle is applied | 1, 3 or 4 has taken something |
+| 3 | what was postponed is judged anew, oldest first, in front of what is still to be judged | the phase has changed |
+| 4 | in idle the session ends if it is to end, or the oldest prompt that waits begins | nothing is left to judge |
+
+So who asked first is answered first: the next prompt, or the end, comes after all that was postponed, and before anything
+from the mailbox. All that a step does it does at the time of its signal, to one draft that is frozen at its end.
+
+No clock, no id, no randomness and no I/O: they arrive inside signals.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
+
+import msgspec
+
+from agentrail.core.policy.budget import Ledger
+from agentrail.core.policy.gates import call_ids_of
+from agentrail.core.protocol.effects import Effect, End
+from agentrail.core.protocol.hooks import RequestFailed, RequestResult, SessionStarted
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    AbortTool,
+    Approve,
+    Asked,
+    ChangeModel,
+    ChangePlugins,
+    ChangeTools,
+    ChildPublished,
+    ChildStarted,
+    ChunksArrived,
+    Compact,
+    MessagesQuery,
+    Parked,
+    PluginLagged,
+    PluginRequestFinished,
+    Prompt,
+    Reject,
+    ReplyQuery,
+    Respond,
+    ResponseCompleted,
+    Restarted,
+    SessionBegan,
+    Signal,
+    SnapshotQuery,
+    StatusQuery,
+    Steer,
+    StepCrashed,
+    StopSession,
+    StreamFailed,
+    StreamStarted,
+    TeardownFinished,
+    TimerFired,
+    ToolAsked,
+    ToolEmitted,
+    ToolFinished,
+    ToolProgressed,
+    ToolWantsChild,
+    UpdatePluginOpts,
+)
+from agentrail.core.session import (
+    batch,
+    children,
+    compaction,
+    cycle,
+    decisions,
+    holding,
+    prompts,
+    response,
+    settings,
+    teardown,
+)
+from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_request_finished
+from agentrail.core.session.legality import LEGALITY, Verdict, verdict
+from agentrail.core.session.owners import (
+    OfCall,
+    OfChild,
+    OfDrain,
+    OfHeldHook,
+    OfHoldTimer,
+    OfInteraction,
+    OfLoan,
+    OfPause,
+    OfPluginRequest,
+    OfRetry,
+    OfStallTimer,
+    OfStoppedCall,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    OfSurvivor,
+    OfTeardown,
+    OfTranscript,
+    Owner,
+)
+from agentrail.core.session.projection import snapshot_of, status_of
+from agentrail.core.session.state import (
+    BreakOff,
+    Known,
+    Next,
+    Phase,
+    SessionConfig,
+    SessionData,
+    SessionState,
+)
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
+from agentrail.core.values.importing import import_messages
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import InternalError, MailboxFull, SessionDown
+from agentrail.events import AbortReceipt, PluginSlow, SessionStart, SignalQuarantined
+from agentrail.messages import Message
+from agentrail.otp.edges import travels
+from agentrail.otp.exits import Crashed, Shutdown, describe
+
+MAX_POSTPONED: Final = 1_000
+"""How many signals may wait for another phase; one more is refused."""
+
+_FAR_FUTURE_MS: Final = 2**53  # clocks say less, and nearly all times are such; others are looked at closely
+_TAKE: Final = Verdict.TAKE
+_IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
+
+S = TypeVar("S", bound=Signal)
+A = TypeVar("A", bound=Asked)
+Take: TypeAlias = Callable[[StepContext, Phase, Any], Next]
+"""Says what a signal means, which may be taken in this phase; gives what follows."""
+
+_Ending: TypeAlias = (
+    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | PluginRequestFinished | TeardownFinished
+)
+"""The outcomes that end an effect."""
+
+
+def new_session(
+    config: SessionConfig,
+    tools: Toolbox,
+    stack: Stack = EMPTY_STACK,
+    plugin_states: PluginStates = NO_STATES,
+    messages: Sequence[Message] = (),
+) -> SessionState:
+    """Make the state of a session that has not begun; its first signal is `SessionBegan`.
+
+    Args:
+        config: How it is set up.
+        tools: What its model may call.
+        stack: Its plugins.
+        plugin_states: Their first states.
+        messages: The conversation that it goes on with, from wherever; what is wrong with it is repaired.
+    """
+    data = SessionData(
+        config=config,
+        model=config.model,
+        tools=tools,
+        stack=stack,
+        plugin_states=plugin_states,
+        ledger=Ledger(budget=config.budget) if config.budget is not None else None,
+    )
+    if messages:
+        history, repairs = import_messages(messages)
+        call_ids = call_ids_of(history.messages)
+        data = msgspec.structs.replace(data, history=history, repairs=repairs, call_ids=call_ids)
+    return SessionState(Phase.IDLE, data)
+
+
+def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Return the complete next state and the effects to carry out, in order.
+
+    Total: every pair of phase and signal has a verdict. On a session that has ended nothing happens any more.
+
+    Raises:
+        InternalError: Ours: a bug. The state that was given is as good as before; the shell puts the signal aside.
+    """
+    if state.ended:
+        return state, ()
+    given: Any = signal  # a compiled module would take the annotation at its word, and that is in doubt here
+    at_ms = given.at_ms
+    if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
+        _check_time(signal)
+    step = StepContext(state.data, at_ms)
+    try:
+        phase, postponed, ended = _advance(step, state.phase, state.postponed, signal)
+        after = SessionState(phase, step.close(), postponed, ended)
+    except BaseException as error:  # noqa: ASYNC103 - a bug of ours is an error of the step, whatever class it has
+        if travels(error):
+            raise
+        crash = Crashed.from_exception(error)
+    else:
+        return after, tuple(step.effects)
+    # Out here, so that it carries no frames along: what they hold is of no use to the keeper of the error.
+    raise InternalError(describe(crash))
+
+
+def _check_time(signal: Signal) -> None:
+    given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
+    try:
+        is_time = math.isfinite(given.at_ms)
+    except (TypeError, OverflowError):
+        is_time = False
+    if not is_time:  # no clock says that; a bug of the code that made the signal
+        message = (
+            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
+        )
+        raise InternalError(message)
+
+
+def _advance(
+    step: StepContext, phase: Phase, postponed: tuple[Signal, ...], signal: Signal
+) -> tuple[Phase, tuple[Signal, ...], bool]:
+    """Take a signal, and all that follows from it, until only the mailbox could bring more.
+
+    Returns:
+        The phase, what is postponed, and whether the session is over.
+    """
+    todo: list[Signal] = [signal]  # the next one last
+    while True:
+        before = phase
+        if todo:
+            taken = todo.pop()
+            decided = verdict(phase, step.data, taken)
+            if decided is _TAKE:
+                phase = settle_step(step, TAKERS[type(taken)](step, phase, taken))
+            elif decided is Verdict.DROP:
+                step.data.dropped += 1
+            else:
+                postponed = _postponed(step, postponed, taken)
+        elif phase is not _IDLE:
+            return phase, postponed, False
+        elif teardown.is_over(step):
+            teardown.finish_session(step)
+            step.ask(End(describe(Shutdown(step.data.stopping))))
+            return phase, postponed, True
+        elif step.data.queue and step.data.cycle is None and step.data.teardown is None:
+            phase = settle_step(step, cycle.start_next(step))
+        else:
+            return phase, postponed, False
+        if postponed and phase is not before:
+            todo += reversed(postponed)
+            postponed = ()
+
+
+def settle_step(step: StepContext, after: Next) -> Phase:
+    """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
+    if type(after) is BreakOff:
+        after = teardown.abort_by_plugin(step, after.reason)
+    held = step.data.held
+    if held is not None and held.prompt is not None and (after is Phase.IDLE) is (step.data.cycle is None):
+        holding.back_to_queue(step)  # it was judged beside a suspended cycle, which goes on now, or is over
+    if step.data.wishes or step.data.loans:
+        children.look_after(step)
+    if after is _IDLE:
+        settings.apply_updates(step)
+    return after
+
+
+def _postponed(step: StepContext, postponed: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
+    if len(postponed) < MAX_POSTPONED:
+        return (*postponed, signal)
+    if not isinstance(signal, Asked):
+        message = f"{MAX_POSTPONED} signals are postponed, and nobody waits for this {type(signal).__name__} who could be told"
+        raise InternalError(message)
+    step.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
+    return postponed
+
+
+# --- what each signal means
+
+
+def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
+    """Go on where a hook waited."""
+    held = holding.now_held(step)
+    if held.prompt is not None:
+        return prompts.continue_prompt(step, phase, held.prompt, result, is_late=is_late)
+    outcome = holding.go_on_asking(step, result, is_late=is_late)
+    if step.data.held is not None or held.stop_reason is None:
+        return phase
+    return cycle.finish_checked(step, held.stop_reason, outcome)
+
+
+def _compact(step: StepContext, phase: Phase, signal: Compact) -> Phase:
+    """Shorten the history: at once where nothing goes on, else before the next request."""
+    data = step.data
+    if data.stopping is not None:
+        step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
+        return phase
+    if data.compaction is None:  # else the one that goes on serves, and its end is the answer
+        step.data.compact_asked = signal.reason or "asked"
+    step.reply(signal.signal_id, None)
+    is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
+    return Phase.RUNNING if is_free and compaction.begin_compaction(step) else phase
+
+
+def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
+    """Take what an effect came to: it is open no more, and its owner goes on."""
+    owner = step.ended(signal.effect_id)
+    match owner, signal:
+        case OfStream(), ResponseCompleted():
+            return response.completed(step, phase, signal)
+        case OfCall(call_id), ToolFinished():
+            return batch.call_finished(step, phase, signal, call_id)
+        case OfStream(), StreamFailed():
+            return response.response_failed(step, phase, signal)
+        case OfStallTimer(), TimerFired():
+            return response.look_at_silence(step, phase, signal)
+        case OfPause(), TimerFired():
+            return cycle.send_request(step)
+        case OfRetry(call_id), TimerFired():
+            return batch.pause_is_over(step, call_id)
+        case OfStoppedCall(call_id), ToolFinished():
+            return batch.stopped_call_ended(step, phase, signal, call_id)
+        case OfSurvivor(call_id), ToolFinished():
+            return batch.survivor_finished(step, phase, signal, call_id)
+        case OfChild(), ToolFinished():
+            return batch.child_ended(step, phase, signal)
+        case OfLoan(), ToolFinished():
+            return batch.loan_ended(step, phase, signal)
+        case OfInteraction(interaction_id), TimerFired():
+            return decisions.time_is_up(step, phase, interaction_id)
+        case OfPluginRequest() as asked, PluginRequestFinished():
+            plugin_request_finished(step, asked, signal)
+            return phase
+        case OfHeldHook(), PluginRequestFinished():
+            return _go_on_held(step, phase, signal.result)
+        case OfHoldTimer(), TimerFired():
+            # What a model used whose answer is given up is unknown, so all that was reserved for it is booked.
+            return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
+        case OfSummary(), ResponseCompleted():
+            compaction.summarised(step, signal.message.text, signal.usage)
+            return phase
+        case OfSummary() | OfTranscript(), StreamFailed():
+            return cycle.go_on_after_compaction(step, compaction.go_on_without_summary(step, signal.usage))
+        case OfSummaryTimer(), TimerFired():
+            return cycle.go_on_after_compaction(step, compaction.stop_waiting(step))
+        case OfTranscript(), PluginRequestFinished():
+            return cycle.go_on_after_compaction(step, compaction.saved(step, signal.result))
+        case OfDrain(), TeardownFinished():
+            return batch.drained(step, phase)
+        case OfTeardown(), TeardownFinished():
+            teardown.teardown_settled(step, signal.receipt)
+            return phase
+        case _:
+            message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
+            raise InternalError(message)
+
+
+def _put_aside(step: StepContext, phase: Phase, signal: StepCrashed) -> Next:
+    """Say that a signal was put aside, and stand in for it where it is waited for: its caller, or the cycle itself."""
+    step.data.quarantined += 1
+    step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
+    step.refuse(signal.asked_by, InternalError(signal.error.message))
+    if signal.owed_by is None:
+        return phase
+    owner = step.data.open.get(signal.owed_by)
+    if owner is None:
+        return phase
+    return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
+
+
+def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
+    """Make the outcome that stands for the one that crashed the core."""
+    at_ms, error = signal.at_ms, signal.error
+    match owner:
+        case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
+            return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
+        case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
+            return ToolFinished(
+                at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
+            )
+        case OfDrain() | OfTeardown():
+            return TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
+        case OfPluginRequest() | OfHeldHook():
+            result = RequestFailed(error=error, usage=None)
+            return PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
+        case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
+            return TimerFired(at_ms=at_ms, effect_id=effect_id)
+        case _ as never:
+            assert_never(never)
+
+
+def _start(step: StepContext, phase: Phase, signal: SessionBegan) -> Phase:
+    step.data.started_at_ms = signal.at_ms
+    data = step.data
+    step.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
+    if has_listeners(step, SessionStarted):
+        abort = ask_plugins(step, SessionStarted()).abort
+        if abort is not None:
+            return teardown.refuse_session(step, abort)
+    return phase
+
+
+def _wait_for_reply(step: StepContext, signal: ReplyQuery) -> None:
+    cycle.wait_for_reply(step, signal.signal_id)
+
+
+def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
+    return data.history.messages[:]
+
+
+def _plugin_lagged(step: StepContext, signal: PluginLagged) -> None:
+    step.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
+
+
+def _by(kind: type[S], take: Callable[[StepContext, Phase, S], Next]) -> tuple[type[Any], Take]:
+    return kind, take
+
+
+def _in_any(kind: type[S], take: Callable[[StepContext, S], Next]) -> tuple[type[Any], Take]:
+    """Let a function take a signal that wants to know of no phase."""
+
+    def taken(step: StepContext, _: Phase, signal: S) -> Next:
+        return take(step, signal)
+
+    return kind, taken
+
+
+def _staying(kind: type[S], take: Callable[[StepContext, S], None]) -> tuple[type[Any], Take]:
+    """Let a function take a signal that changes no phase."""
+
+    def taken(step: StepContext, phase: Phase, signal: S) -> Phase:
+        take(step, signal)
+        return phase
+
+    return kind, taken
+
+
+def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
+    """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
+
+    def taken(step: StepContext, phase: Phase, signal: A) -> Phase:
+        step.reply(signal.signal_id, tell(phase, step.data, signal.at_ms))
+        return phase
+
+    return kind, taken
+
+
+_GIVEN: Final = dict(
+    (
+        _by(Prompt, prompts.admit),
+        _by(Steer, prompts.steer),
+        _in_any(AbortCycle, teardown.abort),
+        _by(AbortTool, batch.abort_tool),
+        _in_any(StopSession, teardown.stop_session),
+        _staying(ReplyQuery, _wait_for_reply),
+        _telling(StatusQuery, status_of),
+        _telling(MessagesQuery, _messages_of),
+        _telling(SnapshotQuery, snapshot_of),
+        _by(Approve, decisions.approve),
+        _by(Reject, decisions.reject_call),
+        _by(Respond, decisions.answer_question),
+        _staying(ToolAsked, batch.tool_asked),
+        _staying(ToolWantsChild, children.wanted),
+        _staying(ChangeModel, settings.switch_model),
+        _by(UpdatePluginOpts, settings.update_plugin_opts),
+        _staying(ChangePlugins, settings.change_plugins),
+        _staying(ChangeTools, settings.change_tools),
+        _by(Compact, _compact),
+        _by(SessionBegan, _start),
+        _in_any(Restarted, teardown.restarted),
+        _in_any(Parked, teardown.parked),
+        _by(StepCrashed, _put_aside),
+        _staying(PluginLagged, _plugin_lagged),
+        _in_any(StreamStarted, response.stream_started),
+        _by(ChunksArrived, response.arrived),
+        _by(ResponseCompleted, _ended),
+        _by(StreamFailed, _ended),
+        _staying(ToolProgressed, batch.tool_progressed),
+        _staying(ChildStarted, children.child_started),
+        _staying(ChildPublished, children.child_published),
+        _staying(ToolEmitted, batch.tool_emitted),
+        _by(ToolFinished, _ended),
+        _by(TimerFired, _ended),
+        _by(PluginRequestFinished, _ended),
+        _by(TeardownFinished, _ended),
+    )
+)
+# Total: a row of the table without a taker fails when this is imported.
+TAKERS: Final[Mapping[type[Signal], Take]] = MappingProxyType({kind: _GIVEN[kind] for kind in LEGALITY})
+"""Who takes a signal, by its class."""

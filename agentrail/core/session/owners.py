@@ -1,0 +1,178 @@
+"""Who waits for the outcome of an open effect: data, one owner for each id that would still mean something.
+
+`SessionData.open` holds exactly these ids: what was asked for, until its outcome has come, it is cancelled, or it is not waited
+for it any more. An owner says what the effect is for, and no more: where that stands, the field of it says.
+
+Which outcome an owner waits for stands in `legality`, what becomes of it in the one `match` of `machine`. Only `StepContext` enters
+owners and takes them out, in the call that asks for the effect or cancels it.
+"""
+
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+
+from agentrail.core.protocol.request import EffectId
+from agentrail.messages import ApprovalId, CallId, QuestionRef
+
+
+class OfStream(msgspec.Struct, frozen=True, gc=False):
+    """The request of a turn, which is out."""
+
+
+class OfStallTimer(msgspec.Struct, frozen=True, gc=False):
+    """The timer that goes with such a request: whether it has been silent for too long."""
+
+
+class OfPause(msgspec.Struct, frozen=True, gc=False):
+    """The timer between two attempts at a request."""
+
+
+class OfSummary(msgspec.Struct, frozen=True, gc=False):
+    """The request for the summary of a compaction, which is out."""
+
+
+class OfSummaryTimer(msgspec.Struct, frozen=True, gc=False):
+    """The timer that bounds the wait for a summary."""
+
+
+class OfTranscript(msgspec.Struct, frozen=True, gc=False):
+    """The writing away of what a summary is to stand for."""
+
+
+class OfCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of the batch that runs.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfSurvivor(msgspec.Struct, frozen=True, gc=False):
+    """A call that runs although an abort has ended its cycle.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfStoppedCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that is answered, was told to stop, and has not ended yet: of the batch, or a survivor.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfChild(msgspec.Struct, frozen=True, gc=False):
+    """The tool of a call that runs, and that a session works for.
+
+    Attributes:
+        attempt: At that call.
+    """
+
+    attempt: EffectId
+
+
+class OfLoan(msgspec.Struct, frozen=True, gc=False):
+    """A call that is not waited for, and a child of which has spending that is not counted yet."""
+
+
+class OfRetry(msgspec.Struct, frozen=True, gc=False):
+    """The timer before another attempt at a call.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfInteraction(msgspec.Struct, frozen=True, gc=False):
+    """The timer of what waits for a person.
+
+    Attributes:
+        id: Which interaction.
+    """
+
+    id: ApprovalId | QuestionRef
+
+
+class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
+    """Something that is done for a plugin, which is told when it is there.
+
+    Attributes:
+        by: The plugin.
+        tag: The plugin's name for it.
+    """
+
+    by: str
+    tag: str
+
+
+class OfHeldHook(msgspec.Struct, frozen=True, gc=False):
+    """Something that is done for a plugin whose hook waits for it."""
+
+
+class OfHoldTimer(msgspec.Struct, frozen=True, gc=False):
+    """The timer that bounds the wait of a hook."""
+
+
+class OfDrain(msgspec.Struct, frozen=True, gc=False):
+    """A teardown that bounds how long stopped calls may take, while the rest goes on."""
+
+
+class OfTeardown(msgspec.Struct, frozen=True, gc=False):
+    """The teardown behind an abort."""
+
+
+Owner: TypeAlias = (
+    OfStream
+    | OfStallTimer
+    | OfPause
+    | OfSummary
+    | OfSummaryTimer
+    | OfTranscript
+    | OfCall
+    | OfSurvivor
+    | OfStoppedCall
+    | OfChild
+    | OfLoan
+    | OfRetry
+    | OfInteraction
+    | OfPluginRequest
+    | OfHeldHook
+    | OfHoldTimer
+    | OfDrain
+    | OfTeardown
+)
+OpenEffects: TypeAlias = MappingProxyType[EffectId, Owner] | dict[EffectId, Owner]
+"""Inside of a step a dict, a copy that it makes when it changes something; behind it it is never written to.
+
+Not a tree: what is open at once is a handful, and to copy a thousand costs less than a tenth of the step that does it.
+"""
+
+NOTHING_OPEN: Final[OpenEffects] = MappingProxyType({})
+"""No outcome is waited for."""
+
+O = TypeVar("O", bound=Owner)  # noqa: E741 - an owner
+
+
+def owned_by(opened: OpenEffects, kind: type[O]) -> Iterator[tuple[EffectId, O]]:
+    """Give the open effects of owners of one kind, in the order in which they were asked for.
+
+    To find them goes through all that is open, so this is for what comes seldom.
+    """
+    found = [(effect_id, owner) for effect_id, owner in opened.items() if isinstance(owner, kind)]
+    return iter(sorted(found, key=_number_of))
+
+
+def _number_of(entry: tuple[EffectId, object]) -> int:
+    return int(entry[0][1:])

@@ -1,0 +1,328 @@
+"""What others see of the state: the request to the model, and the status for clients. Reads only; decides nothing."""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.core.policy.budget import BudgetLeft, budget_left
+from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
+from agentrail.core.session.state import Known, Phase, QueuedPrompt
+from agentrail.core.session.tags import visible_so_far
+from agentrail.events import Approval, Question, Todo
+from agentrail.messages import (
+    CallId,
+    JsonObject,
+    Message,
+    PromptRef,
+    SessionId,
+    SteerRef,
+    Text,
+    TokenUsage,
+    UserBlock,
+    UserMessage,
+)
+
+LAST_TURN_NOTE: Final = (
+    "[This is the last turn of this task: no tool can be called any more. Answer now with what you have, and say what "
+    "is missing.]"
+)
+
+
+@frozen(kw_only=True)
+class RunningTool:
+    """A call that runs.
+
+    Attributes:
+        call_id: The call.
+        name: The tool.
+        started_at_ms: When its attempt began, in milliseconds since 1970.
+        survivor: Whether an abort let it run on.
+        stopping: Whether it is answered already, and its task has not ended yet.
+    """
+
+    call_id: CallId
+    name: str
+    started_at_ms: int
+    survivor: bool = False
+    stopping: bool = False
+
+
+@frozen(kw_only=True)
+class PluginStatus:
+    """A plugin of a session.
+
+    Attributes:
+        name: Its name in the stack.
+        version: Of its code.
+        priority: Lower ones are asked first.
+        options: With which it was loaded, and those that it was given since. Read-only.
+    """
+
+    name: str
+    version: str
+    priority: int
+    options: JsonObject
+
+
+@frozen(kw_only=True)
+class ChildSession:
+    """A session that works for a call.
+
+    Attributes:
+        session_id: Which one; `supervisor.session(id)` is its handle.
+        call_id: The call of the session above it.
+        status: How it stands, its own children included. What people are asked there is decided through the session
+            above as well. None where the core alone was asked, which knows of no other session.
+    """
+
+    session_id: SessionId
+    call_id: CallId
+    status: "Status | None" = None
+
+
+@frozen(kw_only=True)
+class Status:
+    """How a session stands.
+
+    Attributes:
+        session_id: Which one.
+        phase: One of the four, in lower case.
+        turn: Of the running cycle, from 1; 0 in idle.
+        model: The model string.
+        queued: The prompts that wait, in order; in front one that plugins are still asked about.
+        steers: The steers that wait, in order.
+        running_tools: The calls that run.
+        approvals: The calls that wait for a person; those of children are in `children`.
+        questions: The questions that wait for a person; those of children are in `children`.
+        suspended: Whether the cycle waits for people and for nothing else.
+        tearing_down: Whether what an abort stopped is not gone yet.
+        messages: How many the history holds.
+        usage: Of the whole session; its `cost_usd` is None as soon as one price is unknown.
+        budget_left: What is neither spent nor promised; None without a budget.
+        last_seq: The number of the last committed event.
+        uptime_ms: Since it first came up.
+        restarts: How often it crashed and came back.
+        dropped_signals: Late outcomes that were not waited for.
+        quarantined_signals: Signals that crashed the core.
+        unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
+            confines them; False until that is known, and where commands are refused. The core does not know of it.
+        children: The sessions that work for its calls, in the order of the calls.
+        plugins: Its plugins, in the order in which they are asked.
+    """
+
+    session_id: SessionId
+    phase: str
+    turn: int
+    model: str
+    queued: tuple[PromptRef, ...]
+    steers: tuple[SteerRef, ...]
+    running_tools: tuple[RunningTool, ...]
+    approvals: tuple[Approval, ...]
+    questions: tuple[Question, ...]
+    suspended: bool
+    tearing_down: bool
+    messages: int
+    usage: TokenUsage
+    budget_left: BudgetLeft | None
+    last_seq: int
+    uptime_ms: int
+    restarts: int
+    dropped_signals: int
+    quarantined_signals: int
+    unconfined_commands: bool = False
+    children: tuple[ChildSession, ...] = ()
+    plugins: tuple[PluginStatus, ...] = ()
+
+    @property
+    def all_approvals(self) -> tuple[Approval, ...]:
+        """The calls that wait for a person here and in all sessions below."""
+        below = (child.status.all_approvals for child in self.children if child.status is not None)
+        return (*self.approvals, *chain.from_iterable(below))
+
+    @property
+    def all_questions(self) -> tuple[Question, ...]:
+        """The questions that wait for a person here and in all sessions below."""
+        below = (child.status.all_questions for child in self.children if child.status is not None)
+        return (*self.questions, *chain.from_iterable(below))
+
+
+@frozen(kw_only=True)
+class QueuedInput:
+    """Something that the user said and that has not had its turn yet.
+
+    Attributes:
+        ref: Its name.
+        content: What was said.
+        steer: Whether it goes into the running cycle, or starts one of its own.
+    """
+
+    ref: PromptRef | SteerRef
+    content: tuple[UserBlock, ...]
+    steer: bool = False
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """All that a client which comes late needs to draw a session.
+
+    Attributes:
+        status: How it stands; approvals, questions, running tools, children and plugins are in there.
+        queued: What the user said and what waits, steers first.
+        todos: The list that the model keeps of its work.
+        text: What the response that streams has said so far.
+        last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
+    """
+
+    status: Status
+    queued: tuple[QueuedInput, ...]
+    todos: tuple[Todo, ...]
+    text: str
+    last_seq: int
+
+
+def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
+    """Say how a session stands at a time."""
+    asked = [interaction.asked for interaction in data.interactions]
+    return Status(
+        session_id=data.config.session_id,
+        phase=phase.value,
+        turn=data.cycle.turn if data.cycle else 0,
+        model=model_of(data).model,
+        queued=tuple(prompt.ref for prompt in _waiting_prompts(data)),
+        steers=tuple(steer.ref for steer in data.steers),
+        running_tools=_running_tools(data),
+        approvals=tuple(one for one in asked if isinstance(one, Approval)),
+        questions=tuple(one for one in asked if isinstance(one, Question)),
+        suspended=phase is Phase.IDLE and data.cycle is not None,
+        tearing_down=data.teardown is not None,
+        messages=len(data.history),
+        usage=data.usage,
+        budget_left=budget_left(data.ledger) if data.ledger is not None else None,
+        last_seq=data.seq,
+        uptime_ms=at_ms - data.started_at_ms,
+        restarts=data.incarnation - 1,
+        dropped_signals=data.dropped,
+        quarantined_signals=data.quarantined,
+        children=tuple(
+            ChildSession(session_id=child_id, call_id=state.call.call_id)
+            for state in (*data.batch, *data.survivors)
+            if state.stage in {"running", "stopping"}
+            for child_id in state.child_ids
+        ),
+        plugins=tuple(
+            PluginStatus(
+                name=member.name, version=member.version, priority=member.priority, options=member.options
+            )
+            for member in data.stack.members
+        ),
+    )
+
+
+def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
+    """Draw a session as it stands at a time."""
+    steers = [
+        QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True) for steer in data.steers
+    ]
+    prompts = [QueuedInput(ref=prompt.ref, content=prompt.content) for prompt in _waiting_prompts(data)]
+    return Snapshot(
+        status=status_of(phase, data, at_ms),
+        queued=(*steers, *prompts),
+        todos=data.todos,
+        text=visible_so_far(data.stream, data.config) if data.stream is not None else "",
+        last_seq=data.seq,
+    )
+
+
+def _running_tools(data: Known) -> tuple[RunningTool, ...]:
+    calls = ((state, False) for state in data.batch if state.stage in {"running", "stopping"})
+    survivors = ((state, True) for state in data.survivors)
+    return tuple(
+        RunningTool(
+            call_id=state.call.call_id,
+            name=state.call.name,
+            started_at_ms=state.began_at_ms,
+            survivor=survives,
+            stopping=state.stage == "stopping",
+        )
+        for state, survives in (*calls, *survivors)
+    )
+
+
+def models_of(data: Known) -> tuple[ModelFacts, ...]:
+    """Give the model of a session and its fallbacks, in the order in which they are asked."""
+    return (data.model, *data.config.fallbacks)
+
+
+def _waiting_prompts(data: Known) -> tuple[QueuedPrompt, ...]:
+    """Give the prompts that have not begun: the one that plugins are still asked about, and those behind it."""
+    held = data.held.prompt if data.held is not None else None
+    return (held, *data.queue) if held is not None else data.queue
+
+
+def model_of(data: Known) -> ModelFacts:
+    """Give the model that the running cycle asks at this moment; without one that of the next request."""
+    place = data.cycle.attempts.model if data.cycle is not None else 0
+    return data.config.fallbacks[place - 1] if place else data.model
+
+
+_NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
+
+
+def system_prompt_of(data: Known) -> str | None:
+    """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
+    own, mode = data.config.system_prompt, data.config.prompt_mode
+    if mode == "none" or not (data.sections or mode == "minimal"):
+        return own
+    parts = [own] if own else []
+    if mode == "minimal":
+        parts.append(f"Tools: {', '.join(data.tools.names) or 'none'}")
+    else:
+        hidden = _NOT_FOR_TASKS if mode == "task" else frozenset()
+        parts += [text for key, text in sorted(data.sections.items()) if key not in hidden]
+    return "\n\n".join(parts) or None
+
+
+def cycle_messages_of(data: Known) -> tuple[Message, ...]:
+    """Give the messages of the running cycle, also those that a summary stands for by now; none without a cycle."""
+    cycle = data.cycle
+    return () if cycle is None else (*cycle.earlier, *data.history.since(cycle.first_message))
+
+
+def request_of(
+    data: Known,
+    attempt: EffectId,
+    *,
+    last_turn: bool,
+    messages: Sequence[Message] | None = None,
+) -> ModelRequest:
+    """Make the request for the next turn, or its next attempt.
+
+    `messages` are those that are sent in place of the history's own: the same ones, some of them shortened.
+
+    The history goes along as it is, shared and not copied, except on the last turn of a cycle: then a note that never
+    enters the history asks for an answer, and the tools are withheld. They stay in the list, because a provider's
+    prompt cache begins with it.
+    """
+    messages = data.history.messages if messages is None else messages
+    wanted = data.config.response_format
+    if last_turn:
+        messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))
+    return ModelRequest(
+        attempt=attempt,
+        model=model_of(data).model,
+        system=system_prompt_of(data),
+        messages=messages,
+        tools=data.tools,
+        tool_choice="none" if last_turn else "auto",
+        max_output_tokens=data.config.max_output_tokens,
+        response_format=None if wanted is None else wanted.schema,
+        cache_points=data.cycle.cache_points if data.cycle is not None else (),
+    )
+
+
+def digest_of(notes: Sequence[str]) -> str:
+    """Name what was added to one request only, so that two requests can be compared; empty when nothing was."""
+    return hashlib.sha256("\0".join(notes).encode()).hexdigest() if notes else ""

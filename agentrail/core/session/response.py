@@ -1,0 +1,220 @@
+"""The response: its first chunk, its deltas, its end. Each function returns the phase that follows."""
+
+from typing import Final, assert_never
+
+import msgspec
+
+from agentrail.core.policy.gates import settle_call_ids
+from agentrail.core.policy.retries import (
+    Attempts,
+    CompactFirst,
+    GiveUp,
+    NextModel,
+    RetryAfter,
+    RetryOptions,
+    decide_retry,
+)
+from agentrail.core.protocol.effects import SetTimer
+from agentrail.core.protocol.hooks import AfterResponse
+from agentrail.core.protocol.request import ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import (
+    ChunksArrived,
+    ResponseCompleted,
+    StreamFailed,
+    StreamStarted,
+    TimerFired,
+)
+from agentrail.core.session import compaction
+from agentrail.core.session.batch import begin_batch
+from agentrail.core.session.budget import learn_from, lost_usage, spend, spend_on_failure
+from agentrail.core.session.cycle import fail, finish, send_request
+from agentrail.core.session.hooking import apply_outcome, consult, has_listeners
+from agentrail.core.session.owners import OfPause
+from agentrail.core.session.projection import model_of, models_of
+from agentrail.core.session.stalls import look, note_chunk
+from agentrail.core.session.state import BreakOff, Next, Phase, Stream
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.tags import append_text, flush, publish_tags
+from agentrail.errors import ErrorInfo
+from agentrail.events import (
+    ContextOverflow,
+    MessageStart,
+    ModelSwitched,
+    ResponseComplete,
+    Retry,
+    StreamError,
+    ThinkingDelta as ThinkingDeltaEvent,
+    ThinkingStart,
+)
+from agentrail.messages import AssistantMessage, TokenUsage, ToolCall
+
+HEARD: Final = frozenset({TextDelta, ReasoningDelta})
+"""The chunks that mean something before the response is complete; the shell need not deliver others."""
+
+REFUSED: Final = ErrorInfo(
+    code="content_refused", message="the model refused to answer, without a word: ask for something else"
+)
+_EMPTY_RESPONSE: Final = ErrorInfo(
+    code="protocol_error", message="the model sent an empty response", retryable=True
+)
+
+
+def stream_started(step: StepContext, _: StreamStarted) -> Phase:
+    """The first chunk is here."""
+    note_chunk(step)
+    step.publish(MessageStart(attempt=step.cycle.attempts.number))
+    return Phase.STREAMING
+
+
+def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
+    """Pass deltas on.
+
+    Text that waited together is published together: the subscriber pays per wake-up, not per token.
+    """
+    note_chunk(step)
+    said: list[str] = []
+    thought: list[str] = []
+    for chunk in signal.chunks:
+        match chunk:
+            case TextDelta(text=text):
+                said.append(text)
+            case ReasoningDelta(text=text):
+                thought.append(text)
+            case UsageUpdate(usage=usage):
+                step.data.stream = msgspec.structs.replace(step.stream, usage=usage)
+            case _:  # calls are in the completed message; half of a call is of no use to anybody
+                pass
+    if thought:
+        _publish_thinking(step, "".join(thought))
+    if said:
+        append_text(step, "".join(said))
+    return Phase.STREAMING
+
+
+def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Next:
+    """Put the response into the history, then run its calls or end the cycle."""
+    if not signal.message.content:
+        error = REFUSED if signal.stop_reason == "refused" else _EMPTY_RESPONSE
+        return _try_again(step, phase, error, usage=signal.usage, jitter=signal.jitter)
+    spend(step, signal.usage)
+    stream = step.stream
+    if stream.text:
+        flush(step)
+    else:
+        publish_tags(step, signal.message)
+    message = _with_own_ids(step, signal.message)
+    before = step.data.history
+    step.data.history = before.with_response(message)
+    step.data.stream = None
+    learn_from(step, signal.usage)
+    if signal.stop_reason == "context_window":
+        step.data.compact_asked = "the window was full"
+    outcome = None
+    if has_listeners(step, AfterResponse):
+        outcome = consult(step, AfterResponse(message=message))
+        if outcome.message is not None:  # who reads the event reads what the history says
+            message = outcome.message
+            step.data.history = before.with_response(message)
+    step.publish(
+        ResponseComplete(
+            message=message,
+            usage=signal.usage,
+            stop_reason=signal.stop_reason,
+            attempt=step.cycle.attempts.number,
+        )
+    )
+    if outcome is not None:
+        apply_outcome(step, outcome)
+        if outcome.abort is not None:
+            return BreakOff(outcome.abort)
+    if step.data.history.open:
+        return begin_batch(step, signal.stop_reason, withheld=stream.last_turn)
+    return finish(step, signal.stop_reason)
+
+
+def response_failed(step: StepContext, phase: Phase, signal: StreamFailed) -> Phase:
+    """There is no response: try again, ask another model, or give the cycle up."""
+    return _try_again(step, phase, signal.error, usage=signal.usage, jitter=signal.jitter)
+
+
+def look_at_silence(step: StepContext, phase: Phase, signal: TimerFired) -> Phase:
+    """See whether the stream has been silent for too long; then the attempt has failed."""
+    error = look(step, signal.pinged_at_ms)
+    if error is None:
+        return phase
+    return _try_again(step, phase, error, usage=lost_usage(step), jitter=signal.jitter)
+
+
+def _try_again(
+    step: StepContext, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float
+) -> Phase:
+    """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
+    spend_on_failure(step, phase, usage)
+    cycle = step.cycle
+    if phase is Phase.STREAMING:
+        step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
+    if step.stream.model != model_of(step.data).model:  # another was chosen meanwhile: it has not failed yet
+        number = cycle.attempts.number + 1
+        step.data.cycle = msgspec.structs.replace(cycle, attempts=Attempts(number=number))
+        return send_request(step)
+    names = tuple(facts.model for facts in models_of(step.data))
+    facts = model_of(step.data)
+    options = RetryOptions(
+        models=names,
+        max_retries=step.data.config.max_retries if facts.max_retries is None else facts.max_retries,
+        stall_policy=facts.stalls.stall_policy,
+    )
+    attempts, remedy = decide_retry(error, cycle.attempts, jitter, options)
+    step.data.cycle = msgspec.structs.replace(cycle, attempts=attempts)
+    match remedy:
+        case RetryAfter(delay_ms):
+            step.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
+            timer = step.mint("w")
+            stream = step.stream
+            step.data.stream = Stream(
+                effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn
+            )
+            step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + delay_ms), OfPause())
+            return Phase.RUNNING
+        case NextModel(model):
+            before = names[cycle.attempts.model]
+            step.publish(ModelSwitched(from_model=before, to_model=model, by="fallback"))
+            return send_request(step)
+        case CompactFirst():
+            step.publish(ContextOverflow(error=error))
+            step.data.stream = None
+            return (
+                Phase.RUNNING
+                if compaction.begin_compaction(step, error=error)
+                else fail(step, compaction.overflowed(step, error))
+            )
+        case GiveUp(final):
+            is_overflow = error.code == "context_overflow"
+            return fail(step, compaction.overflowed(step, final) if is_overflow else final)
+        case _ as never:
+            assert_never(never)
+
+
+def _publish_thinking(step: StepContext, text: str) -> None:
+    if not step.stream.thinking:
+        step.data.stream = msgspec.structs.replace(step.stream, thinking=True)
+        step.publish(ThinkingStart(attempt=step.cycle.attempts.number))
+    step.publish(ThinkingDeltaEvent(delta=text, attempt=step.cycle.attempts.number))
+
+
+def _with_own_ids(step: StepContext, message: AssistantMessage) -> AssistantMessage:
+    calls = message.calls
+    if not calls:
+        return message
+    call_ids, used = settle_call_ids(calls, step.data.call_ids, step.stream.effect_id)
+    step.data.call_ids = used
+    if call_ids == tuple(call.call_id for call in calls):
+        return message
+    fresh = iter(call_ids)
+    content = tuple(
+        ToolCall(call_id=next(fresh), name=block.name, arguments=block.arguments, malformed=block.malformed)
+        if isinstance(block, ToolCall)
+        else block
+        for block in message.content
+    )
+    return AssistantMessage(content=content, model=message.model, stop_reason=message.stop_reason)

@@ -1,0 +1,47 @@
+"""The answer of a cycle: what the caller that waits for it is given, and whether it has the shape that the session was promised.
+
+What the shape is judged by stands in `structured`.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn
+from agentrail.core.session.projection import cycle_messages_of
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.tags import visible_in, visible_text
+from agentrail.events import EndReason
+from agentrail.messages import AssistantMessage, Text, UserMessage
+
+_WITHOUT_AN_ANSWER: Final = frozenset({"not_resumed", "superseded"})
+"""The ends of a cycle that people chose: what the model would have answered is unknown."""
+
+
+def answer_of(step: StepContext) -> str:
+    """Give the text of the cycle: all that was said aloud, or the last response alone where that is to have a shape.
+
+    Not all of it there: what the model said between its calls, and the answer before the repair, are no part of the document.
+    """
+    data, messages = step.data, cycle_messages_of(step.data)
+    if data.config.response_format is None:
+        return visible_in(messages, data.config)
+    said = [message for message in messages if isinstance(message, AssistantMessage)]
+    return visible_text(said[-1].text, data.config) if said else ""
+
+
+def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
+    """Judge the answer of a cycle that is about to finish; None when it may."""
+    wanted = step.data.config.response_format
+    if wanted is None or stop_reason in _WITHOUT_AN_ANSWER:
+        return None
+    no_turn_left = step.cycle.repaired or step.cycle.turn >= step.data.config.max_turns
+    verdict = wanted.check(answer_of(step), repaired=no_turn_left)
+    return None if isinstance(verdict, Accepted) else verdict
+
+
+def ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
+    """Tell the model what is wrong with its answer; once in a cycle."""
+    note = UserMessage(content=(Text(text=repair.note),), origin="note")
+    step.data.history = step.data.history.with_user(note)
+    step.data.cycle = msgspec.structs.replace(step.cycle, repaired=True)

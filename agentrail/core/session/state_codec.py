@@ -1,0 +1,193 @@
+"""What a session knows as JSON and back: its state, its configuration, its tools, its plugins with their states. Pure.
+
+One document each, which begins with `codec`, the version of its outline, and `kind`. A field that comes later gets a default,
+and what was written before is read with that; anything else is another version. A newer one is refused, whole.
+
+Code is not stored. A plugin stands there as its name, version, options and origin, and whoever reads gives the plugin of
+that name; the states of another version go through `migrate`, which is given them as the JSON that was stored, because the
+class they had may be gone. Tools are their specs. How handlers are called (`Stack.ask`) is the reader's to say.
+
+What many share is written once: the specs of tools, of which each open call has one, stand in a list of their own.
+
+How fields look follows from their annotations (`shapes`), and what has a form of its own stands in `state_shapes`. The same state
+gives the same bytes in every process. The order of a mapping is part of it: requests are made in that order, and where there
+are too many entries the first one goes.
+"""
+
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.session.state_shapes import (
+    NO_PLUGINS,
+    PLUGINS,
+    SHAPES,
+    SPECS,
+    Reading,
+    Resolve,
+    Stacked,
+    Writing,
+    unwritable,
+)
+from agentrail.core.stack.loading import Ask, PluginStates, Stack, call_handler as plainly
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.wire.shapes import Misfit, Shape, brief_of, expected_kind, read_json, step_down, written
+from agentrail.errors import CodecError
+
+CODEC_VERSION: Final = 1
+"""Of the outline: how a document begins, and what has a form of its own in it."""
+
+DocumentKind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
+
+
+# --- the documents
+
+
+def encode_config(config: SessionConfig) -> bytes:
+    """Write what a session was started with.
+
+    Raises:
+        CodecError: Your move: there is something in it that is no JSON, such as an object in `user_data`; or ours.
+    """
+    return _write("config", SessionConfig, config)
+
+
+def decode_config(text: bytes | str) -> SessionConfig:
+    """Read what `encode_config` wrote.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version.
+    """
+    return cast("SessionConfig", _read("config", SessionConfig, text, Reading()))
+
+
+def encode_toolbox(tools: Toolbox) -> bytes:
+    """Write the specs of tools, with the changes that brought them; what runs stays where it is.
+
+    Raises:
+        CodecError: Ours: a schema is no JSON.
+    """
+    return _write("toolbox", Toolbox, tools)
+
+
+def decode_toolbox(text: bytes | str) -> Toolbox:
+    """Read what `encode_toolbox` wrote.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version.
+    """
+    return cast("Toolbox", _read("toolbox", Toolbox, text, Reading()))
+
+
+def encode_stack(stack: Stack, states: PluginStates) -> bytes:
+    """Write which plugins a session has, in order, and the state of each.
+
+    Raises:
+        CodecError: A plugin author's: a state that JSON does not hold.
+    """
+    return _write("stack", Stacked, Stacked(plugins=stack, states=states))
+
+
+def decode_stack(text: bytes | str, resolve: Resolve, *, ask: Ask = plainly) -> tuple[Stack, PluginStates]:
+    """Read what `encode_stack` wrote.
+
+    Args:
+        text: One document.
+        resolve: Gives the plugin of each record.
+        ask: How handlers are called.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version.
+        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
+    """
+    found = cast("Stacked", _read("stack", Stacked, text, Reading(resolve, ask)))
+    return found.plugins, found.states
+
+
+def encode_session(state: SessionState) -> bytes:
+    """Write all that a session knows.
+
+    Returns:
+        UTF-8 JSON, as long as the state is large; the same for equal states, in every process.
+
+    Raises:
+        CodecError: There is something in it that JSON does not hold: half of a character, a number that is none, an object.
+            It says where. Such a thing comes with a signal, and is none that a journal could keep either.
+    """
+    return _write("session_state", SessionState, state)
+
+
+def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask = plainly) -> SessionState:
+    """Read what `encode_session` wrote: an equal state, from which the session goes on as it would have.
+
+    Args:
+        text: One document.
+        resolve: Gives the plugin of each record.
+        ask: How handlers are called.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version. Nothing is half read.
+        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
+    """
+    return cast("SessionState", _read("session_state", SessionState, text, Reading(resolve, ask)))
+
+
+def _write(kind: DocumentKind, hint: Any, value: object) -> bytes:
+    writing = Writing()
+    try:
+        content = SHAPES.of(hint).encode(value, writing)
+        head = {"codec": CODEC_VERSION, "kind": kind, "tools": writing.specs, "plugins": writing.plugins}
+        try:
+            return written({**head, kind: content})
+        except UnicodeEncodeError:  # half of a character, and msgspec does not say which
+            raise unwritable(content) from None
+    except (Misfit, RecursionError) as error:
+        misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
+        message = (
+            f"no {kind} that can be stored: at {misfit.path}: {misfit.fault}; keep out what brought it in, "
+            "because no journal can hold that either"
+        )
+        raise CodecError(message, path=misfit.path) from error
+
+
+def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: "Reading") -> object:
+    try:
+        document = expected_kind(dict, read_json(text))
+        _check_head(document, kind)
+        reading.specs = _part(document, "tools", SPECS, reading)
+        step_down("plugins", reading.restore, _part(document, "plugins", PLUGINS, reading))
+        return _part(document, kind, SHAPES.of(hint), reading)
+    except (Misfit, RecursionError) as error:
+        misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
+        advice = (
+            "a newer version may have written it" if misfit.is_news else f"pass what was written as {kind}"
+        )
+        message = f"no {kind}: at {misfit.path}: {misfit.fault}; {advice}"
+        raise CodecError(message, path=misfit.path) from error
+
+
+def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
+    version = document.get("codec")
+    if type(version) is int and version > CODEC_VERSION:
+        message = f"it is of version {brief_of(version)}, and up to {CODEC_VERSION} can be read here"
+        _refuse("codec", message, is_news=True)
+    if type(version) is not int or version < 1:
+        message = f"expected a version from 1, got {brief_of(version)}"
+        _refuse("codec", message)
+    if document.get("kind") != kind:
+        message = f"expected {kind!r}, got {brief_of(document.get('kind'))}"
+        _refuse("kind", message)
+    for name in document:
+        if name not in {"codec", "kind", "tools", "plugins", kind}:
+            message = "a document has no such part"
+            _refuse(name, message, is_news=True)
+
+
+def _part(document: dict[str, Any], name: str, shape: Shape, reading: "Reading") -> Any:
+    if name not in document:
+        message = f"the part {name!r} is missing"
+        raise Misfit(message)
+    return step_down(name, shape.decode, document[name], reading)
+
+
+def _refuse(place: str, message: str, *, is_news: bool = False) -> NoReturn:
+    raise Misfit(message, is_news=is_news).at(place)

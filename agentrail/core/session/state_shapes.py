@@ -1,0 +1,596 @@
+"""What of a session has a form of its own as JSON, beside the fields of its classes: histories, toolboxes, stacks, decisions.
+
+What many share is written once: the specs of tools, of which each open call has one, and what is stored of plugins stand
+in lists of their own, and what refers to them has a number or a name. `Writing` and `Reading` hold these for one document.
+"""
+
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import replace
+
+from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
+from agentrail.core.protocol.signals import ChangePlugins, Signal
+from agentrail.core.session.open_calls import CallState, OpenCalls
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.stack import plugin_state
+from agentrail.core.stack.loading import (
+    Ask,
+    Member,
+    PluginEntry,
+    PluginStates,
+    Stack,
+    attempt_as,
+    call_handler as plainly,
+    compile_stack,
+    fault_of_state,
+    restored_member,
+)
+from agentrail.core.stack.outcome import Decision
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.foreign import Raised, attempt
+from agentrail.core.values.history import History
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event, encode_signal
+from agentrail.core.wire.shapes import (
+    Fixed,
+    Misfit,
+    PlainJson,
+    Row,
+    Shape,
+    Shapes,
+    brief_of,
+    expected_kind,
+    step_down,
+    written,
+)
+from agentrail.errors import AgentrailError, CodecError, PluginError
+from agentrail.events import KINDS, Event, UnknownEvent
+from agentrail.frozen import frozen_value
+from agentrail.messages import JsonObject, JsonValue, Message
+from agentrail.otp.tables import NO_ENTRIES, Index, Table
+
+
+class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is stored of a plugin.
+
+    Attributes:
+        name: Unique in its stack.
+        version: Of the code that made its state.
+        origin: Where its class was defined, `package.module:NAME`; for people and resolvers, nothing is imported by it here.
+        options: What it was given; None where nobody gave it any: of code that waits to be taken in, which keeps the old ones.
+    """
+
+    name: str
+    version: str
+    origin: str
+    options: JsonObject | None
+
+
+Resolve: TypeAlias = (
+    Mapping[str, Plugin | type[Plugin]] | Callable[[PluginRecord], Plugin | type[Plugin] | None]
+)
+"""How plugins come back: by their names, or by a function of what is stored of one. None says that it is not there."""
+
+NO_PLUGINS: Final[Resolve] = MappingProxyType({})
+
+T = TypeVar("T")
+
+
+# --- what one document shares
+
+
+class Writing:
+    """A document that is being written."""
+
+    def __init__(self) -> None:
+        self.specs: list[msgspec.Raw] = []
+        self.plugins: list[PlainJson] = []
+        self.first: Message | None = None
+        self._numbers: dict[int, int] = {}
+        self._by_bytes: dict[bytes, int] = {}
+
+    def number_of(self, spec: ToolSpec) -> int:
+        """Say where a spec stands in the list; a new one is added. By what they say: the same ones come back as one."""
+        # The state that is written holds the spec, so no other one gets its `id` meanwhile.
+        number = self._numbers.get(id(spec))
+        if number is None:
+            form = _bytes_of(written, _SPEC.encode(spec, self))
+            number = self._by_bytes.setdefault(form, len(self.specs))
+            if number == len(self.specs):
+                self.specs.append(msgspec.Raw(form))
+            self._numbers[id(spec)] = number
+        return number
+
+
+class Reading:
+    """A document that is being read."""
+
+    def __init__(self, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> None:
+        self.ask = ask
+        self.specs: Sequence[ToolSpec] = ()
+        self.first: Message | None = None
+        self.stack = Stack(ask=ask)
+        self.records: dict[str, PluginRecord] = {}
+        self.by: object = None  # the plugin whose decision is being read
+        self._resolve = resolve
+
+    def restore(self, records: Sequence[PluginRecord]) -> None:
+        """Make the stack that was stored, out of the code that is there."""
+        self.records = {record.name: record for record in records}
+        if len(self.records) != len(records):
+            message = "two plugins have one name"
+            raise Misfit(message)
+        if records:
+            members = [
+                restored_member(self.plugin_of(one), one.options or {}, ask=self.ask) for one in records
+            ]
+            self.stack = compile_stack(members, ask=self.ask)
+
+    def plugin_of(self, record: PluginRecord) -> Plugin:
+        """Find the code of a plugin."""
+        found = (
+            self._resolve.get(record.name) if isinstance(self._resolve, Mapping) else self._resolve(record)
+        )
+        if found is None:
+            message = (
+                f"plugin {record.name!r} (version {record.version!r}, from {record.origin}) is not there: "
+                "give it to resolve, or read this with the code that had it"
+            )
+            raise PluginError([message])
+        plugin = attempt_as(self.ask, found) if isinstance(found, type) else found
+        if isinstance(plugin, Raised):
+            raise PluginError(
+                [f"plugin {record.name!r} cannot be made without arguments: {plugin.error.message}"]
+            )
+        name = attempt_as(self.ask, getattr, plugin, "name", None)
+        if name != record.name:
+            raise PluginError(
+                [f"plugin {record.name!r} was looked for, and resolve gave one that is named {name!r}"]
+            )
+        return cast("Plugin", plugin)
+
+    def state_of(self, name: str, plain: PlainJson) -> Any:
+        """Read the state of a plugin; of another version through its `migrate`."""
+        member = self.stack.find(name)
+        if member is None:
+            message = f"there is no plugin of this name among {', '.join(self.stack.names) or 'none'}"
+            raise Misfit(message)
+        before = self.records[name].version
+        if before != member.version:
+            return self._migrated(member, before, plain)
+        state = attempt(plugin_state.decode_state, written(plain), member.state_type)
+        if isinstance(state, Raised):
+            message = f"{state.error.message}; a plugin whose states are other ones by now needs another version, and `migrate`"
+            raise Misfit(message)
+        fault = (
+            fault_of_state(member, state)
+            or plugin_state.unstorable(state)
+            or _left_out(plain, written_state(state))
+        )
+        if fault is not None:
+            raise Misfit(fault)
+        return state
+
+    def _migrated(self, member: Member, before: str, plain: PlainJson) -> Any:
+        state = attempt_as(self.ask, member.plugin.migrate, before, frozen_value(plain))
+        if isinstance(state, Raised):
+            fault: str | None = state.error.message
+        else:
+            fault = fault_of_state(member, state) or plugin_state.loses(state, member.state_type)
+        if fault is not None:
+            asked = f"plugin {member.name!r} is of version {member.version!r} and its state of {before!r}"
+            raise PluginError([f"{asked}, and migrate gave none: {fault}; read this with version {before!r}"])
+        return state
+
+
+def written_state(state: object) -> PlainJson:
+    """Give the plain values of a plugin's state."""
+    fault = plugin_state.unstorable(state, "it")
+    if fault is not None:
+        raise Misfit(fault)
+    return msgspec.json.decode(_bytes_of(plugin_state.encode_state, state))
+
+
+def _left_out(given: PlainJson, taken: PlainJson, where: str = "$") -> str | None:
+    """Say what of a state has got lost: classes of plugins may pass over fields that they do not know."""
+    if isinstance(given, dict) and isinstance(taken, dict):
+        pairs = ((f"{where}.{name}", item, taken.get(name, _left_out)) for name, item in given.items())
+    elif isinstance(given, list) and isinstance(taken, list):
+        pairs = ((f"{where}[{place}]", *pair) for place, pair in enumerate(zip(given, taken, strict=False)))
+    else:
+        return None
+    for place, one, other in pairs:
+        if other is _left_out:
+            return f"{place} is in the state that was stored, and its plugin has no such field: it needs another version"
+        if (fault := _left_out(one, other, place)) is not None:
+            return fault
+    return None
+
+
+def _bytes_of(encode: Callable[[Any], bytes], value: object) -> bytes:
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        raise unwritable(value) from None
+
+
+def unwritable(plain: PlainJson) -> Misfit:
+    """Find the text that has half of a character in it; one of them at least is there."""
+    parts = (
+        plain.items()
+        if isinstance(plain, Mapping)
+        else enumerate(plain)
+        if isinstance(plain, list | tuple)
+        else ()
+    )
+    for step, part in parts:
+        for text in (step, part):
+            try:
+                written(text)
+            except UnicodeEncodeError:
+                return unwritable(text).at(
+                    step if isinstance(step, int) else step.encode("utf-8", "replace").decode()
+                )
+    return Misfit("half of a character, a surrogate without its other half, which no UTF-8 can hold")
+
+
+# --- what has a form of its own
+
+
+class _History(Shape):
+    """The messages; what is open follows from them."""
+
+    classes, forms = frozenset({History}), frozenset({list})
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._messages = Row(shapes.of(Message), Log, Log)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        table.first = value.messages[0] if value.messages else None
+        return self._messages.encode(value.messages, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        messages = self._messages.decode(plain, table)
+        table.first = messages[0] if messages else None
+        try:
+            return History.of(messages)
+        except AgentrailError as error:
+            raise Misfit(str(error)) from error
+
+
+class _First:
+    """Stands for the annotation of what `_FirstMessage` writes."""
+
+
+class _FirstMessage(Shape):
+    """The message that a conversation begins with: true where it is that of the history, which is known by being it."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._message = shapes.of(Message | None)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return True if value is not None and value is table.first else self._message.encode(value, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        return table.first if plain is True else self._message.decode(plain, table)
+
+
+class _Spec(Shape):
+    """A spec, as its number in the list of all."""
+
+    classes, forms = frozenset({ToolSpec}), frozenset({int})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return table.number_of(value)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        if not 0 <= expected_kind(int, plain) < len(table.specs):
+            message = f"expected the number of one of {len(table.specs)} tools, got {brief_of(plain)}"
+            raise Misfit(message)
+        return table.specs[plain]
+
+
+class _Toolbox(Shape):
+    """The tools, and the changes that brought them."""
+
+    classes, forms = frozenset({Toolbox}), frozenset({dict})
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._parts = shapes.fields_of(_ToolboxParts)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        brought = ((name, value.generation_of(name)) for name in value.names)
+        parts = _ToolboxParts(
+            tools=value.specs,
+            brought_by={name: change for name, change in brought if change},
+            generation=value.generation,
+        )
+        return self._parts.encode(parts, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        parts = self._parts.decode(plain, table)
+        try:
+            return Toolbox(parts.tools, parts.brought_by, parts.generation)
+        except AgentrailError as error:
+            raise Misfit(str(error)) from error
+
+
+class _ToolboxParts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    tools: tuple[ToolSpec, ...]
+    brought_by: Mapping[str, int] = MappingProxyType({})
+    generation: int = 0
+
+
+class _Format(Shape):
+    """The schema of an answer."""
+
+    classes, forms = frozenset({ResponseFormat}), frozenset({dict})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return _OBJECT.encode(value.schema, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        schema = _OBJECT.decode(plain, table)
+        fault = fault_of_format(schema)
+        if fault is not None:
+            raise Misfit(fault)
+        return ResponseFormat(schema)
+
+
+class _Stack(Shape):
+    """The names of the plugins; what else is stored of each stands in the list of all, which is read first."""
+
+    classes, forms = frozenset({Stack}), frozenset({list})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        table.plugins = PLUGINS.encode(tuple(map(_record_of, value.members)), table)
+        return list(value.names)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        if plain != list(table.records):
+            message = f"expected the plugins of the document, {list(table.records)}, got {brief_of(plain)}"
+            raise Misfit(message)
+        return table.stack
+
+
+class _States(Shape):
+    """The states of the plugins of the stack, by their names."""
+
+    classes, forms = frozenset({MappingProxyType, dict}), frozenset({dict})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return {name: step_down(name, written_state, state) for name, state in value.items()}
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        missing = [name for name in table.stack.names if name not in expected_kind(dict, plain)]
+        if missing:
+            message = f"the state of {missing[0]!r} is missing"
+            raise Misfit(message)
+        return MappingProxyType(
+            {name: step_down(name, table.state_of, name, state) for name, state in plain.items()}
+        )
+
+
+class _Decision(Shape):
+    """What stopped a hook, and by whom: the action carries a state of that plugin."""
+
+    classes, forms = frozenset({Decision}), frozenset({dict})
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._fields = shapes.fields_of(Decision)
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return self._fields.encode(value, table)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        table.by = plain.get("by") if type(plain) is dict else None
+        return self._fields.decode(plain, table)
+
+
+class _StateInAction(Shape):
+    """The state in an action, which is of the plugin that decided."""
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return written_state(value)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        return table.state_of(table.by, plain)
+
+
+class _Event(Shape):
+    """An event, as it is published."""
+
+    def __init__(self, kind: type[Event]) -> None:
+        self.classes, self.forms = frozenset({kind}), frozenset({dict})
+        self.tags = frozenset({("kind", KINDS[kind])})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        return _kept(value, encode_event, decode_event)
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        event = _given(decode_event, written(plain))
+        if isinstance(event, UnknownEvent):
+            message = f"an event {event.kind!r} with something that is not known here"
+            raise Misfit(message, is_news=True)
+        return event
+
+
+class _Signal(Shape):
+    """A signal, as it is journaled; but for the code of a plugin, which stands there by name."""
+
+    def __init__(self, kind: type[Signal]) -> None:
+        self.classes, self.forms = frozenset({kind}), frozenset({dict})
+        self.tags = frozenset({("kind", SIGNAL_KINDS[kind])})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        if not isinstance(value, ChangePlugins) or value.entry is None:
+            return _kept(value, encode_signal, decode_signal)
+        record = step_down("entry", _entry_record, value.entry)
+        plain = _kept(replace(value, entry=None), encode_signal, decode_signal)
+        return {**plain, "entry": step_down("entry", _PLUGIN.encode, record, table)}
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        entry = plain.get("entry")
+        if ChangePlugins not in self.classes or entry is None:
+            return _given(decode_signal, written(plain))
+        record = step_down("entry", _PLUGIN.decode, entry, table)
+        plugin = table.plugin_of(record)
+        signal = _given(decode_signal, written({**plain, "entry": None}))
+        return replace(signal, entry=plugin if record.options is None else (plugin, record.options))
+
+
+def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> PlainJson:
+    """Write what comes back as it was. That codec changes what JSON cannot hold; here nothing may be another value."""
+    try:
+        form = encode(value)
+        same = decode(form) == value
+    except (TypeError, CodecError) as error:
+        raise Misfit(str(error)) from error
+    if not same:
+        message = f"a {type(value).__name__} that JSON cannot hold as it is: half of a character, or a number that is none"
+        raise Misfit(message)
+    return msgspec.json.decode(form)
+
+
+def _given(decode: Callable[[bytes], T], form: bytes) -> T:
+    try:
+        return decode(form)
+    except CodecError as error:
+        raise Misfit(str(error)) from error
+
+
+def _record_of(member: Member) -> PluginRecord:
+    return PluginRecord(
+        name=member.name, version=member.version, origin=plugin_origin(member.plugin), options=member.options
+    )
+
+
+def _entry_record(entry: PluginEntry) -> PluginRecord:
+    record = attempt(_look_at_entry, entry)
+    if isinstance(record, PluginRecord):
+        return record
+    message = f"{brief_of(entry)} is no plugin, or says nothing of itself"
+    raise Misfit(message)
+
+
+def _look_at_entry(entry: PluginEntry) -> PluginRecord | None:
+    given, options = entry if isinstance(entry, tuple) else (entry, None)
+    name, version = getattr(given, "name", None), getattr(given, "version", None)
+    if not isinstance(name, str) or not isinstance(version, str):
+        return None
+    return PluginRecord(name=name, version=version, origin=plugin_origin(given), options=options)
+
+
+def plugin_origin(plugin: object) -> str:
+    """Say where a plugin comes from, `package.module:NAME`: its class, or of one made of a function that function."""
+    function = getattr(plugin, "__wrapped__", None)
+    kind = plugin if isinstance(plugin, type) else type(plugin)
+    found: Any = function if hasattr(function, "__qualname__") else kind
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+class _Entries(Shape):
+    """A `Table`, or an `Index`: pairs of key and value, in the order of the keys."""
+
+    forms = frozenset({list})
+
+    def __init__(self, pair: Shape, empty: Any) -> None:
+        self._pairs = Row(pair)
+        self._empty = empty
+        self.classes = frozenset({type(empty)})
+
+    def encode(self, value: Any, table: Any) -> PlainJson:
+        pairs = self._pairs.encode(tuple(value.items()), table)
+        return sorted(pairs, key=lambda pair: (isinstance(pair[0], str), pair[0]))
+
+    def decode(self, plain: PlainJson, table: Any) -> Any:
+        made = self._empty
+        for key, value in self._pairs.decode(plain, table):
+            if made.get(key) is not None or (type(key) is int and key not in _KEYS):
+                message = f"the key {brief_of(key)} stands there twice, or is none from 0 to 2**63"
+                raise Misfit(message)
+            made = made.put(key, value)
+        return made
+
+
+_KEYS: Final = range(2**63)
+
+
+def _grown(items: Sequence[Any]) -> GrowingSet[Any]:
+    made: GrowingSet[Any] = GrowingSet()
+    for item in items:
+        made = made.added(item)
+    if len(made) != len(items):
+        message = "a member of a set stands there twice"
+        raise Misfit(message)
+    return made
+
+
+def _batch(calls: Sequence[CallState]) -> OpenCalls:
+    ids = [state.call.call_id for state in calls]
+    if len(set(ids)) != len(ids):
+        message = f"two open calls share an id: {brief_of(ids)}"
+        raise Misfit(message)
+    return OpenCalls(calls)
+
+
+_OWN: Final[Mapping[Any, Callable[[Shapes, Any], Shape]]] = MappingProxyType(
+    {
+        History: lambda shapes, _: _History(shapes),
+        OpenCalls: lambda shapes, _: Row(shapes.of(CallState), OpenCalls, _batch),
+        ToolSpec: lambda _, __: _Spec(),
+        Toolbox: lambda shapes, _: _Toolbox(shapes),
+        ResponseFormat: lambda _, __: _Format(),
+        Stack: lambda _, __: _Stack(),
+        PluginStates: lambda _, __: _States(),
+        Decision: lambda shapes, _: _Decision(shapes),
+        tuple[str, object]: lambda shapes, _: shapes.of(tuple[str, JsonValue]),
+        _First: lambda shapes, _: _FirstMessage(shapes),
+        Log: lambda shapes, inner: Row(shapes.of(inner[0]), Log, Log),
+        GrowingSet: lambda shapes, inner: Row(shapes.of(inner[0]), GrowingSet, _grown),
+        Table: lambda shapes, inner: _Entries(Fixed((shapes.of(int), shapes.of(inner[0]))), Table()),
+        Index: lambda shapes, inner: _Entries(Fixed(tuple(map(shapes.of, inner))), NO_ENTRIES),
+    }
+)
+
+
+def _own_shape(shapes: Shapes, hint: Any) -> Shape | None:
+    if isinstance(hint, TypeVar):  # the state in an action
+        return _StateInAction()
+    if hint in KINDS:
+        return _Event(hint)
+    if hint in SIGNAL_KINDS:
+        return _Signal(hint)
+    make = _OWN.get(hint) or _OWN.get(get_origin(hint))
+    return None if make is None else make(shapes, get_args(hint))
+
+
+SHAPES: Final = Shapes(
+    _own_shape,
+    {("Remembered", "receipt"): PromptReceipt | SteerReceipt, ("Outgoing", "first"): _First},
+)
+"""How each type that a session holds is written."""
+
+_SPEC: Final = SHAPES.fields_of(ToolSpec)
+SPECS: Final = Row(_SPEC)
+_PLUGIN: Final = SHAPES.of(PluginRecord)
+PLUGINS: Final = Row(_PLUGIN)
+_OBJECT: Final = SHAPES.of(JsonObject)
+
+
+class Stacked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What `encode_stack` writes.
+
+    Attributes:
+        plugins: The stack.
+        states: The state of each of its plugins.
+    """
+
+    plugins: Stack
+    states: PluginStates

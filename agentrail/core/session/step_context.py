@@ -1,0 +1,171 @@
+"""One step being worked out: a draft of what the session knows by now, and the effects so far, in order.
+
+A `StepContext` lives inside one step and nowhere else, which is why it may be mutable: from outside, a step is a function.
+What the rules of a session are stands in its siblings (`cycle`, `batch`, `teardown`); here is only how they write down
+what they decide.
+"""
+
+from types import MappingProxyType
+from typing import Final, final
+
+from msgspec.structs import astuple, replace
+
+from agentrail.core.protocol.effects import (
+    Awaited,
+    Cancel,
+    Effect,
+    Plain,
+    Publish,
+    Refuse,
+    ReplyToCaller,
+    StartStream,
+    stall_timer_of,
+)
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import SignalId
+from agentrail.core.session.owners import (
+    NOTHING_OPEN,
+    OfLoan,
+    OfStallTimer,
+    OfStream,
+    OfSummary,
+    OfSummaryTimer,
+    Owner,
+)
+from agentrail.core.session.state import Cycle, Draft, SessionData, Stream
+from agentrail.errors import AgentrailError
+from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
+
+
+def is_ephemeral(event: Event) -> bool:
+    """Say whether an event is never replayed; what a child published is what it was there."""
+    return type(event) in EPHEMERAL or (isinstance(event, SubagentEvent) and is_ephemeral(event.event))
+
+
+_HAVE_TIMERS: Final = frozenset({OfStream, OfSummary})
+
+
+@final
+class StepContext:
+    """The step in progress.
+
+    Attributes:
+        data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
+        at_ms: The time of the step, which is that of the signal.
+        effects: What was asked for so far.
+    """
+
+    __slots__ = ("_open", "at_ms", "data", "effects")
+    __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
+
+    def __init__(self, data: SessionData, at_ms: int) -> None:
+        """Begin with the data that the signal met."""
+        self.data = Draft(*astuple(data))
+        self.at_ms = at_ms
+        self.effects: list[Effect] = []
+        self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
+
+    def close(self) -> SessionData:
+        """Give what the session knows at the end of the step. The draft is gone then: to use it after that fails."""
+        if self._open is not None:
+            self.data.open = MappingProxyType(self._open) if self._open else NOTHING_OPEN
+            del self._open
+        data = SessionData(*astuple(self.data))
+        del self.data
+        return data
+
+    def ask(self, effect: Plain) -> None:
+        """Add an effect that owes nothing."""
+        self.effects.append(effect)
+
+    def start(self, effect: Awaited, owner: Owner) -> None:
+        """Add an effect that owes an outcome, and note who waits for it."""
+        self.effects.append(effect)
+        opened = self._open if self._open is not None else self._thaw()
+        opened[effect.effect_id] = owner
+
+    def start_stream(
+        self, effect: StartStream, owner: OfStream | OfSummary, timer: OfStallTimer | OfSummaryTimer
+    ) -> None:
+        """Add a request to a model, and note who waits for its end and for the timer that goes with it."""
+        self.effects.append(effect)
+        attempt = effect.request.attempt
+        opened = self._open if self._open is not None else self._thaw()
+        opened[attempt] = owner
+        opened[stall_timer_of(attempt)] = timer
+
+    def cancel(self, effect: Cancel) -> None:
+        """Add an effect that stops another one, which is not waited for any more."""
+        self.effects.append(effect)
+        self.ended(effect.effect_id)
+
+    def hand_over(self, effect_id: EffectId, owner: Owner) -> None:
+        """Let another one wait for an open effect from now on."""
+        opened = self._open if self._open is not None else self._thaw()
+        opened[effect_id] = owner
+
+    def ended(self, effect_id: EffectId) -> Owner | None:
+        """Take note that an effect has ended, and of a stream its timer with it; gives who waited for it."""
+        opened = self._open if self._open is not None else self._thaw()
+        owner = opened.pop(effect_id, None)
+        if type(owner) in _HAVE_TIMERS:
+            opened.pop(stall_timer_of(effect_id), None)
+        return owner
+
+    def give_up(self, effect_id: EffectId) -> None:
+        """Let an effect that goes on be waited for no more; what a child of it has used is counted all the same."""
+        if effect_id in self.data.loans:
+            self.hand_over(effect_id, OfLoan())
+        else:
+            self.ended(effect_id)
+
+    def give_up_all(self) -> None:
+        """Wait for nothing any more: the tasks that worked on it are gone."""
+        self._thaw().clear()
+
+    def _thaw(self) -> dict[EffectId, Owner]:
+        """Copy the owners, which the session shares with its earlier states, so that this step may write to them."""
+        opened = self._open = self.data.open = self.data.open.copy()
+        return opened
+
+    def publish(self, event: Event) -> None:
+        """Give a new event its number and its place, and add it."""
+        data = self.data
+        kind = type(event)
+        ephemeral = kind in EPHEMERAL or (kind is SubagentEvent and is_ephemeral(event))
+        if not ephemeral:
+            data.seq += 1
+        config = data.config
+        meta = Envelope(config.session_id, data.seq, self.at_ms, config.path, ephemeral)
+        self.effects.append(Publish(replace(event, meta=meta)))
+
+    def reply(self, to: SignalId, value: object) -> None:
+        """Answer a caller."""
+        self.effects.append(ReplyToCaller(to, value))
+
+    def refuse(self, to: SignalId | None, error: AgentrailError) -> None:
+        """Answer a caller with an error, if there is one."""
+        if to is not None:
+            self.effects.append(Refuse(to, error))
+
+    def mint(self, prefix: str) -> EffectId:
+        """Make the next effect id. Counted, not drawn, so that a replay makes the same."""
+        minted = self.data.minted + 1
+        self.data.minted = minted
+        return EffectId(f"{prefix}{minted}")
+
+    def unmint(self) -> None:
+        """Take the last id back, under which nothing was asked for after all."""
+        self.data.minted -= 1
+
+    @property
+    def cycle(self) -> Cycle:
+        """The cycle, in the phases that have one."""
+        assert self.data.cycle is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        return self.data.cycle
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, in the phases that have one."""
+        assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, held by the properties
+        return self.data.stream

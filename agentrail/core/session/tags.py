@@ -1,0 +1,69 @@
+"""What is heard of a response while it streams: the visible text for people, and the tags that are taken out of it.
+
+The history keeps what the model said, tags and all: it goes back to the model byte for byte, and a model that does not see
+its own tags stops writing them. People get the text without them, wherever they get it: in deltas, in replies, in a
+snapshot. Code that shows messages of the history takes the tags out by `visible_text`.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agentrail.core.policy.tags import Tag, TagReader
+from agentrail.core.session.state import SessionConfig, Stream
+from agentrail.core.session.step_context import StepContext
+from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
+from agentrail.messages import AssistantMessage, Message
+
+
+def append_text(step: StepContext, text: str) -> None:
+    """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs."""
+    stream = step.stream
+    if step.data.config.inline_tags:
+        reader, visible, tags = stream.reader.fed(text)
+    else:
+        reader, visible, tags = stream.reader, text, ()
+    step.data.stream = msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader)
+    _publish(step, visible, tags)
+
+
+def flush(step: StepContext) -> None:
+    """Give back what was held back in case it became a tag: nothing more comes."""
+    visible, tags = step.stream.reader.closed()
+    _publish(step, visible, tags)
+
+
+def publish_tags(step: StepContext, message: AssistantMessage) -> None:
+    """Take the tags out of a response that came in one piece; its text is in the `ResponseComplete` that follows."""
+    if step.data.config.inline_tags:
+        reader, _, tags = TagReader().fed(message.text)
+        _publish(step, "", (*tags, *reader.closed()[1]))
+
+
+def visible_text(text: str, config: SessionConfig) -> str:
+    """Give what people see of what a model said in one response, complete or cut."""
+    if not config.inline_tags:
+        return text
+    reader, visible, _ = TagReader().fed(text)
+    return visible + reader.closed()[0]
+
+
+def visible_so_far(stream: Stream, config: SessionConfig) -> str:
+    """Give what people have seen by now of a response that streams."""
+    said = "".join(stream.text)
+    return TagReader().fed(said)[1] if config.inline_tags else said
+
+
+def visible_in(messages: Iterable[Message], config: SessionConfig) -> str:
+    """Join what people saw of some messages."""
+    said = [message for message in messages if isinstance(message, AssistantMessage)]
+    return "".join([visible_text(message.text, config) for message in said])
+
+
+def _publish(step: StepContext, visible: str, tags: tuple[Tag, ...]) -> None:
+    if visible:
+        step.publish(MessageDelta(delta=visible, attempt=step.cycle.attempts.number))
+    for tag in tags:
+        if not tag.text:
+            continue
+        step.publish(StatusUpdate(text=tag.text) if tag.name == "status" else TitleGenerated(title=tag.text))

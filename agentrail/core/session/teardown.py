@@ -1,0 +1,380 @@
+"""How a cycle is broken off: abort, stop, and coming back after a crash. Each function returns the phase that follows.
+
+An abort answers every open call in the very step in which it arrives, so the history is valid and the session usable at
+once. What was told to stop ends behind it, bounded in time; until then prompts wait, so that an old tool and a new cycle
+never work at the same time.
+"""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from agentrail.core.protocol.effects import CancelStream, ClearTimer, KillTools, Teardown
+from agentrail.core.protocol.hooks import SessionEnding, SessionStarted
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    KillMode as KillPolicy,
+    Parked,
+    Restarted,
+    SignalId,
+    StopSession,
+)
+from agentrail.core.session import calls, compaction, holding, hooking, interactions
+from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
+from agentrail.core.session.budget import spend_on_abort, spend_what_is_out
+from agentrail.core.session.cycle import (
+    MAX_ASKERS,
+    after_turn,
+    close_cycle,
+    drop_queue,
+    fail,
+    refuse_askers,
+    requeue_steers,
+)
+from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.state import Ended, Next, Phase, TeardownState
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.tags import flush
+from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
+from agentrail.events import (
+    AbortReceipt,
+    AbortSettled,
+    AgentAbort,
+    PromptRejected,
+    SessionEnd,
+    SessionParked,
+    SessionRestarted,
+    ToolKilled,
+)
+from agentrail.messages import AssistantMessage, CallId, Text
+
+Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
+"""The effects that were told to stop, and the calls among them that may have taken effect."""
+
+STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
+_CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this ran]"
+NEVER_RAN: Final = "[Not run: the session crashed before this began]"
+
+
+def abort(step: StepContext, signal: AbortCycle) -> Phase:
+    """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
+    committed = _break_off(step, signal.reason, signal.kill_tools)
+    requeue_steers(step)
+    if signal.clear_queue:
+        drop_queue(step, CycleAborted(signal.reason))
+    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+    if step.data.teardown is None:
+        step.publish(AbortSettled(receipt=receipt))
+    if not signal.wait:
+        step.reply(signal.signal_id, msgspec.structs.replace(receipt, settled=False))
+    elif step.data.teardown is None:
+        step.reply(signal.signal_id, receipt)
+    elif len(step.data.teardown.waiting) >= MAX_ASKERS:
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
+    else:
+        _wait_for_teardown(step, signal.signal_id)
+    return Phase.IDLE
+
+
+def abort_by_plugin(step: StepContext, reason: str) -> Phase:
+    """Stop the cycle because a plugin said so, in the step in which it did."""
+    if step.data.cycle is None:
+        return Phase.IDLE
+    if step.data.history.open and not step.data.batch:
+        open_batch(step)
+    committed = _break_off(step, reason, "killable")
+    requeue_steers(step)
+    if step.data.teardown is None:
+        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+        step.publish(AbortSettled(receipt=receipt))
+    return Phase.IDLE
+
+
+def refuse_session(step: StepContext, reason: str) -> Phase:
+    """End a session that a plugin did not let begin."""
+    step.data.stopping = f"refused by a plugin: {reason}"
+    return Phase.IDLE
+
+
+def stop_session(step: StepContext, signal: StopSession) -> Phase:
+    """Abort what runs, survivors too, and end the session when all of it is gone."""
+    data = step.data
+    if len(data.stoppers) >= MAX_ASKERS:
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
+        return Phase.IDLE
+    step.data.stopping = data.stopping or signal.reason
+    step.data.stoppers = (*data.stoppers, signal.signal_id)
+    data = step.data
+    if data.cycle is not None or data.compaction is not None or data.held is not None:
+        _break_off(step, signal.reason, "all")
+    requeue_steers(step)
+    drop_queue(step, SessionDown(data.config.session_id, signal.reason))
+    if step.data.teardown is None:
+        _stop_survivors(step)
+    return Phase.IDLE
+
+
+def teardown_settled(step: StepContext, receipt: AbortReceipt) -> None:
+    """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
+    teardown = step.data.teardown
+    assert teardown is not None  # noqa: S101 - its effect was open
+    step.data.teardown = None
+    step.publish(AbortSettled(receipt=receipt))
+    for caller in teardown.waiting:
+        step.reply(caller, receipt)
+    if step.data.stopping is not None:
+        _stop_survivors(step)
+
+
+def is_over(step: StepContext) -> bool:
+    """Say whether nothing keeps the session any more."""
+    data = step.data
+    return data.stopping is not None and data.teardown is None and not any(owned_by(data.open, OfDrain))
+
+
+def finish_session(step: StepContext) -> None:
+    """Publish the last event and answer those who wait for the end."""
+    if has_listeners(step, SessionEnding):
+        ask_plugins(step, SessionEnding())
+    hooking.tell_session_ending(step)
+    data = step.data
+    reason = data.stopping or ""
+    spend_what_is_out(step)
+    step.give_up_all()
+    step.publish(SessionEnd(reason=reason))
+    for caller in data.stoppers:
+        step.reply(caller, None)
+    step.data.stoppers = ()
+
+
+def restarted(step: StepContext, signal: Restarted) -> Next:
+    """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
+
+    What waits for a person goes on waiting; a cycle that waited for anything else has failed.
+    """
+    step.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
+    step.data.incarnation = max(signal.incarnation, step.data.incarnation)
+    for state in step.data.batch:
+        interactions.withdraw(step, state.call.call_id)  # the tool that asked is gone
+    lost = [asked for _, asked in owned_by(step.data.open, OfPluginRequest)]
+    step.give_up_all()
+    interactions.rearm(step)
+    error = ErrorInfo(
+        code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
+    )
+    holding.forget_suspended(step)
+    _forget_what_ran(step)
+    hooking.plugin_requests_lost(step, lost, error)
+    if has_listeners(step, SessionStarted):
+        abort = ask_plugins(step, SessionStarted(recovered=True)).abort
+        if abort is not None:
+            reason = f"refused by a plugin: {abort}"
+            return _end(step, reason, ErrorInfo(code="aborted", message=reason))
+    if step.data.interactions:
+        _answer_what_ran(step)
+        return continue_batch(step)
+    _fail_cycle(step, error)
+    return Phase.IDLE
+
+
+def parked(step: StepContext, signal: Parked) -> Phase:
+    """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
+    step.publish(SessionParked(reason=signal.reason))
+    reason = f"parked: {signal.reason}"
+    step.give_up_all()
+    holding.forget_suspended(step)
+    _forget_what_ran(step)
+    return _end(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+
+
+def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
+    """Let nothing wait any more in a session that is not to go on."""
+    for interaction in step.data.interactions:
+        interactions.close_interaction(step, interaction, "aborted", "abort")
+    _fail_cycle(step, error)
+    drop_queue(step, SessionDown(step.data.config.session_id, reason))
+    step.data.stopping = reason
+    return Phase.IDLE
+
+
+def _forget_what_ran(step: StepContext) -> None:
+    """End survivors and teardowns of an actor that is gone, as they will not be heard of again."""
+    spend_what_is_out(step)
+    compaction.forget_compaction(step)
+    for state in step.data.survivors:
+        if state.result is None:
+            calls.publish_end(step, state, calls.result_of(state, _CRASHED_WHILE_IT_RAN))
+    step.data.survivors = ()
+    if step.data.teardown is not None:
+        teardown_settled(step, AbortReceipt())
+
+
+def _answer_what_ran(step: StepContext) -> None:
+    """Answer the calls that died with the actor; those that wait for a person go on waiting."""
+    for state in step.data.batch:
+        if state.result is not None:
+            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+        elif state.stage != "asking":
+            text = NEVER_RAN if state.stage == "waiting" else _CRASHED_WHILE_IT_RAN
+            calls.put(step, calls.answer(step, state, text)[0])
+
+
+def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
+    if step.data.cycle is None:
+        return
+    if step.data.batch:
+        for state in step.data.batch:
+            if state.stage == "asking":
+                calls.put(step, calls.answer(step, state, STOPPED)[0])
+        _answer_what_ran(step)
+        into_history(step)
+    fail(step, error)
+
+
+def _break_off(step: StepContext, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
+
+    Returns:
+        The calls of its batch that had ended before.
+    """
+    committed = _ids_of(tuple(state for state in step.data.batch if state.stage == "done"))
+    stopped: tuple[EffectId, ...] = ()
+    unknown: tuple[CallId, ...] = ()
+    if step.data.compaction is not None:
+        stopped = compaction.cancel_compaction(step)
+    elif step.data.stream is not None:
+        stopped = _stop_stream(step)
+    elif step.data.batch:
+        stopped, unknown = _stop_batch(step, reason, kill)
+    if step.data.held is not None:
+        stopped += _stop_holding(step, reason)
+    askers = step.data.cycle.askers if step.data.cycle is not None else ()
+    if step.data.cycle is not None:
+        close_cycle(step, "aborted", reason=reason)
+    else:  # there is nothing to look back on, but plugins see every abort
+        after_turn(step, "aborted", reason=reason)
+    step.publish(AgentAbort(reason=reason))
+    for asker in askers:
+        step.refuse(asker, CycleAborted(reason))
+    if stopped:
+        _begin_teardown(step, stopped, committed, unknown)
+    return committed
+
+
+def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
+    return tuple(state.call.call_id for state in states)
+
+
+def _stop_holding(step: StepContext, reason: str | None) -> tuple[EffectId, ...]:
+    """Give up a hook that waits. A prompt that was judged is refused: it is what was going on."""
+    prompt = holding.now_held(step).prompt
+    stopped = holding.cancel_suspended(step)
+    if prompt is not None:
+        step.publish(PromptRejected(ref=prompt.ref, reason=reason or "aborted by the user"))
+        refuse_askers(step, prompt, CycleAborted(reason))
+        if step.data.cycle is None:
+            step.data.last = Ended(outcome="aborted", text="", reason=reason)
+    return stopped
+
+
+def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
+    stream = step.stream
+    if stream.pausing:
+        step.cancel(ClearTimer(effect_id=stream.effect_id))
+        return ()
+    step.cancel(CancelStream(effect_id=stream.effect_id))
+    spend_on_abort(step)
+    flush(step)
+    # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
+    text = "".join(stream.text)
+    if text:
+        message = AssistantMessage(content=(Text(text=text),), model=model_of(step.data).model, cut=True)
+        step.data.history = step.data.history.with_response(message)
+    return (stream.effect_id,)
+
+
+def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stopped:
+    """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
+    text = f"[Stopped: {reason}]" if reason else STOPPED
+    killed: list[EffectId] = []
+    spared: list[CallState] = []
+    for interaction in step.data.interactions:
+        interactions.close_interaction(step, interaction, "aborted", "abort")
+    for state in step.data.batch:
+        if state.result is not None:
+            continue
+        if state.stage == "running" and _is_spared(step, state, kill):
+            spared.append(state)
+            assert state.effect_id is not None  # noqa: S101 - it runs
+            step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
+            calls.put(step, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
+            continue
+        call = state.call
+        happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
+        killed += stop_call(step, state, text, *(happened if state.stage == "running" else ()))
+    stopping = tuple(state for state in step.data.batch if state.stage == "stopping")
+    if killed:
+        step.ask(KillTools(effect_ids=tuple(killed)))
+    step.data.survivors = (*step.data.survivors, *spared)
+    into_history(step)
+    return _left_to_teardown(step, stopping)
+
+
+def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
+    """Wait for no call by itself any more: the teardown waits for all of them."""
+    ids = tuple(state.effect_id for state in states if state.effect_id is not None)
+    for effect_id in ids:
+        step.give_up(effect_id)
+    return ids, _ids_of(tuple(state for state in states if calls.is_doubtful(state)))
+
+
+def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
+    return kill == "none" or (kill == "killable" and calls.is_immune(step, state))
+
+
+def _stop_survivors(step: StepContext) -> None:
+    survivors = step.data.survivors
+    if not survivors:
+        return
+    ids, unknown = _left_to_teardown(step, survivors)
+    for state in survivors:
+        if (
+            state.result is not None
+        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+            continue
+        call = state.call
+        step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=step.data.stopping or "stopped"))
+        calls.publish_end(step, state, calls.result_of(state, "[Stopped: the session ended]"))
+    step.data.survivors = ()
+    step.ask(KillTools(effect_ids=ids))
+    _begin_teardown(step, ids, (), unknown)
+
+
+def _begin_teardown(
+    step: StepContext,
+    stopped: tuple[EffectId, ...],
+    committed: tuple[CallId, ...],
+    unknown: tuple[CallId, ...],
+) -> None:
+    effect_id = step.mint("d")
+    step.data.teardown = TeardownState(effect_id=effect_id, waiting=())
+    step.start(
+        Teardown(
+            effect_id=effect_id,
+            stopped=stopped,
+            survivors=calls.survivors_of(step),
+            committed=committed,
+            unknown=unknown,
+        ),
+        OfTeardown(),
+    )
+
+
+def _wait_for_teardown(step: StepContext, caller: SignalId) -> None:
+    teardown = step.data.teardown
+    assert teardown is not None  # noqa: S101 - the caller looked
+    step.data.teardown = TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller))

@@ -1,0 +1,140 @@
+"""The chain behind an outcome, for people: who was asked, what each answered, what won and what lost."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from agentrail.core.protocol.actions import (
+    Abort,
+    BlockTool,
+    Emit,
+    Intervene,
+    ReplaceMessages,
+    ReplaceResponse,
+    ReplaceToolArgs,
+    ReplaceToolResult,
+    Request,
+    RequireApproval,
+    ResolveApproval,
+    Skip,
+    SwitchModel,
+)
+from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.errors import ErrorInfo
+
+_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, ReplaceMessages)
+
+
+@frozen(kw_only=True)
+class ExplainedAnswer:
+    """One answer.
+
+    Attributes:
+        plugin: Who answered.
+        priority: Its priority.
+        round: 0 in the first pass; then which time the arguments are judged again.
+        answer: The action, or the error of a plugin that failed.
+        verdict: What became of it.
+    """
+
+    plugin: str
+    priority: int
+    round: int
+    answer: Any
+    verdict: str
+
+
+@frozen(kw_only=True)
+class Explanation:
+    """A run of the pipeline, answer by answer. `str()` of it is a text for a terminal.
+
+    Attributes:
+        hook: The hook event.
+        links: The answers, in the order in which the plugins were asked.
+        not_asked: Names and priorities of the listeners that were not asked.
+        outcome: What came of it; the same as `run` returns.
+    """
+
+    hook: str
+    links: tuple[ExplainedAnswer, ...]
+    not_asked: tuple[tuple[str, int], ...]
+    outcome: Outcome
+
+    def lost_to(self, link: ExplainedAnswer) -> str | None:
+        """Say who took back what an accepted answer wanted; None when it stands."""
+        decision = self.outcome.decision
+        if decision is not None and self._is_taken_back(link):
+            return decision.by
+        if link.verdict != "accepted" or not isinstance(link.answer, _LAST_WINS):
+            return None
+        later = self.links[self.links.index(link) + 1 :]
+        kind, stand = type(link.answer), (one for one in later if not self._is_taken_back(one))
+        return next(
+            (one.plugin for one in stand if type(one.answer) is kind and one.verdict == "accepted"), None
+        )
+
+    def _is_taken_back(self, link: ExplainedAnswer) -> bool:
+        """Say whether a `Skip` made nothing of an answer."""
+        decision = self.outcome.decision
+        if link.verdict != "accepted" or decision is None or not isinstance(decision.action, Skip):
+            return False
+        match link.answer:
+            case ReplaceToolArgs():
+                return link.plugin not in self.outcome.rewritten_by
+            case ReplaceMessages():
+                return link.plugin not in self.outcome.replaced_by
+            case answer:
+                return isinstance(answer, Intervene | SwitchModel)
+
+    def __str__(self) -> str:
+        """Draw the chain, a line each."""
+        return "\n".join([self.hook, *self._lines()])
+
+    def _lines(self) -> Iterator[str]:
+        for link in self.links:
+            lost_to = self.lost_to(link)
+            verdict = link.verdict if lost_to is None else f"lost to {lost_to!r}"
+            again = f" (judging again, round {link.round})" if link.round else ""
+            yield f"  {link.priority:>4} {link.plugin}{again}: {_in_words(link.answer)} → {verdict}"
+        for name, priority in self.not_asked:
+            yield f"  {priority:>4} {name}: not asked"
+        yield f"  = {_result(self.outcome)}"
+
+
+def _in_words(answer: Any) -> str:
+    """Write an answer without the state that it carries: states may be long, and concern only their plugin."""
+    match answer:
+        case ErrorInfo(message=message):
+            return f"failed, {message}"
+        case (
+            Intervene(prompt=text)
+            | Abort(reason=text)
+            | BlockTool(reason=text)
+            | RequireApproval(hint=text)
+            | ReplaceResponse(text=text)
+        ):
+            return f"{type(answer).__name__}({text!r})"
+        case ReplaceToolArgs(arguments=value) | ReplaceToolResult(result=value) | SwitchModel(model=value):
+            return f"{type(answer).__name__}({value!r})"
+        case ReplaceMessages(messages=messages):
+            return f"ReplaceMessages({len(messages)} messages)"
+        case ResolveApproval(approval_id=approval_id, decision=decision):
+            return f"ResolveApproval({approval_id!r}, {decision!r})"
+        case Request(effect=effect, tag=tag):
+            return f"Request({effect!r}, {tag!r})"
+        case Emit(events=events):
+            return f"Emit({events!r})"
+        case _:  # Continue and Skip
+            return type(answer).__name__
+
+
+def _result(outcome: Outcome) -> str:
+    if outcome.waiting is not None:
+        plugin_request = outcome.waiting.plugin_request
+        return f"waits for {plugin_request.effect!r}, asked for by {plugin_request.by!r}"
+    decision = outcome.decision
+    if decision is None:
+        return "goes on"
+    said = decision.action.text if isinstance(decision.action, Unfit) else _in_words(decision.action)
+    return f"{said}, by {decision.by!r}"

@@ -1,0 +1,342 @@
+"""A stack of plugins, compiled: who is asked on which hook, in which order; and what is wrong with it, told at once.
+
+Compiled once per change, so that a hook without a listener costs one look into a mapping, and nothing is sorted
+while a session runs. Lower priorities are asked first, equal ones in the order of registration.
+"""
+
+import functools
+import inspect
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from agentrail.core.protocol.actions import (
+    MATRIX,
+    SHORT_CIRCUITS,
+    ActionType,
+    Continue,
+    Emit,
+    Request,
+    Treatment,
+)
+from agentrail.core.protocol.hooks import HOOKS, Hook, HookEvent
+from agentrail.core.stack.plugin import SAFETY_BELOW, Context, OnError, Plugin
+from agentrail.core.stack.plugin_state import StateType, classes_of, loses
+from agentrail.core.values.foreign import Raised, attempt
+from agentrail.errors import PluginError
+from agentrail.frozen import frozen_json, not_json
+from agentrail.messages import JsonObject
+from agentrail.otp.edges import show
+
+PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, JsonObject]
+"""How a plugin is named in the options of a session: a class, an instance, or one of them with its options."""
+
+PluginStates: TypeAlias = Mapping[str, Any]
+"""The state of each plugin of a stack, by its name."""
+
+NO_STATES: Final[PluginStates] = MappingProxyType({})
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A plugin in its place.
+
+    Attributes:
+        name: Unique in its stack.
+        version: As the plugin says.
+        priority: Lower is asked first.
+        hooks: The hooks that it is asked on.
+        on_error: What a failing handler means.
+        options: What it was given to `init`.
+        state_type: What its states are decoded as.
+        state_classes: What its states are instances of.
+        salt: Sets its random numbers apart from those of others.
+        plugin: The plugin itself; the same one for ever, equal only to itself.
+    """
+
+    name: str
+    version: str
+    priority: int
+    hooks: frozenset[Hook]
+    on_error: OnError
+    options: JsonObject
+    state_type: StateType
+    state_classes: tuple[type, ...]
+    salt: int
+    plugin: Plugin
+
+    @property
+    def guards(self) -> bool:
+        """Whether it is a safety plugin: those judge rewritten arguments again."""
+        return self.priority < SAFETY_BELOW
+
+
+Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
+"""How a handler is called. The shell may give one that also looks at a clock, which the core has not."""
+
+
+def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+    """Call a handler, and nothing else."""
+    return member.plugin.handle(event, state, ctx)
+
+
+def attempt_as(ask: Ask, function: Callable[..., Any], *args: Any) -> Any:
+    """Call other code of a plugin than its handlers, and give what it returned, or `Raised`.
+
+    Where the shell's `call_handler` has a `call` as well, it is called through that: a crash goes to the log there.
+    """
+    call = getattr(ask, "call", None)
+    return attempt(function, *args) if call is None else attempt(call, function, *args)
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Plugins, in the order in which they are asked.
+
+    Attributes:
+        members: All of them.
+        by_hook: Those that listen to a hook; a hook without listeners is not in it.
+        warnings: What is allowed, but was hardly meant.
+        ask: How a handler is called.
+    """
+
+    members: tuple[Member, ...] = ()
+    by_hook: Mapping[Hook, tuple[Member, ...]] = MappingProxyType({})
+    warnings: tuple[str, ...] = ()
+    ask: Ask = call_handler
+
+    def listeners(self, hook: Hook) -> tuple[Member, ...]:
+        """Give those that listen to a hook. Where it is empty, there is no need to run the pipeline."""
+        return self.by_hook.get(hook, ())
+
+    def find(self, name: str) -> Member | None:
+        """Look a plugin up by its name."""
+        return next((member for member in self.members if member.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order in which they are asked."""
+        return tuple(member.name for member in self.members)
+
+
+EMPTY_STACK: Final = Stack()
+
+
+def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tuple[Stack, PluginStates]:
+    """Make a stack of what a session was given, and the first state of each plugin.
+
+    Args:
+        entries: In the order of registration.
+        ask: How handlers are called; the shell measures here.
+
+    Raises:
+        PluginError: Your move: what is wrong with any of them, all faults at once, each with the name of its plugin.
+    """
+    if not entries:
+        return EMPTY_STACK if ask is EMPTY_STACK.ask else Stack(ask=ask), NO_STATES
+    members: list[Member] = []
+    states: dict[str, Any] = {}
+    faults: list[str] = []
+    for entry in entries:
+        try:
+            member, state = load_plugin(entry, ask=ask)
+        except PluginError as error:
+            faults += error.faults
+        else:
+            members.append(member)
+            states[member.name] = state
+    if faults:
+        raise PluginError(faults)
+    return compile_stack(members, ask=ask), MappingProxyType(states)
+
+
+def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
+    """Make a member and its first state.
+
+    Args:
+        entry: As in `load_stack`.
+        ask: As in `load_stack`.
+
+    Raises:
+        PluginError: Your move: it is no plugin, declares what cannot be, its `init` raised, or its state cannot be stored.
+    """
+    given, options = entry if isinstance(entry, tuple) else (entry, {})
+    plugin = _sound(given, options, ask)
+    state = _first_state(plugin, options, ask)
+    member = _member(plugin, frozen_json(options), state)
+    fault = fault_of_state(member, state) or loses(state, member.state_type)
+    if fault is not None:
+        raise PluginError([f"plugin {plugin.name!r}: init made a {fault}"])
+    return member, state
+
+
+def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_handler) -> Member:
+    """Make the member of a plugin whose state was stored. Its `init` is called only where it does not say what its states are.
+
+    Not with all that a session was given meanwhile: `init` need not take what `on_config_update` took.
+
+    Args:
+        plugin: The code.
+        options: Those of the member that it was.
+        ask: As in `load_stack`.
+
+    Raises:
+        PluginError: Your move: as of `load_plugin`.
+    """
+    sound = _sound(plugin, options, ask)
+    state = _first_state(sound, options, ask) if sound.state_type is None else None
+    return _member(sound, frozen_json(options), state)
+
+
+def _sound(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
+    """Make the plugin, where a class was given, and find nothing wrong with it."""
+    plugin = attempt_as(ask, given) if isinstance(given, type) else given
+    if isinstance(plugin, Raised):
+        raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
+    faults = attempt_as(ask, _look_at, plugin)
+    if isinstance(faults, Raised):
+        raise PluginError([f"what {type(plugin).__name__} says of itself raised {faults.error.message}"])
+    if faults is None:
+        raise PluginError(
+            [f"{show(given)} is no plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
+        )
+    fault_of_options = not_json(options, "options")
+    if fault_of_options is not None:
+        faults.append(fault_of_options)
+    if faults:
+        raise PluginError([f"plugin {plugin.name!r}: {fault}" for fault in faults])
+    return cast("Plugin", plugin)
+
+
+def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
+    state = attempt_as(ask, functools.partial(plugin.init, **options))
+    if isinstance(state, Raised):
+        raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
+    return state
+
+
+def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stack:
+    """Put members in order, and check them against each other.
+
+    Raises:
+        PluginError: Your move: two of one name.
+    """
+    ordered = tuple(sorted(members, key=lambda member: member.priority))  # stable: ties stay as registered
+    names = [member.name for member in ordered]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise PluginError(
+            [f"two plugins are named {name!r}: give one of them another, {name}(name=…)" for name in double]
+        )
+    by_hook: dict[Hook, tuple[Member, ...]] = {
+        hook: listeners
+        for hook in HOOKS
+        if (listeners := tuple(member for member in ordered if hook in member.hooks))
+    }
+    warnings = (*_double_writers(by_hook), *_never_reached(ordered, by_hook))
+    return Stack(members=ordered, by_hook=MappingProxyType(by_hook), warnings=warnings, ask=ask)
+
+
+def fault_of_state(member: Member, state: object) -> str | None:
+    """Say why a state is none of this plugin's; None when it is one."""
+    if isinstance(state, member.state_classes):
+        return None
+    wanted = " or ".join(found.__name__ for found in member.state_classes)
+    return f"state of type {type(state).__name__}, expected {wanted}: each action carries the plugin's own next state"
+
+
+# --- checks of one
+
+
+def _look_at(given: object) -> list[str] | None:
+    """Find what is wrong with a plugin; None for something that is none."""
+    return [*_faults_of(given)] if isinstance(given, Plugin) else None
+
+
+def _faults_of(plugin: Any) -> Iterator[str]:
+    """Find what a plugin declares and cannot mean."""
+    if not isinstance(plugin.name, str) or not plugin.name:
+        yield f"its name is {plugin.name!r}, expected a text that is not empty"
+    if not isinstance(plugin.version, str):
+        yield f"its version is {plugin.version!r}, expected a text such as '1'"
+    if type(plugin.priority) is not int:  # a bool is none, although Python thinks so
+        yield f"its priority is {plugin.priority!r}, expected an integer: 0–99 safety, 100–299 core, 300–599 quality, …"
+    if plugin.on_error not in {None, "open", "closed"}:
+        yield f"its on_error is {plugin.on_error!r}, expected 'open' or 'closed'"
+    for hook in () if plugin.hooks is None else plugin.hooks:
+        if hook not in HOOKS:
+            known = ", ".join(known.__name__ for known in HOOKS)
+            yield f"it declares the hook {_hook_name(hook)}, which there is not: there are {known}"
+    if inspect.iscoroutinefunction(plugin.handle):
+        yield "its handle is async: a plugin cannot wait; what it wants done it asks for with Request"
+    for hook, action in plugin.always.items():
+        if MATRIX.get(hook, {}).get(action) is not Treatment.ACCEPTED:
+            yield f"it always answers {_hook_name(hook)} with {action.__name__}, which that hook does not accept"
+
+
+def _member(plugin: Plugin, options: JsonObject, state: object) -> Member:
+    state_type = type(state) if plugin.state_type is None else plugin.state_type
+    return Member(
+        name=plugin.name,
+        version=plugin.version,
+        priority=plugin.priority,
+        hooks=frozenset(HOOKS if plugin.hooks is None else plugin.hooks),
+        on_error=plugin.on_error or ("closed" if plugin.priority < SAFETY_BELOW else "open"),
+        options=options,
+        state_type=state_type,
+        state_classes=classes_of(state_type),
+        salt=zlib.crc32(plugin.name.encode("utf-8", "surrogatepass")),
+        plugin=plugin,
+    )
+
+
+def _hook_name(hook: object) -> str:
+    return hook.__name__ if isinstance(hook, type) else repr(hook)
+
+
+def _shown(options: JsonObject) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+
+
+# --- checks of several
+
+# What several plugins may do on one hook without taking anything from each other.
+_SHARED: Final[frozenset[ActionType]] = frozenset({Continue, Emit, Request})
+
+
+def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
+    """Find two that write one thing whenever they are asked: the first one's never counts."""
+    for hook, listeners in by_hook.items():
+        first: dict[ActionType, str] = {}
+        for member in listeners:
+            action = member.plugin.always.get(hook)
+            if action is None or action in _SHARED | SHORT_CIRCUITS or action.__name__ == "Intervene":
+                continue
+            if action in first:
+                yield (
+                    f"{first[action]!r} and {member.name!r} both always answer {hook.__name__} with {action.__name__}: "
+                    f"only what {member.name!r} says ever counts"
+                )
+            first[action] = member.name
+
+
+def _never_reached(members: Sequence[Member], by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]:
+    """Find those that are asked on no hook, because they declare none or others always stop before them."""
+    stoppers: dict[str, set[str]] = {member.name: set() for member in members}
+    reached = dict.fromkeys(stoppers, False)
+    for hook, listeners in by_hook.items():
+        stopped_by: str | None = None
+        for member in listeners:
+            if stopped_by is None:
+                reached[member.name] = True
+            else:
+                stoppers[member.name].add(stopped_by)
+            if stopped_by is None and member.plugin.always.get(hook) in SHORT_CIRCUITS:
+                stopped_by = member.name
+    for name, found in reached.items():
+        if found:
+            continue
+        by = " and ".join(map(repr, sorted(stoppers[name])))
+        why = f"{by} always stops before it" if by else "it listens to no hook"
+        yield f"{name!r} is never asked: {why}"

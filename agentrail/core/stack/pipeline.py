@@ -1,0 +1,568 @@
+"""How the answers of several plugins become one: the only place from which a plugin is called.
+
+`run_hook` asks each listener of a hook, by priority, with the event as left by those before it. Short circuits stop the rest.
+Whatever a plugin does wrong is a failure of that plugin, as data: its state stays as it was, and what its failing means
+it has declared. Nothing raises from here but a bug of ours.
+
+No order of plugins lets a call past a guard: arguments that were rewritten must fit the schema, and then be judged by
+every safety plugin that has not seen them, until no plugin changes them any more.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, final
+
+import msgspec
+from msgspec.structs import replace
+
+from agentrail.core.protocol.actions import (
+    ACTIONS,
+    HINTED_ON,
+    MATRIX,
+    NO_HINTS,
+    Abort,
+    BlockTool,
+    Continue,
+    Emit,
+    Hints,
+    Intervene,
+    ReplaceMessages,
+    ReplaceResponse,
+    ReplaceToolArgs,
+    ReplaceToolResult,
+    Request,
+    RequireApproval,
+    ResolveApproval,
+    Skip,
+    SwitchModel,
+    Treatment,
+    emitted_events,
+    malformed,
+)
+from agentrail.core.protocol.hooks import (
+    AfterResponse,
+    AfterTool,
+    AfterToolBatch,
+    BeforeCompact,
+    BeforeFinish,
+    BeforePluginOptsUpdate,
+    BeforePrompt,
+    BeforeRequest,
+    BeforeSteering,
+    BeforeTool,
+    Hook,
+    HookEvent,
+    RequestDone,
+    RequestResult,
+)
+from agentrail.core.protocol.request import CachePoint
+from agentrail.core.stack.explanation import ExplainedAnswer, Explanation
+from agentrail.core.stack.loading import Member, PluginStates, Stack, attempt_as, fault_of_state
+from agentrail.core.stack.outcome import (
+    NO_CONTEXT,
+    Decision,
+    Injected,
+    Outcome,
+    PluginRequest,
+    Unfit,
+    Waiting,
+    switch_of,
+)
+from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin_events import emitted_event
+from agentrail.core.stack.plugin_state import unstorable
+from agentrail.core.values.foreign import Raised, attempt
+from agentrail.errors import ErrorInfo
+from agentrail.events import ActionIgnored, Event, PluginFailed
+from agentrail.events.plugins import Announcement
+from agentrail.frozen import same_json
+from agentrail.messages import JsonObject, Message, ToolResult
+from agentrail.otp.edges import show
+
+MAX_REWRITES: Final = 3
+"""How often rewritten arguments are judged again before the call is given up."""
+
+Fit: TypeAlias = Callable[[JsonObject], JsonObject | str]
+"""Judges rewritten arguments by the schema of the tool: them, with defaults filled in, or what is wrong, for the model."""
+
+Heard: TypeAlias = Callable[[Member, int, object, str], None]
+"""Is told of each answer: the plugin, the round, the answer, and what became of it."""
+
+REFUSALS: Final[Mapping[Hook, Callable[[str], BlockTool[None] | Abort[None]]]] = MappingProxyType(
+    {
+        BeforeTool: lambda reason: BlockTool(reason, None),
+        **dict.fromkeys(
+            (
+                *(BeforePrompt, BeforeSteering, BeforeRequest, AfterResponse, AfterTool, AfterToolBatch),
+                *(BeforeFinish, BeforePluginOptsUpdate),
+            ),
+            lambda reason: Abort(reason, None),
+        ),
+    }
+)
+"""What a closed plugin that fails is taken to have said; on the other hooks there is nothing to refuse."""
+
+
+def run_hook(
+    stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
+) -> Outcome:
+    """Ask a stack about a hook event.
+
+    Args:
+        stack: Compiled. With no `stack.listeners(type(event))` there is no need to call this.
+        event: One of the fourteen.
+        states: The state of each plugin.
+        ctx: What they are shown.
+        fit: On `BeforeTool`: judges rewritten arguments before the safety plugins do.
+
+    Returns:
+        What to carry out. With `waiting` set the run is not over: do what is asked for, and call `resume_hook`.
+    """
+    return _Run(stack, _opened(event, states), ctx, fit).through(stack.listeners(type(event)))
+
+
+def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
+    stack: Stack,
+    outcome: Outcome,
+    result: RequestResult,
+    states: PluginStates,
+    ctx: Context,
+    *,
+    fit: Fit | None = None,
+    may_wait: bool = True,
+) -> Outcome:
+    """Go on with a run that waited. What the plugin says to the answer counts on the hook that waited.
+
+    Args:
+        stack: As it is now; a plugin that has left it is passed over.
+        outcome: With `waiting` set.
+        result: The answer to `outcome.waiting.plugin_request`.
+        states: As they are now.
+        ctx: Of the signal that brought the answer.
+        fit: As in `run_hook`.
+        may_wait: Whether the plugin that waited may wait again. Not where it is refused within the step, which would never end.
+
+    Returns:
+        The outcome of the whole run; its `events` and `plugin_requests` are only those that came since.
+    """
+    waiting = outcome.waiting
+    if waiting is None:
+        message = "resume needs an outcome that waits"
+        raise ValueError(message)
+    outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
+    told = RequestDone(tag=waiting.plugin_request.tag, result=result)
+    going_on = _Run(stack, outcome, ctx, fit)
+    going_on.impatient = None if may_wait else waiting.plugin_request.by
+    return going_on.again(waiting, told)
+
+
+def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
+    """Give a plugin the answer to a request that no hook waits for. One that has left the stack misses nothing."""
+    member = stack.find(by)
+    return _Run(stack, Outcome(event=done, states=states), ctx, None).through(
+        () if member is None else (member,)
+    )
+
+
+def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
+    stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
+) -> Outcome:
+    """Let the safety plugins judge arguments that changed outside of the pipeline.
+
+    Args:
+        stack: As in `run_hook`.
+        event: With the new arguments.
+        states: As in `run_hook`.
+        ctx: As in `run_hook`.
+        by: Who changed them: a host plugin, or a person.
+        fit: As in `run_hook`.
+    """
+    opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
+    return _Run(stack, opened, ctx, fit).settled()
+
+
+def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
+    """Let every plugin take its last look; give what they want published, and what failed."""
+    events: list[Event] = []
+    for member in stack.members:
+        said = attempt_as(stack.ask, member.plugin.on_session_end, states[member.name], ctx)
+        if said is None:
+            continue
+        if isinstance(said, Raised):
+            error = said.error
+        else:
+            emit = Emit(said, None) if isinstance(said, list | tuple | Announcement) else None
+            fault = (
+                f"returned {show(said)}, expected a name and a payload" if emit is None else malformed(emit)
+            )
+            if emit is not None and fault is None:
+                events += (emitted_event(one, ctx.user_data) for one in emitted_events(emit))
+                continue
+            error = _misbehaved(f"on_session_end: {fault}")
+        events.append(
+            PluginFailed(plugin=member.name, hook="on_session_end", error=error, policy=member.on_error)
+        )
+    return tuple(events)
+
+
+def explain_hook(
+    stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
+) -> Explanation:
+    """Ask like `run_hook`, and tell the whole chain: who was asked, what each answered, what won and what lost."""
+    links: list[ExplainedAnswer] = []
+
+    def heard(member: Member, rounds: int, answer: object, verdict: str) -> None:
+        links.append(
+            ExplainedAnswer(
+                plugin=member.name,
+                priority=member.priority,
+                round=rounds,
+                answer=answer,
+                verdict=verdict,
+            )
+        )
+
+    listeners = stack.listeners(type(event))
+    outcome = _Run(stack, _opened(event, states), ctx, fit, heard).through(listeners)
+    asked = {link.plugin for link in links}
+    silent = tuple((member.name, member.priority) for member in listeners if member.name not in asked)
+    return Explanation(hook=type(event).__name__, links=tuple(links), not_asked=silent, outcome=outcome)
+
+
+def _opened(event: HookEvent, states: PluginStates) -> Outcome:
+    match event:
+        case BeforeTool() | BeforeRequest() | BeforeCompact():
+            return Outcome(event=event, states=states, guarded=event)
+        case _:
+            return Outcome(event=event, states=states)
+
+
+_SILENCE: Final = object()
+"""What is heard when no plugin that is left has anything to say."""
+
+
+@final
+class _Run:
+    """A run in progress. Lives inside one call and nowhere else, which is why it may change."""
+
+    __slots__ = ("at", "ctx", "fit", "heard", "impatient", "out", "stack")
+
+    def __init__(
+        self, stack: Stack, out: Outcome, ctx: Context, fit: Fit | None, heard: Heard | None = None
+    ) -> None:
+        self.stack = stack
+        self.out = out
+        self.ctx = ctx
+        self.fit = fit
+        self.heard = heard
+        self.at = 0  # whose turn it is among those that are asked now
+        self.impatient: str | None = None  # who may not wait
+
+    def through(self, members: tuple[Member, ...]) -> Outcome:
+        """Make the first pass, and settle what came of it."""
+        self._ask_all(members, 0)
+        return self.settled()
+
+    def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
+        """Go on where the run waited."""
+        todo = tuple(member for member in self.stack.members if member.name in waiting.todo)
+        member = self.stack.find(waiting.plugin_request.by)
+        if member is None or self._hear(member, told, waiting.round, todo):
+            self._ask_all(todo, waiting.round)
+        return self.settled(waiting.round)
+
+    def settled(self, rounds: int = 0) -> Outcome:
+        """Bring rewritten arguments before the schema and before every guard that has not seen them."""
+        while self.out.waiting is None and self._may_run() and self._is_fit():
+            guards = (member for member in self.stack.listeners(BeforeTool) if member.guards)
+            unseen = tuple(member for member in guards if member.name not in self.out.seen_by)
+            if not unseen:
+                break
+            if rounds == MAX_REWRITES:
+                self._give_up(
+                    "arguments_unstable", f"its arguments were rewritten in each of {MAX_REWRITES} rounds"
+                )
+                break
+            rounds += 1
+            self._ask_all(unseen, rounds)
+        return self.out
+
+    def _may_run(self) -> bool:
+        """Say whether there is a call that may still run, and that guards may not have seen as it is."""
+        decision = self.out.decision
+        if decision is not None and isinstance(decision.action, RequireApproval):
+            return True  # a person says yes to the call, and not in place of the guards that were not asked
+        return bool(self.out.rewritten_by) and (decision is None or isinstance(decision.action, Skip))
+
+    def _is_fit(self) -> bool:
+        if self.out.is_fit or self.fit is None:
+            return True
+        event: Any = self.out.event
+        fitted = self.fit(event.arguments)
+        if isinstance(fitted, str):
+            self._give_up("invalid_arguments", fitted)
+            return False
+        self._change(is_fit=True)
+        if not same_json(fitted, event.arguments):  # defaults were filled in, and no plugin has checked those
+            event = msgspec.structs.replace(event, arguments=fitted)
+            self._change(event=event, seen_by=frozenset())
+        return True
+
+    def _give_up(self, code: Any, why: str) -> None:
+        by = self.out.rewritten_by[-1]
+        action = Unfit(code=code, text=f"{why} (the arguments were rewritten by {by!r})")
+        self._change(decision=Decision(action=action, by=by))
+
+    def _ask_all(self, members: tuple[Member, ...], rounds: int) -> None:
+        self.at = 0
+        while self.at < len(members):
+            told = self.out.event
+            answer = attempt(self._ask_on, members, told)
+            if answer is _SILENCE:
+                return
+            member = members[self.at]
+            self.at += 1
+            if not self._heed(member, told, answer, rounds, members[self.at :]):
+                return
+
+    def _ask_on(self, members: tuple[Member, ...], told: HookEvent) -> object:
+        """Ask one plugin after the other until one has something to say; `at` is its place, or that of one that raised.
+
+        Most have nothing to say, on most hooks: so this loop does as little as it can, and nothing that is not the asking.
+        """
+        ask, ctx, states = self.stack.ask, self.ctx, self.out.states
+        begin = ctx.random.begin
+        for at in range(self.at, len(members)):
+            self.at = at
+            member = members[at]
+            state = states[member.name]
+            begin(member.salt)
+            answer: Any = ask(member, told, state, ctx)
+            if not _is_silent(answer, state) or member.guards or self.heard is not None:
+                return answer
+        return _SILENCE
+
+    def _hear(self, member: Member, told: HookEvent, rounds: int, todo: tuple[Member, ...]) -> bool:
+        """Ask one plugin; say whether the next one is to be asked."""
+        state = self.out.states[member.name]
+        self.ctx.random.begin(member.salt)
+        answer: Any = attempt(self.stack.ask, member, told, state, self.ctx)
+        return self._heed(member, told, answer, rounds, todo)
+
+    def _heed(
+        self, member: Member, told: HookEvent, answer: Any, rounds: int, todo: tuple[Member, ...]
+    ) -> bool:
+        """Write down what one plugin says; say whether the next one is to be asked."""
+        state = self.out.states[member.name]
+        if _is_silent(answer, state):  # nothing in it could be wrong
+            if member.guards:
+                self._has_seen(member)
+            return self._note(member, rounds, answer, "nothing to say") if self.heard else True
+        error = _fault_in(answer, member, state, told)
+        if error is not None:
+            return self._failed(member, told, error, rounds)
+        if member.guards:
+            self._has_seen(member)
+        if answer.state is not state:
+            self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
+        self._publish(*(emitted_event(said, self.ctx.user_data) for said in emitted_events(answer)))
+        if answer.context is not None:
+            self._take_context(member, answer.context)
+        if answer.hints is not None:
+            self._take_hints(member, answer.hints)
+        return self._take(member, answer, rounds, todo)
+
+    def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
+        """Write down what an action means; say whether the next plugin is to be asked."""
+        cell = MATRIX[type(self.out.event)][type(action)]
+        if cell is not Treatment.ACCEPTED:
+            if isinstance(action, SwitchModel) and cell is Treatment.COLLECTED:
+                self._change(collected=(*self.out.collected, switch_of(action, member.name)))
+            self._ignore(member, type(action).__name__)
+            return self._note(member, rounds, action, "ignored")
+        match action:
+            case Intervene(prompt=prompt):
+                injected = Injected(prompt=prompt, by=member.name)
+                self._change(interventions=(*self.out.interventions, injected))
+            case SwitchModel():
+                self._change(switch=switch_of(action, member.name))
+            case ReplaceToolArgs(arguments=arguments):
+                self._rewrite(member, arguments)
+            case ReplaceToolResult(result=result):
+                self._replace_result(member, result)
+            case ReplaceResponse(text=text):
+                self._replace_response(member, text)
+            case ReplaceMessages():
+                self._replace_messages(member, action)
+            case Request():
+                return self._send(member, action, rounds, todo)
+            case Abort() | BlockTool() | ResolveApproval() | RequireApproval() | Skip():
+                return self._decide(member, action, rounds)
+            case _:  # Continue and Emit have said it all
+                pass
+        return self._note(member, rounds, action, "accepted")
+
+    def _decide(self, member: Member, action: Any, rounds: int) -> bool:
+        """Stop the rest; but of the guards that judge again each one is heard, unless the call cannot run any more."""
+        asked_already = self.out.decision is not None and isinstance(
+            self.out.decision.action, RequireApproval
+        )
+        if rounds and (isinstance(action, Skip) or (asked_already and isinstance(action, RequireApproval))):
+            return self._note(member, rounds, action, "no objection")
+        self._change(decision=Decision(action=action, by=member.name))
+        if isinstance(action, Skip):
+            self._forget(member)
+        self._note(member, rounds, action, "stops the rest")
+        return bool(rounds) and isinstance(action, RequireApproval)
+
+    def _forget(self, member: Member) -> None:
+        """Go on as if no plugin had acted; only what the guards made of arguments or messages stands, and a replaced response.
+
+        That is what was said, and not what the session does next; no plugin brings back what a filter took out.
+        """
+        kept: dict[str, Any] = {}
+        guards = {known.name for known in self.stack.members if known.guards}
+        if isinstance(self.out.event, BeforeTool) and not member.guards:
+            by = tuple(name for name in self.out.rewritten_by if name in guards)
+            kept = {"event": self.out.guarded, "rewritten_by": by, "seen_by": self.out.guarded_by}
+        elif isinstance(self.out.event, BeforeRequest | BeforeCompact) and not member.guards:
+            by = tuple(name for name in self.out.replaced_by if name in guards)
+            kept = {"event": self.out.guarded, "replaced_by": by}
+        self._change(interventions=(), switch=None, context=NO_CONTEXT, hints=NO_HINTS, **kept)
+
+    def _rewrite(self, member: Member, arguments: JsonObject) -> None:
+        event: Any = self.out.event
+        if same_json(arguments, event.arguments):
+            return
+        event = msgspec.structs.replace(event, arguments=arguments)
+        rewritten_by = (*self.out.rewritten_by, member.name)
+        self._change(event=event, rewritten_by=rewritten_by, is_fit=False, seen_by=frozenset())
+        if member.guards:
+            self._change(guarded=event)
+            self._has_seen(member)
+
+    def _replace_result(self, member: Member, given: ToolResult | str) -> None:
+        event: Any = self.out.event
+        if isinstance(given, str):
+            result = replace(event.result, text=given)
+        else:
+            result = replace(given, call_id=event.call_id, name=event.name)
+        event = msgspec.structs.replace(event, result=result)
+        self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+
+    def _replace_response(self, member: Member, text: str) -> None:
+        event: Any = self.out.event
+        event = msgspec.structs.replace(event, message=event.message.with_text(text))
+        self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+
+    def _replace_messages(self, member: Member, action: ReplaceMessages[Any]) -> None:
+        before: Any = self.out.event
+        event = msgspec.structs.replace(before, messages=tuple(action.messages))
+        self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
+        if member.guards:
+            self._change(guarded=event)
+        points = self.out.hints.cache_points
+        if points and (action.hints is None or action.hints.cache_points is None):
+            # They name places in the messages of before: those that hold the same message still mean something.
+            same = tuple(point for point in points if _is_kept(point, before.messages, event.messages))
+            self._change(hints=msgspec.structs.replace(self.out.hints, cache_points=same))
+
+    def _send(self, member: Member, action: Request[Any], rounds: int, todo: tuple[Member, ...]) -> bool:
+        if action.wait and member.name == self.impatient:
+            self._ignore(member, "Request")
+            return self._note(member, rounds, action, "ignored")
+        plugin_request = PluginRequest(effect=action.effect, tag=action.tag, by=member.name)
+        if action.wait and not isinstance(
+            self.out.event, RequestDone
+        ):  # nothing waits for what comes after an answer
+            names = tuple(left.name for left in todo)
+            self._change(waiting=Waiting(plugin_request=plugin_request, todo=names, round=rounds))
+            self._note(member, rounds, action, "waits")
+            return False
+        self._change(plugin_requests=(*self.out.plugin_requests, plugin_request))
+        return self._note(member, rounds, action, "accepted")
+
+    def _take_context(self, member: Member, sections: Mapping[str, str | None]) -> None:
+        if isinstance(self.out.event, BeforeRequest):
+            self._change(context=MappingProxyType({**self.out.context, **sections}))
+        else:
+            self._ignore(member, "context")
+
+    def _take_hints(self, member: Member, hints: Hints) -> None:
+        said = {name: value for name in HINTED_ON if (value := getattr(hints, name)) is not None}
+        if all(HINTED_ON[name] is type(self.out.event) for name in said):
+            self._change(hints=msgspec.structs.replace(self.out.hints, **said))
+        else:
+            self._ignore(member, "hints")
+
+    def _failed(self, member: Member, told: HookEvent, error: ErrorInfo, rounds: int) -> bool:
+        hook = type(told).__name__
+        self._publish(PluginFailed(plugin=member.name, hook=hook, error=error, policy=member.on_error))
+        refusal = REFUSALS.get(type(self.out.event)) if member.on_error == "closed" else None
+        if refusal is None:
+            self._has_seen(member)
+            return self._note(member, rounds, error, "fails open")
+        action = refusal(f"plugin {member.name!r} failed: {error.message}")
+        self._change(decision=Decision(action=action, by=member.name, failed=True))
+        self._note(member, rounds, error, "fails closed, stops the rest")
+        return False
+
+    def _has_seen(self, member: Member) -> None:
+        if isinstance(self.out.event, BeforeTool):
+            seen_by = self.out.seen_by | {member.name}
+            guarded_by = seen_by if self.out.event is self.out.guarded else self.out.guarded_by
+            self._change(seen_by=seen_by, guarded_by=guarded_by)
+
+    def _ignore(self, member: Member, action: str) -> None:
+        hook = type(self.out.event).__name__
+        self._publish(ActionIgnored(plugin=member.name, hook=hook, action=action))
+
+    def _publish(self, *events: Event) -> None:
+        if events:
+            self._change(events=(*self.out.events, *events))
+
+    def _note(self, member: Member, rounds: int, answer: object, verdict: str) -> bool:
+        if self.heard is not None:
+            self.heard(member, rounds, answer, verdict)
+        return True
+
+    def _change(self, **fields: Any) -> None:
+        self.out = msgspec.structs.replace(self.out, **fields)
+
+
+def _is_silent(answer: Any, state: object) -> bool:
+    """Say whether an answer is `Continue` with the very state, and nothing besides."""
+    return (
+        type(answer) is Continue
+        and answer.state is state
+        and not answer.emits
+        and answer.context is None
+        and answer.hints is None
+    )
+
+
+def _is_kept(point: CachePoint, before: tuple[Message, ...], after: tuple[Message, ...]) -> bool:
+    """Say whether a place still holds the message that it held."""
+    return point == "system" or (point < min(len(before), len(after)) and before[point] is after[point])
+
+
+def _fault_in(answer: Any, member: Member, state: object, told: HookEvent) -> ErrorInfo | None:
+    """Say what is wrong with an answer; None for an action that can be taken at its word."""
+    if isinstance(answer, Raised):
+        return answer.error
+    if type(answer) not in ACTIONS:
+        if inspect.iscoroutine(answer):
+            answer.close()  # or Python complains that it was not awaited
+        return _misbehaved(f"returned {show(answer)}, expected an action such as Continue(state)")
+    fault = fault_of_state(member, answer.state) or (
+        None if answer.state is state else unstorable(answer.state)
+    )
+    if fault is not None:
+        return _misbehaved(f"answered {type(answer).__name__} with a {fault}")
+    fault = malformed(answer, told.messages if isinstance(told, BeforeRequest | BeforeCompact) else ())
+    return None if fault is None else _misbehaved(f"answered {type(answer).__name__}: {fault}")
+
+
+def _misbehaved(message: str) -> ErrorInfo:
+    return ErrorInfo(code="plugin_misbehaved", message=message)

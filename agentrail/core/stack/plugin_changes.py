@@ -1,0 +1,221 @@
+"""Changing a stack while its session lives: new options, plugins that come, go, and are replaced. Plain functions.
+
+A session applies these at idle, between two cycles, so no hook of an old version runs after its change. Each gives back
+a whole new stack with its states, or the reason why all stays as it was.
+"""
+
+import difflib
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from agentrail.core.protocol.actions import Abort
+from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, HookEvent
+from agentrail.core.stack.loading import (
+    Member,
+    PluginEntry,
+    PluginStates,
+    Stack,
+    attempt_as,
+    compile_stack,
+    fault_of_state,
+    load_plugin,
+)
+from agentrail.core.stack.outcome import Outcome
+from agentrail.core.stack.pipeline import run_hook
+from agentrail.core.stack.plugin import Context, Plugin
+from agentrail.core.stack.plugin_state import loses
+from agentrail.core.values.foreign import Raised
+from agentrail.errors import ErrorInfo, PluginError
+from agentrail.events import Event, PluginFailed, PluginOptsUpdated
+from agentrail.frozen import FrozenDict, frozen_json
+from agentrail.messages import JsonObject
+
+
+class ChangedStack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stack and its states after a change.
+
+    Attributes:
+        stack: The new stack.
+        states: The states of all its plugins, and of no others.
+    """
+
+    stack: Stack
+    states: PluginStates
+
+
+class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of an option update.
+
+    Attributes:
+        stack: With the new options, or as it was.
+        states: With the new state, and whatever the other plugins made of the question.
+        events: To publish, in order; `PluginOptsUpdated` is the last.
+    """
+
+    stack: Stack
+    states: PluginStates
+    events: tuple[Event, ...]
+
+
+_MAX_NAME_COMPARED: Final = 100
+"""Comparing takes time that grows as the name does, and it may be a megabyte."""
+
+
+def find_plugin(stack: Stack, name: str) -> Member:
+    """Look a plugin up by its name.
+
+    Raises:
+        PluginError: Your move: there is none; the message names the nearest.
+    """
+    member = stack.find(name)
+    if member is None:
+        near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
+        guess = f" Did you mean {near[0]!r}?" if near else ""
+        there = ", ".join(map(repr, stack.names)) or "none"
+        raise PluginError([f"no plugin is named {name!r}.{guess} There are: {there}"])
+    return member
+
+
+def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
+    """Make the state that new options lead to, unless the plugin has its own way.
+
+    A mapping, an attrs class and a Struct are merged, field by field; anything else is replaced by what `init` makes of the
+    options.
+
+    Raises:
+        TypeError: Your move: the state has no such field.
+    """
+    if isinstance(state, msgspec.Struct):
+        return msgspec.structs.replace(state, **options)
+    if attrs.has(type(state)):
+        return attrs.evolve(state, **options)
+    if isinstance(state, FrozenDict):
+        return frozen_json({**state, **options})
+    return plugin.init(**options)
+
+
+def decide_update(
+    stack: Stack, name: str, options: JsonObject, states: PluginStates, ctx: Context
+) -> OptionChange:
+    """Apply an option update that waited for idle, or refuse it.
+
+    The other plugins are asked first (`BeforePluginOptsUpdate`), then the plugin itself makes its new state. A refusal, an
+    exception, or a state that cannot be stored keep the old one.
+    """
+    member = stack.find(name)
+    if member is None:
+        gone = ErrorInfo(code="no_such_plugin", message=f"plugin {name!r} is not in the stack any more")
+        return OptionChange(stack=stack, states=states, events=(_failed(name, gone),))
+    others = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
+    outcome = run_hook(others, BeforePluginOptsUpdate(plugin=name, options=options), states, ctx)
+    refused = _refusal(outcome)
+    if refused is not None:
+        return OptionChange(
+            stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, refused))
+        )
+    state = attempt_as(stack.ask, member.plugin.on_config_update, frozen_json(options), outcome.states[name])
+    fault = _fault_in(member, state)
+    if fault is not None:
+        return OptionChange(
+            stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, fault))
+        )
+    updated = msgspec.structs.replace(member, options=frozen_json({**member.options, **options}))
+    return OptionChange(
+        stack=compile_stack([updated if one is member else one for one in stack.members], ask=stack.ask),
+        states=MappingProxyType({**outcome.states, name: state}),
+        events=(*outcome.events, PluginOptsUpdated(plugin=name, success=True)),
+    )
+
+
+def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> ChangedStack:
+    """Add a plugin; among those of its priority it is asked last.
+
+    Raises:
+        PluginError: Your move: it cannot be loaded, or one of its name is there.
+    """
+    member, state = load_plugin(entry, ask=stack.ask)
+    grown = compile_stack([*stack.members, member], ask=stack.ask)
+    return ChangedStack(stack=grown, states=MappingProxyType({**states, member.name: state}))
+
+
+def detach_plugin(stack: Stack, states: PluginStates, name: str) -> ChangedStack:
+    """Take a plugin away, and its state with it.
+
+    Raises:
+        PluginError: Your move: there is none of that name.
+    """
+    member = find_plugin(stack, name)
+    rest = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
+    left = {other: state for other, state in states.items() if other != name}
+    return ChangedStack(stack=rest, states=MappingProxyType(left))
+
+
+def reload_plugin(
+    stack: Stack,
+    states: PluginStates,
+    entry: PluginEntry,
+    *,
+    rehearsal: Iterable[tuple[HookEvent, Context]] = (),
+) -> ChangedStack:
+    """Put new code in the place of the plugin of the same name, with its state.
+
+    Args:
+        stack: With the old code.
+        states: With the old state; one of another version goes through `migrate` of the new code.
+        entry: The new code, with its options; without any those of the old one stay.
+        rehearsal: What this session met lately. The new code has to answer all of it before it is let in.
+
+    Raises:
+        PluginError: Your move: none of that name is there, it cannot be loaded with its options, `migrate` refused or made what is no state
+            of it, or it failed in the rehearsal. Nothing has changed.
+    """
+    given = entry[0] if isinstance(entry, tuple) else entry
+    old = find_plugin(stack, getattr(given, "name", repr(given)))
+    fresh, _ = load_plugin(entry if isinstance(entry, tuple) else (given, old.options), ask=stack.ask)
+    state = states[old.name]
+    if fresh.version != old.version:
+        state = attempt_as(stack.ask, fresh.plugin.migrate, old.version, state)
+    fault = _fault_in(fresh, state)
+    if fault is not None:
+        raise PluginError([f"plugin {fresh.name!r} was not reloaded: {fault.message}"])
+    _rehearse(fresh, state, rehearsal)
+    members = [fresh if one is old else one for one in stack.members]
+    return ChangedStack(
+        stack=compile_stack(members, ask=stack.ask), states=MappingProxyType({**states, fresh.name: state})
+    )
+
+
+def _rehearse(member: Member, state: Any, rehearsal: Iterable[tuple[HookEvent, Context]]) -> None:
+    alone = compile_stack([member])
+    states: PluginStates = MappingProxyType({member.name: state})
+    for event, ctx in rehearsal:
+        outcome = run_hook(alone, event, states, ctx)
+        states = outcome.states
+        for published in outcome.events:
+            if isinstance(published, PluginFailed):
+                why = f"on {published.hook} it {published.error.message}"
+                raise PluginError([f"plugin {member.name!r} was not reloaded: {why}"])
+
+
+def _fault_in(member: Member, state: Any) -> ErrorInfo | None:
+    if isinstance(state, Raised):
+        return state.error
+    fault = fault_of_state(member, state) or loses(state, member.state_type)
+    return None if fault is None else ErrorInfo(code="plugin_misbehaved", message=f"it made a {fault}")
+
+
+def _refusal(outcome: Outcome) -> ErrorInfo | None:
+    match outcome.decision:
+        case None:
+            return None
+        case decision:
+            why = decision.action.reason if isinstance(decision.action, Abort) else "it was skipped"
+            return ErrorInfo(code="refused_by_plugin", message=f"refused by {decision.by!r}: {why}")
+
+
+def _failed(name: str, error: ErrorInfo) -> PluginOptsUpdated:
+    return PluginOptsUpdated(plugin=name, success=False, error=error)

@@ -1,0 +1,1 @@
+"""What conversations and tools are made of, and how arguments are validated. Knows nothing of sessions."""

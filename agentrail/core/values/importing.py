@@ -1,0 +1,167 @@
+"""The one door for conversations from outside: whatever comes in, a valid `History` goes out, with each repair reported.
+
+Inside, validity is an invariant of `History` and nothing is ever repaired. Other programs store conversations that were cut
+in the middle of a call, merged, or sorted by time, so here everything is taken, and nothing is changed without being said.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, pairwise
+from typing import Final, Literal, TypeAlias, assert_never
+
+from attrs import frozen
+from msgspec.structs import replace
+
+from agentrail.core.values.history import History
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Message,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+
+NO_RESULT: Final = "[No result: the conversation that was imported has none for this call.]"
+NO_OUTPUT: Final = "[no output]"
+
+RepairCode: TypeAlias = Literal[
+    "empty_message",  # left out: no provider takes one
+    "call_id",  # given another id: it was empty, or another call had it
+    "call_arguments",  # given none: it had neither an object nor what the model sent instead
+    "missing_result",  # answered with an error that says so
+    "misplaced_result",  # moved to its call, or put into the order of the calls
+    "orphan_result",  # left out: no call before it is without a result
+    "empty_result",  # given a text: no provider takes an empty one
+    "result_name",  # given the name of the tool that was called
+]
+
+
+@frozen(kw_only=True)
+class Repair:
+    """One thing that was changed.
+
+    Attributes:
+        code: What was wrong.
+        position: Of the message in what came, from 0.
+        call_id: Of the call that it was about, as it came; None where it was about a whole message.
+    """
+
+    code: RepairCode
+    position: int
+    call_id: CallId | None = None
+
+
+def import_messages(messages: Iterable[Message]) -> tuple[History, tuple[Repair, ...]]:
+    """Make a history of any messages in any order.
+
+    Args:
+        messages: As they came.
+
+    Returns:
+        A history without open calls, and what was changed on the way; nothing for messages that were valid.
+    """
+    given = tuple(messages)
+    importing = _Importing(given)
+    # Results belong to the response before them, also when the user spoke meanwhile, and never to one after that.
+    starts = [position for position, message in enumerate(given) if isinstance(message, AssistantMessage)]
+    for start, end in pairwise([0, *starts, len(given)]):
+        importing.take(start, given[start:end])
+    return importing.history, tuple(importing.repairs)
+
+
+class _Importing:
+    """An import in progress. Lives inside one call and nowhere else, which is why it may change."""
+
+    def __init__(self, given: Sequence[Message]) -> None:
+        responses = (message for message in given if isinstance(message, AssistantMessage))
+        self.history = History()
+        self.repairs: list[Repair] = []
+        self._foreign_ids = {call.call_id for response in responses for call in response.calls}
+        self._taken_ids: set[CallId] = set()
+        self._numbers: dict[CallId, Iterator[int]] = {}
+
+    def take(self, start: int, part: Sequence[Message]) -> None:
+        """Take a response with all that stands before the next one; or what stands before the first."""
+        came = [
+            (position, result)
+            for position, message in enumerate(part, start)
+            if isinstance(message, ToolMessage)
+            for result in message.results
+        ]
+        used: frozenset[int] = frozenset()
+        for position, message in enumerate(part, start):
+            match message:
+                case UserMessage(content=()) | AssistantMessage(content=()) | ToolMessage(results=()):
+                    self._report("empty_message", position)
+                case AssistantMessage():
+                    used = self._take_response(position, message, came)
+                case UserMessage():
+                    self.history = self.history.with_user(message)
+                case ToolMessage():
+                    pass  # its results came to their calls already
+                case _ as never:
+                    assert_never(never)
+        for place, (position, result) in enumerate(came):
+            if place not in used:
+                self._report("orphan_result", position, result.call_id)
+
+    def _take_response(
+        self, position: int, message: AssistantMessage, came: Sequence[tuple[int, ToolResult]]
+    ) -> frozenset[int]:
+        """Add a response and the results of its calls; say which of those that came these are."""
+        sound = [
+            self._sound_call(position, block) if isinstance(block, ToolCall) else block
+            for block in message.content
+        ]
+        self.history = self.history.with_response(replace(message, content=tuple(sound)))
+        used: list[int] = []
+        results: list[ToolResult] = []
+        for call, as_it_came in zip(self.history.open, message.calls, strict=True):
+            fitting = (
+                place for place, (_, result) in enumerate(came) if result.call_id == as_it_came.call_id
+            )
+            place = next((place for place in fitting if place not in used), None)
+            if place is None:
+                self._report("missing_result", position, as_it_came.call_id)
+                results.append(
+                    ToolResult(call_id=call.call_id, name=call.name, text=NO_RESULT, is_error=True)
+                )
+                continue
+            stood_at, result = came[place]
+            if stood_at != position + 1 or place < max(used, default=0):
+                self._report("misplaced_result", stood_at, result.call_id)
+            used.append(place)
+            results.append(self._sound_result(stood_at, result, call))
+        if results:
+            self.history = self.history.answered(results)
+        return frozenset(used)
+
+    def _sound_call(self, position: int, call: ToolCall) -> ToolCall:
+        """Give a call an id that is its own, and arguments."""
+        call_id = call.call_id
+        if not call_id or call_id in self._taken_ids:
+            self._report("call_id", position, call.call_id)
+            # One counter per id: some vendors have the same few ids in each response.
+            numbers = self._numbers.setdefault(call.call_id, count(2))
+            offered = (CallId(f"{call.call_id or 'call'}_{number}") for number in numbers)
+            call_id = next(
+                one for one in offered if one not in self._taken_ids and one not in self._foreign_ids
+            )
+        self._taken_ids.add(call_id)
+        arguments = call.arguments
+        if arguments is None and call.malformed is None:
+            self._report("call_arguments", position, call.call_id)
+            arguments = {}
+        return replace(call, call_id=call_id, arguments=arguments)
+
+    def _sound_result(self, position: int, result: ToolResult, call: ToolCall) -> ToolResult:
+        """Give a result the id and the name of its call, and a text."""
+        if result.name != call.name:
+            self._report("result_name", position, result.call_id)
+        if not result.text:
+            self._report("empty_result", position, result.call_id)
+        return replace(result, call_id=call.call_id, name=call.name, text=result.text or NO_OUTPUT)
+
+    def _report(self, code: RepairCode, position: int, call_id: CallId | None = None) -> None:
+        self.repairs.append(Repair(code=code, position=position, call_id=call_id))

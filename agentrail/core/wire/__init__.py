@@ -1,0 +1,1 @@
+"""Signals, events and hook events as JSON and back."""

@@ -1,0 +1,336 @@
+"""Events and signals as JSON and back, one object each. Pure.
+
+An event begins with what every reader needs: `kind`, `seq`, `session_id`, `at_ms`; then come its own fields, all of
+them, under their own names. What stands in a union says which member it is: blocks have a `kind`, messages a `role`.
+So each object can be decoded without looking at what else it holds.
+
+All of them are Structs, which msgspec writes and reads as they are. But for one thing: in Python `meta` is a field like any
+other, on the wire the envelope is flat, because who reads a line with other tools looks for `seq` and not for `meta.seq`. So
+it is taken out before an event is written, and put in its place when the text is there, and the other way round.
+
+A newer version has kinds and fields that this one does not know. An event that has some of them is kept as an
+`UnknownEvent`, whole, because a reader that only passes it on or draws it must not lose it. A signal is refused: a state that was
+made from half of a signal would be another state.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, Union, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from agentrail.core.protocol.signals import ChildPublished, Signal
+from agentrail.errors import CodecError, OptionError, ToolContractError
+from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
+from agentrail.events.union import SubagentsEvent
+from agentrail.messages import SessionId
+
+SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
+    {signal: kind_of(signal) for signal in get_args(Signal)}
+)
+"""The name of each kind of signal in a journal: its tag, which never changes."""
+
+
+class _Head(Struct, frozen=True, kw_only=True, gc=False):
+    """How an event begins. The envelope is there on all that a session published, and absent on an event made by hand.
+
+    Of an object that is read everything else is skipped, so that it can be read of any.
+    """
+
+    kind: str
+    seq: int | UnsetType = UNSET
+    session_id: SessionId | UnsetType = UNSET
+    at_ms: int | UnsetType = UNSET
+    session_path: tuple[SessionId, ...] | UnsetType = UNSET
+    ephemeral: bool | UnsetType = UNSET
+
+
+# --- events
+
+
+def encode_event(event: Event | UnknownEvent) -> bytes:
+    """Encode an event as one JSON object, without a line break.
+
+    Args:
+        event: With its `meta`, as subscribers get it; one that was made by hand has no number, session and time.
+
+    Returns:
+        UTF-8. `ephemeral` is there, and true, for events that are never replayed; `session_path` for those of a session
+        that another one started. What was decoded as unknown comes out as it went in.
+    """
+    if isinstance(event, UnknownEvent):
+        return event.document
+    kind, length = _HEADS[type(event)]
+    meta = event.meta
+    if meta is not None:
+        event = replace(event, meta=None)
+    if type(event) is SubagentEvent:
+        event = replace(event, event=Raw(encode_event(event.event)))
+    # What msgspec writes begins with the kind and an empty `meta`; in its place stands the head.
+    return _encode(_head_of(kind, meta))[:-1] + _encode(event)[length:]
+
+
+def decode_event(text: bytes | str) -> Event | UnknownEvent:
+    """Decode what `encode_event` made, in this version, an older one or a newer one.
+
+    Args:
+        text: One JSON object.
+
+    Returns:
+        The event, with its `meta` if the object has a number. An `UnknownEvent` where this version does not know the
+        kind, a field, or a word that stands where only certain words may.
+
+    Raises:
+        CodecError: Your move: this is no JSON, or no event.
+    """
+    try:
+        return _event_of(_with_meta(_read(text)))
+    except _FAULTS as error:
+        if not _is_news(error):
+            raise _refusal(error, of="event") from error
+    return _unknown(text)
+
+
+_HEADS: Final[dict[type[Event], tuple[str, int]]] = {
+    event: (kind, len(b'{"kind":"%b","meta":null' % kind.encode())) for event, kind in KINDS.items()
+}
+"""How each kind begins: its name, and how much msgspec writes before its own fields."""
+
+
+def _head_of(kind: str, meta: Envelope | None) -> "_Head":
+    if meta is None:
+        return _Head(kind=kind)
+    return _Head(
+        kind=kind,
+        seq=meta.seq,
+        session_id=meta.session_id,
+        at_ms=meta.at_ms,
+        session_path=meta.path if len(meta.path) > 1 else UNSET,
+        ephemeral=meta.ephemeral or UNSET,
+    )
+
+
+def _envelope_of(head: _Head, at: str = "$") -> Envelope | None:
+    seq, own, at_ms, path = head.seq, head.session_id, head.at_ms, head.session_path
+    if seq is not UNSET and own is not UNSET and at_ms is not UNSET:
+        return Envelope(own, seq, at_ms, (own,) if path is UNSET else path, head.ephemeral is True)
+    if seq is UNSET and own is UNSET and at_ms is UNSET:
+        return None
+    message = "no event: seq, session_id and at_ms belong together, and one of them is missing: give all three or none"
+    raise CodecError(message, path=at)
+
+
+def _with_meta(document: Any, at: str = "$") -> Any:
+    """Make of the JSON of an event what msgspec makes an event of: what stands flat on the wire goes into `meta`.
+
+    Args:
+        document: Fresh from a text, and changed here; what is no object is left to msgspec, which says so.
+        at: Where it stands in its text.
+    """
+    if type(document) is not dict:
+        return document
+    if "meta" in document:  # a field of the class, and none of the wire
+        raise _moved(msgspec.ValidationError(_NO_FIELD), at)
+    try:
+        head = msgspec.convert(document, _Head)
+    except msgspec.ValidationError as error:
+        raise _moved(error, at) from error
+    for name in _ENVELOPE:
+        document.pop(name, None)
+    document["meta"] = _envelope_of(head, at)
+    if head.kind == KINDS[SubagentEvent] and "event" in document:
+        document["event"] = _with_meta(document["event"], f"{at}.event")
+    return document
+
+
+def _event_of(document: Any) -> Event:
+    # By the class, because what a union is msgspec would find out anew each time; any union says what is no kind.
+    kind: Any = document.get("kind") if type(document) is dict else None
+    event: Event = msgspec.convert(document, _CLASSES.get(kind, SubagentsEvent))
+    return event
+
+
+_CLASSES: Final = {kind: event for event, kind in KINDS.items()}
+_ENVELOPE: Final = ("seq", "session_id", "at_ms", "session_path", "ephemeral")
+_NO_FIELD: Final = "Object contains unknown field `meta`"
+
+
+def _moved(error: msgspec.ValidationError, at: str) -> msgspec.ValidationError:
+    """Say where a fault of a part stands in the whole."""
+    fault, _, path = str(error).partition(" - at `$")
+    return msgspec.ValidationError(f"{fault} - at `{at}{path or '`'}")
+
+
+def event_schema() -> dict[str, Any]:
+    """Give the JSON Schema, draft 2020-12, of all that `encode_event` writes in this version."""
+    schema = msgspec.json.schema(Event)
+    definitions = schema["$defs"]
+    del definitions[Envelope.__name__]
+    for definition in definitions.values():
+        definition.pop("description", None)  # the whole docstring, which is about Python
+        for rules in definition["properties"].values():
+            rules.pop("default", None)  # which is written all the same
+            if "anyOf" in rules and all(one == rules["anyOf"][0] for one in rules["anyOf"]):
+                rules.update(rules.pop("anyOf")[0])  # two kinds of ids are one kind of text
+    head = msgspec.json.schema(_Head)["$defs"][_Head.__name__]["properties"]
+    for kind in KINDS:
+        definition = definitions[kind.__name__]
+        own = definition["properties"]
+        del own["meta"]
+        definition["properties"] = {**head, **own}
+    return schema
+
+
+def _unknown(text: bytes | str) -> UnknownEvent:
+    try:
+        outline = _outlines.decode(text)
+        # Not the values that Python would make of it: 1.0 and 1e0 are one number to Python, two texts to the next reader.
+        document = msgspec.json.format(text.encode() if isinstance(text, str) else text, indent=-1)
+    except _FAULTS as error:
+        raise _refusal(error, of="event") from error
+    return UnknownEvent(meta=_envelope_of(outline), kind=outline.kind, document=document)
+
+
+_outlines: Final = msgspec.json.Decoder(_Head)
+
+
+# --- signals
+
+
+def encode_signal(signal: Signal) -> bytes:
+    """Encode a signal as one JSON object, without a line break.
+
+    Args:
+        signal: Any; whether it should be journaled is not decided here.
+
+    Returns:
+        UTF-8; `kind` comes first, then the signal's fields, all of them.
+    """
+    if isinstance(signal, ChildPublished):
+        return _encode(replace(signal, event=Raw(encode_event(signal.event))))
+    return _encode(signal)
+
+
+def decode_signal(text: bytes | str) -> Signal:
+    """Decode what `encode_signal` made, in this version or an older one.
+
+    Args:
+        text: One JSON object.
+
+    Raises:
+        CodecError: Your move: this is no JSON, no signal, or one of a newer version.
+    """
+    try:
+        return _signal_of(text)
+    except _FAULTS as error:
+        raise _refusal(error, of="signal") from error
+    except (ToolContractError, OptionError) as error:  # a change or a price that none can make
+        message = f"no signal: {error}"
+        raise CodecError(message, path="$") from error
+
+
+def _signal_of(text: bytes | str) -> Signal:
+    try:
+        signal: Signal = _signals.decode(text)
+        return signal
+    except msgspec.ValidationError as error:
+        if str(error) != _HAS_AN_EVENT:
+            raise
+    document: Any = _read(text)
+    if "event" in document:
+        document["event"] = _with_meta(document["event"], "$.event")
+    return msgspec.convert(document, ChildPublished)
+
+
+_HAS_AN_EVENT: Final = f"Invalid value {SIGNAL_KINDS[ChildPublished]!r} - at `$.kind`"
+# All but the one that has an event in it, of whose envelope msgspec does not know. Its kind is looked at before all else.
+_signals: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(
+    Union[tuple(kind for kind in SIGNAL_KINDS if kind is not ChildPublished)]  # noqa: UP007 - a union that only the running program knows
+)
+
+
+# --- JSON
+
+
+def _read(text: bytes | str) -> object:
+    try:
+        return _documents.decode(text)
+    except msgspec.ValidationError as error:  # a number that no float holds, and msgspec does not say which
+        message = f"{str(error).partition(' - at ')[0]} - at `{_place_of_fault(text)}`"
+        raise msgspec.ValidationError(message) from error
+
+
+def _place_of_fault(text: bytes | str | Raw, path: str = "$", levels: int = 8) -> str:
+    """Find what cannot be read, some levels down: each of them reads the text once more."""
+    try:
+        parts = _parts.decode(text) if levels else {}
+    except msgspec.DecodeError:
+        return path
+    named = parts.items() if isinstance(parts, dict) else enumerate(parts)
+    for name, part in named:
+        try:
+            _documents.decode(part)
+        except msgspec.DecodeError:
+            step = f".{name}" if isinstance(name, str) else f"[{name}]"
+            return _place_of_fault(part, path + step, levels - 1)
+    return path
+
+
+_documents: Final = msgspec.json.Decoder()
+_parts: Final = msgspec.json.Decoder(dict[str, Raw] | list[Raw])
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Raw):
+        return _documents.decode(value)
+    message = f"{type(value).__name__} is no JSON: objects, arrays, texts, numbers, true, false and null are"
+    raise TypeError(message)
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def _encode(value: Struct) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, which some models write as an escape and no UTF-8 can hold
+        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
+
+
+def _mended(value: object) -> object:
+    match value:
+        case str():
+            # Through UTF-16, where two halves that belong together become the one character that they mean.
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            return {_mended(name): _mended(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+        case _:
+            return value
+
+
+_FAULTS: Final = (
+    msgspec.DecodeError,
+    RecursionError,
+)  # the second for what is nested more deeply than Python may go
+
+# How msgspec begins to say that a name is new: of a field, of a member of a union, of a word in a closed set. All else
+# that it says is about a value of the wrong type, or one that is missing.
+_NEWS: Final = ("Object contains unknown field", "Invalid value", "Invalid enum value")
+_PLACE: Final = re.compile(r"(?P<fault>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+def _is_news(error: Exception) -> bool:
+    return str(error).startswith(_NEWS)
+
+
+def _refusal(error: Exception, *, of: Literal["event", "signal"]) -> CodecError:
+    found = _PLACE.fullmatch(str(error))
+    assert found is not None  # noqa: S101 - the pattern takes every text
+    path = found["path"] or "$"
+    hint = "a newer version may have written it" if _is_news(error) else f"pass what encode_{of} made"
+    return CodecError(f"no {of}: at {path}: {found['fault']}; {hint}", path=path)

@@ -1,0 +1,30 @@
+"""Hook events from JSON, for people who write one down to see what a stack says to it. Nothing is journaled in this form.
+
+{"hook": "BeforeTool", "name": "shell", "arguments": {"command": "ls"}, "call_id": "c1"}
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.protocol.hooks import HOOKS, Lifecycle
+from agentrail.errors import CodecError
+
+_hooks: Final[msgspec.json.Decoder[Lifecycle]] = msgspec.json.Decoder(Lifecycle)
+
+
+def decode_hook_event(text: bytes | str) -> Lifecycle:
+    """Read one of the fourteen hook events.
+
+    Args:
+        text: One JSON object; `hook` is the name of its class, then come its fields. Messages are as in events.
+
+    Raises:
+        CodecError: Your move: this is no JSON, or no hook event.
+    """
+    try:
+        return _hooks.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        known = ", ".join(hook.__name__ for hook in HOOKS)
+        message = f"no hook event: {error}; expected an object whose `hook` is one of {known}"
+        raise CodecError(message, path="$") from error
