@@ -186,9 +186,8 @@ class Address:
         mailbox = cell.mailbox
         while self._held:
             event, is_owed = self._held.popleft()
-            if (
-                mailbox is None
-            ):  # said by the one that told that the instance is up: nothing may be raised there
+            # Said by the one that told that the instance is up: nothing may be raised there.
+            if mailbox is None:
                 _refuse(event, cell.refuse_messages(), "it is a worker, and reads no messages")
                 continue
             try:

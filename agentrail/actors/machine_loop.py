@@ -384,9 +384,8 @@ class MachineLoop:
         def look() -> None:
             asked.to.reply(asked.look(self))
 
-        call_guarded(
-            lambda error: asked.to.fail(error.with_traceback(None)), look
-        )  # the caller's function and error
+        # The caller's function and error.
+        call_guarded(lambda error: asked.to.fail(error.with_traceback(None)), look)
 
     def status(self, *, last: bool = False) -> MachineStatus:
         """Say what the machine is at, as its behaviour wants it shown."""

@@ -65,9 +65,8 @@ class Monitor:
             self._fire(reason if real_reason else NoProcess())
             return
         self._cell.watch(self, self._fire)
-        if (
-            self._target is not None
-        ):  # it goes with the watcher: else an actor that lives long keeps all that ever watched it
+        # It goes with the watcher: else an actor that lives long keeps all that ever watched it.
+        if self._target is not None:
             self._target.on_release(self, self._stop)
 
     @property

@@ -75,9 +75,8 @@ class PoolJob(Generic[R]):
         if entry.make_error is not None:
             raise entry.make_error()
         if entry.error is not None:
-            raise entry.error.with_traceback(
-                entry.traceback
-            )  # of the work, and not of those who asked before
+            # Of the work, and not of those who asked before.
+            raise entry.error.with_traceback(entry.traceback)
         return cast("R", entry.value)
 
 

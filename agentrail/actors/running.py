@@ -256,9 +256,8 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
     with trio.CancelScope(
         shield=cell is not None or seconds is not None, deadline=_until(seconds, cell)
     ) as shield:
-        if (
-            cell is None
-        ):  # outside of all actors no supervisor could kill it, so only a time makes it a shield
+        # Outside of all actors no supervisor could kill it, so only a time makes it a shield.
+        if cell is None:
             yield shield
             return
         if cell.killed:

@@ -49,9 +49,8 @@ async def leave_at_once(work: trio.CancelScope) -> None:
     kill_descendants()
     await trio.sleep(HARD_EXIT_SECONDS)
     kill_descendants()
-    os._exit(
-        Exit.INTERRUPTED
-    )  # something holds a thread that nothing can stop, such as a network file system
+    # Something holds a thread that nothing can stop, such as a network file system.
+    os._exit(Exit.INTERRUPTED)
 
 
 @frozen(kw_only=True)

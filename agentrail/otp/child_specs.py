@@ -332,9 +332,8 @@ def _spec_of(spec: object) -> ChildSpec:
                 f"a child spec needs {key!r}, got only {', '.join(map(repr, spec)) or 'an empty mapping'}"
             )
             raise InvalidSpec(message, code=f"missing_{key}", field=key)
-    make = cast(
-        "Callable[..., ChildSpec]", ChildSpec
-    )  # a mapping from outside: its values are checked, not typed
+    # A mapping from outside: its values are checked, not typed.
+    make = cast("Callable[..., ChildSpec]", ChildSpec)
     return make(**spec)
 
 

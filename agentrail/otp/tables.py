@@ -15,14 +15,12 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _BITS: Final = 5
-_BRANCHES: Final = (
-    1 << _BITS
-)  # also the largest leaf of an index, so that a copy is one small block of memory
+# Also the largest leaf of an index, so that a copy is one small block of memory.
+_BRANCHES: Final = 1 << _BITS
 _HASH_BITS: Final = 60  # deeper than this all hashes are equal, and a leaf grows instead
 
-_Node: TypeAlias = tuple[
-    Any, ...
-]  # 32 nodes, or on the lowest level 32 values; `None` where there is nothing
+# 32 nodes, or on the lowest level 32 values; `None` where there is nothing.
+_Node: TypeAlias = tuple[Any, ...]
 _EMPTY: Final[_Node] = (None,) * _BRANCHES
 
 _Leaf: TypeAlias = dict[Any, Any]

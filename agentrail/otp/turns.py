@@ -133,9 +133,8 @@ class EngineRun(Generic[S, D]):
         self._entering = False
         self._postpone = False
         self._inserted: list[MachineEvent] = []
-        self._wanted: dict[
-            TimerKey, tuple[float | None, object]
-        ] = {}  # due when, with what; None: when it was
+        # Due when, with what; None: when it was.
+        self._wanted: dict[TimerKey, tuple[float | None, object]] = {}
 
     def run(self, event: MachineEvent | None, actions: Sequence[TransitionAction] = ()) -> None:
         """Handle an event and all that follows from it; `None` is the start, with the actions of `init`."""

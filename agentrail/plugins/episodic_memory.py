@@ -147,6 +147,5 @@ def _answer_in(messages: Sequence[Message]) -> str:
 
 
 def _beginning(text: str) -> str:
-    return (
-        text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()
-    )  # JSON has no word for half a character
+    # JSON has no word for half a character.
+    return text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()

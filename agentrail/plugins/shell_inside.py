@@ -157,9 +157,8 @@ def _shell(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> 
             _with_arguments(reader, left[0], left[1:], stdin)
     elif left and not reads:
         _script(reader, left[0], stdin)
-        if (
-            not MARKS.search(left[0]) and "/" not in left[0]
-        ):  # what is not here is looked for among the programs
+        # What is not here is looked for among the programs.
+        if not MARKS.search(left[0]) and "/" not in left[0]:
             reader.run(tuple(left), stdin)
     else:
         _standard_input(reader, stdin)

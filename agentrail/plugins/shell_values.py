@@ -460,9 +460,8 @@ def _brace(word: str) -> tuple[int, int, list[str]] | None:
             items = _items(word, begun, at, commas)
             if items and (best is None or begun < best[0]):
                 best = (begun, at, items)
-                if (
-                    not opened
-                ):  # the first that stands alone: what comes behind it is read when it is its turn
+                # The first that stands alone: what comes behind it is read when it is its turn.
+                if not opened:
                     return best
             at += 1
         else:
@@ -480,9 +479,8 @@ def _items(word: str, begun: int, end: int, commas: list[int]) -> list[str]:
     first, last = sequence[1], sequence[2]
     is_number = all(one.lstrip("-").isdecimal() and len(one) < len("-100000") for one in (first, last))
     low, high = sorted(map(int, (first, last))) if is_number else sorted(map(ord, (first[0], last[0])))
-    if (
-        high - low >= MAX_SHELL_ALTERNATIVES
-    ):  # numbers and letters: what stands between the ends is no other program
+    # Numbers and letters: what stands between the ends is no other program.
+    if high - low >= MAX_SHELL_ALTERNATIVES:
         return [first, last]
     return [str(one) if is_number else chr(one) for one in range(low, high + 1)]
 

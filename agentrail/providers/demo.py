@@ -186,9 +186,8 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
             text="I will look around in the working directory first.", calls=(("list_dir", {"path": "."}),)
         )
     asked_for = _matching(prompt, [spec for _, spec in sorted(tools.items())])
-    if (
-        asked_for is not None
-    ):  # a built-in tool by its name, such as `shell`, where there is no directory to look at
+    # A built-in tool by its name, such as `shell`, where there is no directory to look at.
+    if asked_for is not None:
         return _Plan(
             text=f"I will ask the tool {asked_for.name}.",
             calls=((asked_for.name, _arguments(prompt, asked_for.parameters)),),

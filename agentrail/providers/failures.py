@@ -352,9 +352,8 @@ def retry_after_of(headers: Mapping[str, str], now: datetime.datetime) -> float 
         headers: With names in lower case.
         now: What a date is compared to.
     """
-    precise = read_seconds(
-        headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms")
-    )  # the latter of Azure
+    # The latter of Azure.
+    precise = read_seconds(headers.get("retry-after-ms") or headers.get("x-ms-retry-after-ms"))
     if precise is not None:
         return precise / 1000
     text = headers.get("retry-after") or headers.get("llm_provider-retry-after")  # the latter through LiteLLM

@@ -114,9 +114,8 @@ class HttpClients:
         self._requests = 0
         self._open_responses = 0
         self._ignored_events = 0
-        self._sharing: Counter[int] = (
-            Counter()
-        )  # open responses by the connection of HTTP/2 that they come over
+        # Open responses by the connection of HTTP/2 that they come over.
+        self._sharing: Counter[int] = Counter()
         self._has_warned = False
         self._is_closed = False
 
@@ -394,9 +393,8 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
     Raises:
         ProtocolError: The vendor's move: the body is packed, and that was not asked for.
     """
-    raw = (
-        response.aiter_raw()
-    )  # never the library's own unpacking: it makes a gigabyte of a piece before it hands it on
+    # Never the library's own unpacking: it makes a gigabyte of a piece before it hands it on.
+    raw = response.aiter_raw()
     try:
         unpack = _unpacking(response)
         yield raw if unpack is None else _unpacked(raw, unpack)

@@ -143,9 +143,8 @@ class ChatStream:
         function = part.get("function")
         if not isinstance(function, dict):
             function = {}
-        wire_id = (
-            part.get("id") if isinstance(part.get("id"), str) else ""
-        )  # numbers are no ids: one is made up
+        # Numbers are no ids: one is made up.
+        wire_id = part.get("id") if isinstance(part.get("id"), str) else ""
         name = function.get("name") if isinstance(function.get("name"), str) else ""
         arguments = function.get("arguments")
         slot = self._slot_for(part.get("index"), wire_id or "", name or "", chunks)

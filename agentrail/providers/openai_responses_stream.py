@@ -39,9 +39,8 @@ class ResponsesStream:
         self.draft = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
-        self._announced: dict[
-            int | str, int
-        ] = {}  # how many items were announced for each place of the output
+        # How many items were announced for each place of the output.
+        self._announced: dict[int | str, int] = {}
         self._calls: dict[object, int] = {}  # by item: the call's index in the draft
         self._done: set[object] = set()  # items that are whole
         self._was_refused = False

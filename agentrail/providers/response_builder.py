@@ -259,9 +259,8 @@ def _missing(pieces: list[str], whole: str) -> str:
 def _call(draft: _Call) -> ToolCall:
     written = "".join(draft.pieces)
     arguments = parse_arguments(written)
-    if isinstance(
-        arguments, str
-    ):  # a sentence for the model; the core finds it again when it judges the call
+    # A sentence for the model; the core finds it again when it judges the call.
+    if isinstance(arguments, str):
         return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=None, malformed=written)
     return ToolCall(call_id=CallId(draft.call_id), name=draft.name, arguments=arguments)
 

@@ -119,9 +119,8 @@ async def _chunks(
                 chunks = reader.feed(data)
                 for number, chunk in enumerate(chunks, start=1):
                     yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
-                    if (
-                        number % _CHUNKS_AT_A_TIME == 0
-                    ):  # one event may hold thousands, and others want their turn
+                    # One event may hold thousands, and others want their turn.
+                    if number % _CHUNKS_AT_A_TIME == 0:
                         await trio.lowlevel.checkpoint()
                 if _has_terminal(chunks):
                     break

@@ -25,9 +25,8 @@ from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
 
-_NO_TOOLS: Final[frozenset[str]] = (
-    frozenset()
-)  # one for all: Python makes an empty one of 200 bytes each time
+# One for all: Python makes an empty one of 200 bytes each time.
+_NO_TOOLS: Final[frozenset[str]] = frozenset()
 
 LOGGER: Final = logging.getLogger("agentrail.runtime")
 

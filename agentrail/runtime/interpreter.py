@@ -251,9 +251,8 @@ class Interpreter:
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
             case SpawnChild(wish=ToolWantsChild()):
-                self._calls.grant(
-                    effect
-                )  # the tool's own task does it, so that whatever ends that ends the child
+                # The tool's own task does it, so that whatever ends that ends the child.
+                self._calls.grant(effect)
             case SpawnChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)

@@ -124,9 +124,8 @@ def decide_provider_opts(model: str, known: Mapping[str, Mapping[str, Any]]) -> 
 
 def _provider_of(model: str) -> str:
     name, _, rest = model.partition(":")
-    return (
-        f"{name}:{rest.partition(':')[0]}" if name == "registry" else name
-    )  # a profile is a provider of its own
+    # A profile is a provider of its own.
+    return f"{name}:{rest.partition(':')[0]}" if name == "registry" else name
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:

@@ -86,9 +86,8 @@ class SessionOptions:
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
     user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=_frozen)
-    provider_opts: Mapping[str, Any] = field(
-        default=EMPTY, converter=_frozen, repr=False
-    )  # a key is among them
+    # A key is among them.
+    provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=_frozen, repr=False)
     max_turns: int = 100
     on_max_turns: Literal["answer", "abort"] = "answer"
     compact_at_tokens: int = 170_000

@@ -123,9 +123,8 @@ class SessionCell:
         used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
         used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
         for key in list(self.ports.tools):
-            if (
-                key not in used and key[1] <= data.tools.generation
-            ):  # newer ones are on their way in the mailbox
+            # Newer ones are on their way in the mailbox.
+            if key not in used and key[1] <= data.tools.generation:
                 del self.ports.tools[key]
 
     def add_model(self, choice: Choice) -> None:

@@ -331,9 +331,8 @@ class SessionSupervisor:
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """
-        await self.session(
-            session_id
-        ).status()  # behind an actor that is up, so not before its next instance is
+        # Behind an actor that is up, so not before its next instance is.
+        await self.session(session_id).status()
         return await self._entries[session_id].branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:

@@ -107,9 +107,8 @@ class RunningCall:
         Raises:
             ToolContractError: The tool author's move: it is no text.
         """
-        if not isinstance(
-            text, str
-        ):  # refused here, in the tool: from a thread it would come out in the loop
+        # Refused here, in the tool: from a thread it would come out in the loop.
+        if not isinstance(text, str):
             message = f"report_progress takes a text, got {type(text).__name__}"
             raise ToolContractError(message)
         self._in_trio(self._say, text)

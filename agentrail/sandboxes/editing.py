@@ -243,9 +243,8 @@ def _changes(
             last = plain[done:end] or "".join(after[-1:])
             if end == len(plain) or not last or last.endswith("\n"):
                 break
-            end = plain.find("\n", end) + 1 or len(
-                plain
-            )  # an end of line was removed: the next line joins this one
+            # An end of line was removed: the next line joins this one.
+            end = plain.find("\n", end) + 1 or len(plain)
         yield _Change(
             first=number, removed=_lines(plain[begin:end]), added=_lines("".join((*after, plain[done:end])))
         )

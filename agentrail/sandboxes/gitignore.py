@@ -51,9 +51,8 @@ def read_ignore_file(text: str, directory: tuple[str, ...]) -> IgnoreFile:
 
 def pattern_lines(text: str) -> list[str]:
     """Give the lines of a file that are read: the first few thousand, and none that is longer than a path."""
-    lines = text[: MAX_RULES * _MAX_LINE_CHARACTERS].splitlines()[
-        : 2 * MAX_RULES
-    ]  # half of them may be comments
+    # Half of them may be comments.
+    lines = text[: MAX_RULES * _MAX_LINE_CHARACTERS].splitlines()[: 2 * MAX_RULES]
     return [line for line in lines if len(line) <= _MAX_LINE_CHARACTERS]
 
 

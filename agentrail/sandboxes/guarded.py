@@ -125,9 +125,8 @@ class Guard:
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
         """Open what has to be a mount: by the time of bubblewrap another command may have put a link there, to anywhere."""
         opened: list[Mount] = []
-        for names, is_writable in sorted(
-            guarded.decide_mounts().items()
-        ):  # a mount hides those that were made below it
+        # A mount hides those that were made below it.
+        for names, is_writable in sorted(guarded.decide_mounts().items()):
             with contextlib.suppress(OSError), self._opened(names[:-1]) as parent:
                 descriptor = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
                 if stat.S_ISLNK(os.fstat(descriptor).st_mode):

@@ -160,9 +160,8 @@ def _context(moment: int) -> Context:
         tools=("list_dir", "read_file", "shell"),
         user_data=frozen_json({"tenant": "acme"}),
         now_ms=1_700_000_000_000 + 60_000 * moment,
-        random=SeededRandom(
-            moment
-        ),  # a new one for each question, as in a session: asked again it says the same
+        # A new one for each question, as in a session: asked again it says the same.
+        random=SeededRandom(moment),
     )
 
 

@@ -176,9 +176,8 @@ async def no_scope_is_held_between_chunks(case: ProviderCase) -> None:
                 with _patience(rule):
                     more = True
                     while more:
-                        with (
-                            trio.CancelScope()
-                        ):  # begins before a chunk and ends behind it: one of theirs would tear it
+                        # Begins before a chunk and ends behind it: one of theirs would tear it.
+                        with trio.CancelScope():
                             more = await anext(chunks, None) is not None
         except ProviderError:
             return  # an answer that fails is an answer

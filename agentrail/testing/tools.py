@@ -121,9 +121,8 @@ class StubbornTool(_Fake):
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Sleep, deaf to everybody, and answer."""
         self._begin(arguments, ctx)
-        with trio.CancelScope(
-            shield=True
-        ):  # deaf on purpose; a real tool bounds its shield by seconds, not minutes
+        # Deaf on purpose; a real tool bounds its shield by seconds, not minutes.
+        with trio.CancelScope(shield=True):
             await trio.sleep(self.deaf_seconds)
         return Ok(text="done at last")
 

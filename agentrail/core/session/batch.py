@@ -430,9 +430,8 @@ def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
     free = step.data.config.max_parallel_tools - running - len(step.data.survivors)
     if running == 0:
-        free = max(
-            free, 1
-        )  # survivors take slots, but may not starve a batch: an immune tool can run for hours
+        # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
+        free = max(free, 1)
     while free > 0 and (state := step.data.batch.next_waiting()) is not None:
         begun = _spawn(step, state) if state.wants_child else _run(step, state)
         calls.put(step, begun)

@@ -75,9 +75,8 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
     handed = data.cycle.handed if data.cycle is not None else None
     limits, fixed = limits_of(step), fixed_of(data)
     sent = estimate = count_history(step, fixed)
-    if (
-        handed is not None
-    ):  # what is sent says whether one is due; what it is a summary of, whether that can be read
+    # What is sent says whether one is due; what it is a summary of, whether that can be read.
+    if handed is not None:
         sent = count_handed(step, fixed, handed)
         estimate = max(estimate, sent)
     if reason == "due" and not is_due(sent, limits):
@@ -98,9 +97,8 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
     attempt = step.mint("c")
     removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
     wanted = summary_request(msgspec.structs.replace(request, attempt=attempt), plan, removed)
-    if (
-        reserve_request(step, wanted, is_handed=shown is not None) is not None
-    ):  # the request that follows says so too
+    # The request that follows says so too.
+    if reserve_request(step, wanted, is_handed=shown is not None) is not None:
         step.unmint()
         step.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
         return False

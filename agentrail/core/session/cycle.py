@@ -165,9 +165,8 @@ def _ask_about_request(step: StepContext) -> str | None:
     seen = len(step.data.history)
     _apply_interventions(step)
     handed = outcome.messages
-    if (
-        handed is not None
-    ):  # what they want said comes behind what they handed on, as it does behind the conversation
+    # What they want said comes behind what they handed on, as it does behind the conversation.
+    if handed is not None:
         handed = (*handed, *step.data.history.since(seen))
     points = outcome.hints.cache_points or ()
     step.data.cycle = msgspec.structs.replace(step.cycle, cache_points=points, handed=handed)

@@ -65,9 +65,8 @@ def family_of(arguments: JsonObject) -> str | None:
     if not words or _SHELL_SYNTAX.search(command):
         return command
     program = words[0]
-    if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(
-        program
-    ):  # a path or an assignment is no plain word
+    # A path or an assignment is no plain word.
+    if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(program):
         return command
     if program not in _HAS_COMMANDS:
         return program

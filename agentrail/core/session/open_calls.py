@@ -109,9 +109,8 @@ class OpenCalls(Sequence[CallState]):
 
     def find(self, call_id: CallId) -> CallState | None:
         """Find a call by its id."""
-        if (
-            self._few is not None
-        ):  # loops, here and below: a generator costs three times as much as a look at one call
+        # Loops, here and below: a generator costs three times as much as a look at one call.
+        if self._few is not None:
             for state in self._few:
                 if state.call.call_id == call_id:
                     return state

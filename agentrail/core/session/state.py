@@ -52,9 +52,8 @@ from agentrail.messages import (
 class Phase(enum.Enum):
     """Where a session stands."""
 
-    __hash__ = (
-        object.__hash__
-    )  # members are one of a kind; that of `Enum` hashes the name, in Python, in every step
+    # Members are one of a kind; that of `Enum` hashes the name, in Python, in every step.
+    __hash__ = object.__hash__
 
     IDLE = "idle"
     """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
@@ -375,9 +374,8 @@ class _Fields(msgspec.Struct, gc=False):
     tools: Toolbox
     history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, else none
     repairs: tuple[Repair, ...] = ()  # of the messages that it began with; never changes
-    queue: tuple[
-        QueuedPrompt, ...
-    ] = ()  # oldest first; empty in IDLE, unless a teardown or a person is waited for
+    # Oldest first; empty in IDLE, unless a teardown or a person is waited for.
+    queue: tuple[QueuedPrompt, ...] = ()
     steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
     cycle: Cycle | None = (
         None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
@@ -385,14 +383,12 @@ class _Fields(msgspec.Struct, gc=False):
     held: SuspendedHook | None = (
         None  # only in RUNNING and beside a suspended cycle; its request and its timer are open
     )
-    interventions: tuple[
-        Injected, ...
-    ] = ()  # what plugins want said before the next request; empty without a cycle
+    # What plugins want said before the next request; empty without a cycle.
+    interventions: tuple[Injected, ...] = ()
     stack: Stack = EMPTY_STACK  # whom the hooks ask
     plugin_states: PluginStates = NO_STATES  # one for each plugin of the stack
-    updates: tuple[
-        OptsUpdate, ...
-    ] = ()  # one for each plugin at most; empty in IDLE, unless a cycle is suspended
+    # One for each plugin at most; empty in IDLE, unless a cycle is suspended.
+    updates: tuple[OptsUpdate, ...] = ()
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = (
         None  # set in STREAMING and in RUNNING, unless a compaction goes on or a hook waits, and only there
@@ -401,18 +397,15 @@ class _Fields(msgspec.Struct, gc=False):
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
     compact_asked: str | None = None  # why a caller wants one before the next request
     refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without a word
-    outgoing: Outgoing = (
-        Outgoing()
-    )  # what is sent shorter than it is, or not at all; follows from the history
+    # What is sent shorter than it is, or not at all; follows from the history.
+    outgoing: Outgoing = Outgoing()
     batch: OpenCalls = NO_CALLS  # the open calls of the history, in order; at least one is not done
-    interactions: tuple[
-        Interaction, ...
-    ] = ()  # one for each call that is asking, and those of running tools; oldest first
+    # One for each call that is asking, and those of running tools; oldest first.
+    interactions: tuple[Interaction, ...] = ()
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
     rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
-    survivors: tuple[
-        CallState, ...
-    ] = ()  # calls that an abort spared, running or stopping; the history answered each
+    # Calls that an abort spared, running or stopping; the history answered each.
+    survivors: tuple[CallState, ...] = ()
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
     stopping: str | None = (
@@ -427,19 +420,16 @@ class _Fields(msgspec.Struct, gc=False):
     ledger: Ledger | None = (
         None  # None without a budget; a reservation for each request that is out, and for each loan
     )
-    loans: tuple[
-        EffectId, ...
-    ] = ()  # children of calls and tools, ended or not, whose spending is not counted yet
-    wishes: tuple[
-        ToolWantsChild, ...
-    ] = ()  # children that running tools wait for, oldest first; empty without a ledger
+    # Children of calls and tools, ended or not, whose spending is not counted yet.
+    loans: tuple[EffectId, ...] = ()
+    # Children that running tools wait for, oldest first; empty without a ledger.
+    wishes: tuple[ToolWantsChild, ...] = ()
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
-    call_ids: GrowingSet[CallId] = (
-        GrowingSet()
-    )  # of the session so far, those of the history among them; forgotten behind a summary when they are many
+    # Of the session so far, those of the history among them; forgotten behind a summary when they are many.
+    call_ids: GrowingSet[CallId] = GrowingSet()
     dropped: int = 0  # late outcomes; never falls
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart

@@ -342,9 +342,8 @@ def _stop_survivors(step: StepContext) -> None:
         return
     ids, unknown = _left_to_teardown(step, survivors)
     for state in survivors:
-        if (
-            state.result is not None
-        ):  # told to stop already, and not gone yet: the teardown waits for it all the same
+        # Told to stop already, and not gone yet: the teardown waits for it all the same.
+        if state.result is not None:
             continue
         call = state.call
         step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=step.data.stopping or "stopped"))

@@ -473,9 +473,8 @@ class _Run:
             self._ignore(member, "Request")
             return self._note(member, rounds, action, "ignored")
         plugin_request = PluginRequest(effect=action.effect, tag=action.tag, by=member.name)
-        if action.wait and not isinstance(
-            self.out.event, RequestDone
-        ):  # nothing waits for what comes after an answer
+        # Nothing waits for what comes after an answer.
+        if action.wait and not isinstance(self.out.event, RequestDone):
             names = tuple(left.name for left in todo)
             self._change(waiting=Waiting(plugin_request=plugin_request, todo=names, round=rounds))
             self._note(member, rounds, action, "waits")

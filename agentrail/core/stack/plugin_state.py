@@ -21,9 +21,8 @@ StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
 
 _PLAIN: Final = frozenset({str, bool, NoneType, bytes})
-_ROWS: Final = frozenset(
-    {tuple, frozenset, FrozenList}
-)  # no named tuples: they come back without their names
+# No named tuples: they come back without their names.
+_ROWS: Final = frozenset({tuple, frozenset, FrozenList})
 _INT64: Final = range(-(2**63), 2**64)
 
 
@@ -105,9 +104,8 @@ def classes_of(state_type: StateType) -> tuple[type, ...]:
         return classes_of(get_args(state_type)[0])
     if origin is Union or isinstance(state_type, UnionType):
         return tuple(found for member in get_args(state_type) for found in classes_of(member))
-    if (
-        state_type is None or state_type is Any
-    ):  # `Any` is a class since Python 3.11, and nothing is an instance of it
+    # `Any` is a class since Python 3.11, and nothing is an instance of it.
+    if state_type is None or state_type is Any:
         return (object,) if state_type is Any else (NoneType,)
     found = origin or getattr(state_type, "__supertype__", state_type)
     return (found,) if isinstance(found, type) else (object,)

@@ -212,9 +212,8 @@ def _paid(name: str, validate: Keyword) -> Keyword:
 # --- keywords of our own
 
 
-def _unique_items(
-    _validator: Any, wanted: Any, instance: Any, _schema: Any
-) -> Iterator[ValidationError]:  # jsonschema compares each with each
+# Jsonschema compares each with each.
+def _unique_items(_validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if wanted and isinstance(instance, list) and not _all_differ(instance, _validator.format_checker):
         yield ValidationError(f"{instance!r} has non-unique elements")
 

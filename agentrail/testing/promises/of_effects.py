@@ -62,18 +62,16 @@ def effect_ids_are_new(seen: Seen) -> None:
 def nothing_started_is_forgotten(seen: Seen) -> None:
     """What was started is open until its outcome came, or the step asked to stop it, or the actor died with it."""
     came = {seen.signal.effect_id} if isinstance(seen.signal, EffectOutcome) else set()
-    if (
-        isinstance(seen.signal, StepCrashed) and seen.signal.owed_by is not None
-    ):  # it stands in for that outcome
+    # It stands in for that outcome.
+    if isinstance(seen.signal, StepCrashed) and seen.signal.owed_by is not None:
         came = {seen.signal.owed_by}
     stopped = {effect.effect_id for effect in seen.of(CancelStream)}
     killed = {effect_id for effect in seen.of(KillTools) for effect_id in effect.effect_ids}
     plugin_requests = {effect.effect_id for effect in seen.of(CancelPluginRequest)}
     stopped |= killed | plugin_requests | {effect.effect_id for effect in seen.of(ClearTimer)}
     was, now = open_effects(seen.before), open_effects(seen.after)
-    assert stopped <= was | set(
-        _started(seen)
-    )  # what is asked and superseded in one step is set and cancelled in it
+    # What is asked and superseded in one step is set and cancelled in it.
+    assert stopped <= was | set(_started(seen))
     assert now <= was | set(_started(seen))
     if isinstance(seen.signal, Restarted | Parked) or seen.after.ended:
         assert not (was & now) or seen.before.ended
@@ -84,9 +82,8 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
         stopping = _stopping(seen.after)
         assert now.isdisjoint(stopped - stopping)
         assert now.isdisjoint(came) or not _ends_its_effect(seen)
-    for teardown in seen.of(
-        Teardown
-    ):  # it waits for all that was stopped, and for what had been told to stop before
+    # It waits for all that was stopped, and for what had been told to stop before.
+    for teardown in seen.of(Teardown):
         streams = {effect.effect_id for effect in seen.of(CancelStream)} | plugin_requests
         told = _stopping(seen.before)
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
@@ -95,9 +92,8 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
 def late_outcomes_change_nothing(seen: Seen) -> None:
     """An outcome of an effect that is not open moves the counter, and nothing else."""
     if isinstance(seen.signal, EffectOutcome) and not seen.before.ended:
-        lent = set(
-            seen.before.data.loans
-        )  # to a child whose call is answered: what it used is counted all the same
+        # To a child whose call is answered: what it used is counted all the same.
+        lent = set(seen.before.data.loans)
         if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before) | lent:
             return
         was = seen.before.data
@@ -166,9 +162,8 @@ def _started(seen: Seen) -> Iterator[EffectId]:
 
 
 def _ends_its_effect(seen: Seen) -> bool:
-    if isinstance(
-        seen.signal, ToolFinished
-    ):  # one that came too late for its value is counted, and ends it all the same
+    # One that came too late for its value is counted, and ends it all the same.
+    if isinstance(seen.signal, ToolFinished):
         return seen.signal.effect_id.startswith("t")  # that of a timer ends no call, and no timer
     return (
         type(seen.signal).__name__
