@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.policy.budget import spent_of
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import HOOKS, FileText, RequestFailed
 from agentrail.core.protocol.request import (
@@ -23,45 +24,6 @@ from agentrail.core.protocol.request import (
     ReasoningDelta,
     TextDelta,
     UsageUpdate,
-)
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
-    Approve,
-    Asked,
-    ChangeModel,
-    ChangePlugins,
-    ChangeTools,
-    ChunksArrived,
-    Compact,
-    EffectOutcome,
-    MessagesQuery,
-    Parked,
-    PluginLagged,
-    PluginRequestFinished,
-    Prompt,
-    Reject,
-    ReplyQuery,
-    Respond,
-    ResponseCompleted,
-    Restarted,
-    Signal,
-    SignalId,
-    SnapshotQuery,
-    StatusQuery,
-    Steer,
-    StepCrashed,
-    StopSession,
-    StreamFailed,
-    StreamStarted,
-    TeardownFinished,
-    TimerFired,
-    ToolAsked,
-    ToolEmitted,
-    ToolFinished,
-    ToolProgressed,
-    ToolWantsChild,
-    UpdatePluginOpts,
 )
 from agentrail.core.session import machine
 from agentrail.core.session.open_calls import CallState
@@ -92,7 +54,7 @@ from agentrail.messages import (
 from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 
-S = TypeVar("S", bound=Signal)
+S = TypeVar("S", bound=s.Signal)
 
 TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "raed")
 MODEL: Final = "scripted:model"
@@ -205,42 +167,42 @@ def stacks(
 # --- signals, whose ids are places until `fit` has seen the state
 
 
-def prompts() -> SearchStrategy[Prompt]:
+def prompts() -> SearchStrategy[s.Prompt]:
     """Prompts that want a receipt, or the text of their own cycle."""
     return _asked(
-        Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
+        s.Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
         reply=st.sampled_from(("receipt", "text")), client_id=_client_ids,
     )  # fmt: skip
 
 
-def steers() -> SearchStrategy[Steer]:
+def steers() -> SearchStrategy[s.Steer]:
     """What people say into a running cycle."""
-    return _asked(Steer, ref=st.just(SteerRef("")), text=_words, client_id=_client_ids)
+    return _asked(s.Steer, ref=st.just(SteerRef("")), text=_words, client_id=_client_ids)
 
 
-def decisions() -> SearchStrategy[Signal]:
+def decisions() -> SearchStrategy[s.Signal]:
     """What people decide: about what waits, about what is decided already, and about what never was; well and badly."""
     approvals = st.sampled_from(_PLACES).map(ApprovalId)
     return st.one_of(
         _asked(
-            Approve,
+            s.Approve,
             approval_id=approvals,
             how=st.sampled_from(("once", "always")),
             arguments=st.sampled_from((None, None, {"path": "b"}, {"path": 3})),
             auto_resume=st.booleans(),
         ),
-        _asked(Reject, approval_id=approvals, reason=st.none() | _words, auto_resume=st.booleans()),
+        _asked(s.Reject, approval_id=approvals, reason=st.none() | _words, auto_resume=st.booleans()),
         _answers(),
         _answers(),
     )
 
 
-def tool_aborts() -> SearchStrategy[AbortTool]:
+def tool_aborts() -> SearchStrategy[s.AbortTool]:
     """A caller stops one call."""
-    return _asked(AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
+    return _asked(s.AbortTool, call_id=st.sampled_from(_PLACES).map(CallId), reason=st.none() | _words)
 
 
-def changes() -> SearchStrategy[Signal]:
+def changes() -> SearchStrategy[s.Signal]:
     """Another model; other tools, of names that are there and of names that are not; plugins that are not there."""
     names = ("read", "watch", "grep", "glob")
     specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
@@ -248,23 +210,23 @@ def changes() -> SearchStrategy[Signal]:
     )
     models = st.builds(ModelFacts, model=st.sampled_from((MODEL, "scripted:other")))
     return st.one_of(
-        _asked(ChangeModel, model=models, opts_changed=st.booleans()),
+        _asked(s.ChangeModel, model=models, opts_changed=st.booleans()),
         _asked(
-            ChangeTools,
+            s.ChangeTools,
             attach=specs,
             detach=_tuples(st.sampled_from(names), max_size=2),
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
         ),
-        _asked(UpdatePluginOpts, plugin=st.just("unknown"), options=st.just({"strict": True})),
-        _asked(ChangePlugins, change=st.just("detach"), name=st.just("unknown")),
+        _asked(s.UpdatePluginOpts, plugin=st.just("unknown"), options=st.just({"strict": True})),
+        _asked(s.ChangePlugins, change=st.just("detach"), name=st.just("unknown")),
     )
 
 
-def aborts() -> SearchStrategy[AbortCycle]:
+def aborts() -> SearchStrategy[s.AbortCycle]:
     """Aborts of every policy."""
     return _asked(
-        AbortCycle,
+        s.AbortCycle,
         reason=st.none() | _words,
         kill_tools=st.sampled_from(("killable", "all", "none")),
         clear_queue=st.booleans(),
@@ -272,38 +234,38 @@ def aborts() -> SearchStrategy[AbortCycle]:
     )
 
 
-def stops() -> SearchStrategy[StopSession]:
+def stops() -> SearchStrategy[s.StopSession]:
     """The end that a caller wants."""
-    return _asked(StopSession, reason=_words)
+    return _asked(s.StopSession, reason=_words)
 
 
-def questions() -> SearchStrategy[Signal]:
+def questions() -> SearchStrategy[s.Signal]:
     """What people ask, also for what this version does not do."""
     return st.one_of(
-        _asked(ReplyQuery),
-        _asked(ReplyQuery),
-        _asked(StatusQuery),
-        _asked(MessagesQuery),
-        _asked(SnapshotQuery),
-        _asked(Compact, reason=st.none() | _words),
+        _asked(s.ReplyQuery),
+        _asked(s.ReplyQuery),
+        _asked(s.StatusQuery),
+        _asked(s.MessagesQuery),
+        _asked(s.SnapshotQuery),
+        _asked(s.Compact, reason=st.none() | _words),
     )
 
 
-def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
+def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
     """What comes of a request: its first chunk, deltas, the response, or a failure."""
     chunks: SearchStrategy[Chunk] = st.one_of(
         st.builds(TextDelta, _spoken), st.builds(ReasoningDelta, _words), st.builds(UsageUpdate, _usages())
     )
     return st.one_of(
-        _outcome(StreamStarted),
-        _outcome(ChunksArrived, chunks=_tuples(chunks, max_size=3)),
+        _outcome(s.StreamStarted),
+        _outcome(s.ChunksArrived, chunks=_tuples(chunks, max_size=3)),
         responses(names),
         responses(names),
-        _outcome(StreamFailed, error=_errors(), usage=_usages(), jitter=_JITTERS),
+        _outcome(s.StreamFailed, error=_errors(), usage=_usages(), jitter=_JITTERS),
     )
 
 
-def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompleted]:
+def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.ResponseCompleted]:
     """Complete responses: nothing, text, thoughts and calls in any order, also cut by the output limit."""
     blocks = st.one_of(
         st.builds(Text, text=_words),
@@ -314,7 +276,7 @@ def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompl
     stop_reasons: SearchStrategy[StopReason] = st.sampled_from(("end", "tool_use", "max_tokens"))
     return stop_reasons.flatmap(
         lambda stop_reason: _outcome(
-            ResponseCompleted,
+            s.ResponseCompleted,
             message=st.builds(
                 AssistantMessage,
                 content=_tuples(blocks, max_size=4),
@@ -328,17 +290,17 @@ def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ResponseCompl
     )
 
 
-def tool_outcomes() -> SearchStrategy[Signal]:
+def tool_outcomes() -> SearchStrategy[s.Signal]:
     """What comes of a call: progress, results, errors, crashes after which it may be made once more."""
     finished = _outcome(
-        ToolFinished,
+        s.ToolFinished,
         text=_words,
         is_error=st.booleans(),
         started_at_ms=st.just(0),
         spent=st.none() | _usages().map(lambda usage: spent_of(usage, None)),
     )
     crashed = _outcome(
-        ToolFinished,
+        s.ToolFinished,
         text=_words,
         is_error=st.just(value=True),
         started_at_ms=st.just(0),
@@ -346,24 +308,24 @@ def tool_outcomes() -> SearchStrategy[Signal]:
         jitter=_JITTERS,
     )
     changing = _outcome(
-        ToolFinished,
+        s.ToolFinished,
         text=_words,
         started_at_ms=st.just(0),
         late=st.booleans(),
         changes=st.tuples(session_changes()),
     )
     spoken = st.one_of(
-        _outcome(ToolProgressed, text=_words),
-        _outcome(ToolEmitted, name=_words),
+        _outcome(s.ToolProgressed, text=_words),
+        _outcome(s.ToolEmitted, name=_words),
         _asked(
-            ToolAsked,
+            s.ToolAsked,
             effect_id=st.sampled_from(_PLACES).map(EffectId),
             question=_words,
             options=_tuples(_words, max_size=2),
             timeout_ms=st.none() | st.just(1_000),
         ),
         _asked(
-            ToolWantsChild,
+            s.ToolWantsChild,
             effect_id=st.sampled_from(_PLACES).map(EffectId),
             prompt=_words,
             max_turns=st.none() | st.integers(0, 2),
@@ -382,45 +344,45 @@ def session_changes() -> SearchStrategy[Change]:
     )
 
 
-def timers() -> SearchStrategy[TimerFired]:
+def timers() -> SearchStrategy[s.TimerFired]:
     """The time that something waited for has come."""
-    return _outcome(TimerFired, jitter=_JITTERS)
+    return _outcome(s.TimerFired, jitter=_JITTERS)
 
 
-def teardown_outcomes() -> SearchStrategy[TeardownFinished]:
+def teardown_outcomes() -> SearchStrategy[s.TeardownFinished]:
     """What comes of a teardown."""
-    return _outcome(TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
+    return _outcome(s.TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
 
 
-def plugin_request_outcomes() -> SearchStrategy[PluginRequestFinished]:
+def plugin_request_outcomes() -> SearchStrategy[s.PluginRequestFinished]:
     """What comes of what a plugin asked for."""
     found = st.builds(FileText, path=st.just("AGENTS.md"), text=_words)
     failed = st.builds(RequestFailed, error=_errors(), usage=st.none() | _usages())
-    return _outcome(PluginRequestFinished, result=found | failed)
+    return _outcome(s.PluginRequestFinished, result=found | failed)
 
 
-def notices(*, parked: bool = True) -> SearchStrategy[Signal]:
+def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
     """What a supervisor says: crashes of the actor, crashes of a step, slow plugins; and the last word, unless `parked` is false."""
-    restarted = st.builds(Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
+    restarted = st.builds(s.Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
     crashed = st.builds(
-        StepCrashed,
+        s.StepCrashed,
         at_ms=st.just(0),
         signal_kind=st.just("Prompt"),
         error=st.just(ErrorInfo(code="internal", message="a bug")),
-        asked_by=st.sampled_from((None, SignalId("caller"))),
+        asked_by=st.sampled_from((None, s.SignalId("caller"))),
     )
     lagged = st.builds(
-        PluginLagged,
+        s.PluginLagged,
         at_ms=st.just(0),
         plugin=st.just("unknown"),
         hook=st.just("BeforeTool"),
         milliseconds=st.just(80),
     )
-    last = st.builds(Parked, at_ms=st.just(0), reason=_words)
+    last = st.builds(s.Parked, at_ms=st.just(0), reason=_words)
     return st.one_of(restarted, crashed, lagged, last) if parked else st.one_of(restarted, crashed, lagged)
 
 
-def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[Signal]:
+def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
     """Any signal, the ones that bring a session forward more often. Give it to `fit` before a session gets it."""
     return st.one_of(
         prompts(),
@@ -449,30 +411,30 @@ def fit(signal: S, state: SessionState, number: int) -> S:
     """
     changes: dict[str, object] = {"at_ms": 10 * number}
     match signal:
-        case Asked():
-            changes["signal_id"] = SignalId(f"s{number}")
-        case EffectOutcome():
+        case s.Asked():
+            changes["signal_id"] = s.SignalId(f"s{number}")
+        case s.EffectOutcome():
             changes["effect_id"] = _id_at(signal, state)
-        case Restarted():
+        case s.Restarted():
             changes["incarnation"] = state.data.incarnation + 1
-        case StepCrashed(asked_by=asked_by) if asked_by is not None:
-            changes["asked_by"] = SignalId(f"s{number}")
+        case s.StepCrashed(asked_by=asked_by) if asked_by is not None:
+            changes["asked_by"] = s.SignalId(f"s{number}")
         case _:
             pass
     match signal:
-        case Prompt():
+        case s.Prompt():
             changes["ref"] = PromptRef(f"s{number}")
-        case Steer():
+        case s.Steer():
             changes["ref"] = SteerRef(f"s{number}")
-        case Approve(approval_id=place) | Reject(approval_id=place):
+        case s.Approve(approval_id=place) | s.Reject(approval_id=place):
             changes["approval_id"] = ApprovalId(_interaction_at(place, state))
-        case ToolAsked() | ToolWantsChild():
+        case s.ToolAsked() | s.ToolWantsChild():
             changes["effect_id"] = _id_at(signal, state)
-        case Respond(ref=place):
+        case s.Respond(ref=place):
             changes["ref"] = QuestionRef(_interaction_at(place, state))
-        case AbortTool(call_id=place):
+        case s.AbortTool(call_id=place):
             changes["call_id"] = _call_at(place, state)
-        case ChangeTools():
+        case s.ChangeTools():
             changes["generation"] = number
         case _:
             pass
@@ -482,14 +444,14 @@ def fit(signal: S, state: SessionState, number: int) -> S:
 @st.composite
 def scripts(
     draw: st.DrawFn, start: SessionState, names: Sequence[str] = TOOL_NAMES, max_size: int = 40
-) -> tuple[Signal, ...]:
+) -> tuple[s.Signal, ...]:
     """Long lists of signals that fit one another, for a session that begins like this."""
     state = start
-    script: list[Signal] = []
+    script: list[s.Signal] = []
     # The length is drawn first, because lists that are only bounded are short: five signals, as a rule.
     lengths = st.integers(0, max_size)
     for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
-        if isinstance(drawn, EffectOutcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
+        if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
             continue  # late ones are drawn on purpose; more of them would keep sessions from getting anywhere
         signal = fit(drawn, state, len(script) + 1)
         script.append(signal)
@@ -500,17 +462,17 @@ def scripts(
     return tuple(script)
 
 
-def _id_at(outcome: EffectOutcome | ToolAsked | ToolWantsChild, state: SessionState) -> EffectId:
+def _id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState) -> EffectId:
     ids = _open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
-            case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked() | ToolWantsChild():
+            case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
                 prefix = "t"
-            case TeardownFinished():
+            case s.TeardownFinished():
                 prefix = "d"
-            case TimerFired():
+            case s.TimerFired():
                 prefix = "w"
-            case PluginRequestFinished():
+            case s.PluginRequestFinished():
                 prefix = "e"
             case _:
                 prefix = "r"
@@ -518,19 +480,21 @@ def _id_at(outcome: EffectOutcome | ToolAsked | ToolWantsChild, state: SessionSt
     return ids[int(outcome.effect_id) % len(ids)]
 
 
-def _open_ids(outcome: EffectOutcome | ToolAsked | ToolWantsChild, state: SessionState) -> list[EffectId]:
+def _open_ids(
+    outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState
+) -> list[EffectId]:
     data = state.data
     match outcome:
-        case ToolFinished() | ToolProgressed() | ToolEmitted() | ToolAsked() | ToolWantsChild():
+        case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
             ends_some_time = {"running", "stopping"}
             running = _ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
-            return [*running, *of_tools] if isinstance(outcome, ToolFinished) else running
-        case TeardownFinished():
+            return [*running, *of_tools] if isinstance(outcome, s.ToolFinished) else running
+        case s.TeardownFinished():
             return teardowns_of(state)
-        case TimerFired():
+        case s.TimerFired():
             return timers_of(state)
-        case PluginRequestFinished():
+        case s.PluginRequestFinished():
             return plugin_requests_of(state)
         case _:
             return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
@@ -564,8 +528,10 @@ def _call_at(place: str, state: SessionState) -> CallId:
     return calls[int(place) % len(calls)] if calls and place != "late" else CallId("c0")
 
 
-def _answers() -> SearchStrategy[Respond]:
-    return _asked(Respond, ref=st.sampled_from(_PLACES).map(QuestionRef), response=_words | st.integers(0, 2))
+def _answers() -> SearchStrategy[s.Respond]:
+    return _asked(
+        s.Respond, ref=st.sampled_from(_PLACES).map(QuestionRef), response=_words | st.integers(0, 2)
+    )
 
 
 def _plain_tool(name: str) -> ToolSpec:
@@ -586,7 +552,7 @@ def _tuples(
 
 
 def _asked(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]:
-    return st.builds(kind, at_ms=st.just(0), signal_id=st.just(SignalId("")), **fields)
+    return st.builds(kind, at_ms=st.just(0), signal_id=st.just(s.SignalId("")), **fields)
 
 
 def _outcome(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]:

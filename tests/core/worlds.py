@@ -6,49 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
+from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import FileText, FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
-    Approve,
-    ChangeModel,
-    ChangePlugins,
-    ChangeTools,
-    ChildPublished,
-    ChildStarted,
-    ChunksArrived,
-    Compact,
-    MessagesQuery,
-    Parked,
-    PluginLagged,
-    PluginRequestFinished,
-    Prompt,
-    Reject,
-    ReplyQuery,
-    Respond,
-    ResponseCompleted,
-    Restarted,
-    SessionBegan,
-    Signal,
-    SignalId,
-    SnapshotQuery,
-    StatusQuery,
-    Steer,
-    StepCrashed,
-    StopSession,
-    StreamFailed,
-    StreamStarted,
-    TeardownFinished,
-    TimerFired,
-    ToolAsked,
-    ToolEmitted,
-    ToolFinished,
-    ToolProgressed,
-    ToolWantsChild,
-    UpdatePluginOpts,
-)
 from agentrail.core.session import machine
 from agentrail.core.session.owners import OfChild, OfDrain, owned_by
 from agentrail.core.session.state import SessionConfig, SessionState
@@ -118,7 +79,7 @@ def new_session(tools: Toolbox = TOOLS, **options) -> SessionState:
     return machine.new_session(config(**options), tools)
 
 
-def walk(script: Iterable[Signal], state: SessionState | None = None) -> Iterator[Seen]:
+def walk(script: Iterable[signals.Signal], state: SessionState | None = None) -> Iterator[Seen]:
     """Feed a session, and show every step."""
     state = new_session() if state is None else state
     for signal in script:
@@ -126,7 +87,7 @@ def walk(script: Iterable[Signal], state: SessionState | None = None) -> Iterato
         yield Seen(before, signal, state, effects)
 
 
-def run(script: Iterable[Signal], state: SessionState | None = None) -> SessionState:
+def run(script: Iterable[signals.Signal], state: SessionState | None = None) -> SessionState:
     """Feed a session, and return where that led."""
     state = new_session() if state is None else state
     for signal in script:
@@ -166,7 +127,7 @@ def small_world() -> tuple[Seen, ...]:
     return tuple(steps)
 
 
-def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
+def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.Signal]:
     """Every kind of signal, for every effect that is open in this state, and for one that is not."""
     yield from _calls(numbers)
     yield from _decisions(state, numbers)
@@ -177,39 +138,45 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage != "pausing"]
     for plugin_request_id in (*plugin_requests_of(state)[:1], EffectId("e0")):
-        yield PluginRequestFinished(at_ms=1, effect_id=plugin_request_id, result=FileText(path="a", text="b"))
+        yield signals.PluginRequestFinished(
+            at_ms=1, effect_id=plugin_request_id, result=FileText(path="a", text="b")
+        )
     yield from _compaction_outcomes(state)
-    yield ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
-    yield ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
+    yield signals.ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=SessionId("child"))
+    yield signals.ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
-        yield ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
-        yield ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
+        yield signals.ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
+        yield signals.ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
         if not state.data.interactions:  # one question is as good as two, and the world stays small
-            asked_by = SignalId(f"s{next(numbers)}")
-            yield ToolAsked(at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1)
+            asked_by = signals.SignalId(f"s{next(numbers)}")
+            yield signals.ToolAsked(
+                at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1
+            )
         if not state.data.loans:  # and one session of a tool
-            wanted_by = SignalId(f"w-{effect_id}")
-            yield ToolWantsChild(at_ms=1, signal_id=wanted_by, effect_id=effect_id, prompt="Go.")
-        yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
-        yield ToolFinished(
+            wanted_by = signals.SignalId(f"w-{effect_id}")
+            yield signals.ToolWantsChild(at_ms=1, signal_id=wanted_by, effect_id=effect_id, prompt="Go.")
+        yield signals.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
+        yield signals.ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
         )
     for effect_id, _ in owned_by(state.data.open, OfChild):
-        yield ChildStarted(at_ms=1, effect_id=effect_id, child_id=SessionId("child"))
-        yield ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
+        yield signals.ChildStarted(at_ms=1, effect_id=effect_id, child_id=SessionId("child"))
+        yield signals.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
     for at_ms in (1, 20_000, LATER_MS):
-        yield TimerFired(at_ms=at_ms, effect_id=stall_timer_of(stream_of(state)))
+        yield signals.TimerFired(at_ms=at_ms, effect_id=stall_timer_of(stream_of(state)))
     for effect_id in (*timers_of(state), EffectId("w0")):
-        yield TimerFired(at_ms=1, effect_id=effect_id)
+        yield signals.TimerFired(at_ms=1, effect_id=effect_id)
     for effect_id in (*teardowns_of(state), EffectId("d0")):
-        yield TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
+        yield signals.TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
     error = ErrorInfo(code="internal", message="a bug")
-    yield SessionBegan(at_ms=1)
-    yield PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
-    yield Restarted(at_ms=1, reason="crash", incarnation=2)
-    yield Parked(at_ms=1, reason="crash")
-    yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
-    yield StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=SignalId(f"s{next(numbers)}"))
+    yield signals.SessionBegan(at_ms=1)
+    yield signals.PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
+    yield signals.Restarted(at_ms=1, reason="crash", incarnation=2)
+    yield signals.Parked(at_ms=1, reason="crash")
+    yield signals.StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
+    yield signals.StepCrashed(
+        at_ms=1, signal_kind="Prompt", error=error, asked_by=signals.SignalId(f"s{next(numbers)}")
+    )
 
 
 def stream_of(state: SessionState) -> EffectId:
@@ -217,51 +184,53 @@ def stream_of(state: SessionState) -> EffectId:
     return state.data.stream.effect_id if state.data.stream else EffectId("r0")
 
 
-def _calls(numbers: Iterator[int]) -> Iterator[Signal]:
+def _calls(numbers: Iterator[int]) -> Iterator[signals.Signal]:
     def by() -> dict[str, Any]:
-        return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
+        return {"at_ms": 1, "signal_id": signals.SignalId(f"s{next(numbers)}")}
 
     for reply in ("receipt", "text"):
-        yield Prompt(**by(), ref=PromptRef(f"p{next(numbers)}"), content=(Text(text="go"),), reply=reply)
+        yield signals.Prompt(
+            **by(), ref=PromptRef(f"p{next(numbers)}"), content=(Text(text="go"),), reply=reply
+        )
     for kill_tools in ("killable", "all", "none"):
-        yield AbortCycle(**by(), kill_tools=kill_tools)
-    yield AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
-    yield StopSession(**by())
-    yield from (kind(**by()) for kind in (ReplyQuery, StatusQuery, MessagesQuery))
-    yield from (kind(**by()) for kind in (SnapshotQuery, Compact))
-    yield Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
-    yield AbortTool(**by(), call_id=CallId("c9"))
-    yield ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
+        yield signals.AbortCycle(**by(), kill_tools=kill_tools)
+    yield signals.AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
+    yield signals.StopSession(**by())
+    yield from (kind(**by()) for kind in (signals.ReplyQuery, signals.StatusQuery, signals.MessagesQuery))
+    yield from (kind(**by()) for kind in (signals.SnapshotQuery, signals.Compact))
+    yield signals.Steer(**by(), ref=SteerRef(f"p{next(numbers)}"), text="left")
+    yield signals.AbortTool(**by(), call_id=CallId("c9"))
+    yield signals.ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
     # Another tool that behaves alike, so that states before and after are of one shape.
-    yield ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
-    yield UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
-    yield ChangePlugins(**by(), change="detach", name="nobody")
+    yield signals.ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
+    yield signals.UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
+    yield signals.ChangePlugins(**by(), change="detach", name="nobody")
 
 
-def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[Signal]:
+def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.Signal]:
     """What people decide: about what waits first, and about what does not."""
 
     def by() -> dict[str, Any]:
-        return {"at_ms": 1, "signal_id": SignalId(f"s{next(numbers)}")}
+        return {"at_ms": 1, "signal_id": signals.SignalId(f"s{next(numbers)}")}
 
     if not state.data.interactions:
         nothing = ApprovalId("a0")
-        yield Approve(**by(), approval_id=nothing)
-        yield Reject(**by(), approval_id=nothing)
-        yield Respond(**by(), ref=nothing, response="yes")
+        yield signals.Approve(**by(), approval_id=nothing)
+        yield signals.Reject(**by(), approval_id=nothing)
+        yield signals.Respond(**by(), ref=nothing, response="yes")
     for wanted in (ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
-        yield Approve(**by(), approval_id=wanted)
-        yield Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
-        yield Approve(**by(), approval_id=wanted, arguments={"path": 3})
-        yield Reject(**by(), approval_id=wanted)
-        yield Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
-        yield Respond(**by(), ref=wanted, response="yes")
-        yield Respond(**by(), ref=wanted, response=7)
+        yield signals.Approve(**by(), approval_id=wanted)
+        yield signals.Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
+        yield signals.Approve(**by(), approval_id=wanted, arguments={"path": 3})
+        yield signals.Reject(**by(), approval_id=wanted)
+        yield signals.Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
+        yield signals.Respond(**by(), ref=wanted, response="yes")
+        yield signals.Respond(**by(), ref=wanted, response=7)
     for call in state.data.batch[:1]:
-        yield AbortTool(**by(), call_id=call.call.call_id)
+        yield signals.AbortTool(**by(), call_id=call.call.call_id)
 
 
-def _compaction_outcomes(state: SessionState) -> Iterator[Signal]:
+def _compaction_outcomes(state: SessionState) -> Iterator[signals.Signal]:
     """What comes of the request for a summary, and of the writing of what it stands for."""
     compaction = state.data.compaction
     if compaction is None:
@@ -270,24 +239,26 @@ def _compaction_outcomes(state: SessionState) -> Iterator[Signal]:
     if compaction.summary is None:
         yield completed(effect_id, Text(text="short"))
         yield completed(effect_id)
-        yield StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
-        yield TimerFired(at_ms=1, effect_id=stall_timer_of(effect_id))
+        yield signals.StreamFailed(
+            at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut")
+        )
+        yield signals.TimerFired(at_ms=1, effect_id=stall_timer_of(effect_id))
     else:
         for result in (FileWritten(path="a", written_bytes=1), FileText(path="a", text="b")):
-            yield PluginRequestFinished(at_ms=1, effect_id=effect_id, result=result)
+            yield signals.PluginRequestFinished(at_ms=1, effect_id=effect_id, result=result)
 
 
-def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
-    yield StreamStarted(at_ms=1, effect_id=effect_id)
-    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
+def _stream_outcomes(effect_id: EffectId) -> Iterator[signals.Signal]:
+    yield signals.StreamStarted(at_ms=1, effect_id=effect_id)
+    yield signals.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
     tags = (TextDelta("b<title>T</title>"), TextDelta("<status>"))
-    yield ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
-    yield ChunksArrived(
+    yield signals.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
+    yield signals.ChunksArrived(
         at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(TokenUsage()), ReasoningDelta("hm"))
     )
     for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
         error = ErrorInfo(code=code, message="cut", retryable=retryable)
-        yield StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=TokenUsage(input=1))
+        yield signals.StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=TokenUsage(input=1))
     for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy"), ("ask",), ("ask", "read")):
         calls = tuple(
             read_call(f"c{position}", name, '{"question": "?"}' if name == "ask" else "{}")
@@ -297,11 +268,11 @@ def _stream_outcomes(effect_id: EffectId) -> Iterator[Signal]:
     yield completed(effect_id)
 
 
-def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> ResponseCompleted:
+def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> signals.ResponseCompleted:
     """A response with these blocks."""
     message = AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
     usage = TokenUsage(input=1, output=1)
-    return ResponseCompleted(
+    return signals.ResponseCompleted(
         at_ms=at_ms, effect_id=EffectId(effect_id), message=message, usage=usage, stop_reason=stop_reason
     )
 

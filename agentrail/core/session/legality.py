@@ -13,46 +13,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
-    Approve,
-    ChangeModel,
-    ChangePlugins,
-    ChangeTools,
-    ChildPublished,
-    ChildStarted,
-    ChunksArrived,
-    Compact,
-    EffectOutcome,
-    MessagesQuery,
-    Parked,
-    PluginLagged,
-    PluginRequestFinished,
-    Prompt,
-    Reject,
-    ReplyQuery,
-    Respond,
-    ResponseCompleted,
-    Restarted,
-    SessionBegan,
-    Signal,
-    SnapshotQuery,
-    StatusQuery,
-    Steer,
-    StepCrashed,
-    StopSession,
-    StreamFailed,
-    StreamStarted,
-    TeardownFinished,
-    TimerFired,
-    ToolAsked,
-    ToolEmitted,
-    ToolFinished,
-    ToolProgressed,
-    ToolWantsChild,
-    UpdatePluginOpts,
-)
+from agentrail.core.protocol import signals
 from agentrail.core.session.owners import (
     OfCall,
     OfChild,
@@ -117,75 +78,78 @@ def _row(*cells: str | Verdict) -> Mapping[Phase, Cell]:
 
 T, P, D = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP
 # fmt: off
-LEGALITY: Final[Mapping[type[Signal], Mapping[Phase, Cell]]] = MappingProxyType({
-    #                       IDLE    RUNNING STREAMING EXECUTING_TOOLS
-    Prompt:            _row("IRE",  "R",    "S",      "E"),  # not postponed: the caller hears the position at once
-    Steer:             _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
-    AbortCycle:             _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
-    AbortTool:         _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
-    StopSession:              _row("I",    "I",    "I",      "I"),
-    ReplyQuery:        _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once
-    StatusQuery:       _row("I",    "R",    "S",      "E"),
-    MessagesQuery:     _row("I",    "R",    "S",      "E"),
-    SnapshotQuery:     _row("I",    "R",    "S",      "E"),
-    Approve:           _row("IER",  "R",    "S",      "ERI"),  # a user who decides too late or too early hears which it was
-    Reject:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    Respond:           _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    ToolAsked:         _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
-    ToolWantsChild:    _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
-    ChangeModel:       _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
-    UpdatePluginOpts:  _row("I",    "R",    "S",      "E"),  # applied when the session is idle
-    ChangePlugins:     _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
-    ChangeTools:       _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
-    Compact:           _row("IR",   "R",    "S",      "E"),  # now in idle, else before the next request
-    SessionBegan:           _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
-    Restarted:         _row("IR",   "IR",   "IR",     "IR"),  # whatever ran died with the old actor
-    Parked:            _row("I",    "I",    "I",      "I"),
-    StepCrashed:       _row("IRE",  "RI",   "SRI",    "ERI"),
-    PluginLagged:      _row("I",    "R",    "S",      "E"),
-    StreamStarted:     _row(D,      "RS",   D,        D),
-    ChunksArrived:     _row(D,      D,      "S",      D),
-    ResponseCompleted: _row(D,      "REI",  "SERI",   D),  # RUNNING too: a response may come in one piece
-    StreamFailed:      _row(D,      "RI",   "SRI",    D),
-    ToolProgressed:    _row(D,      D,      D,        "E"),  # a survivor's progress belongs to no cycle any more
-    ChildStarted:      _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
-    ChildPublished:    _row("I",    "R",    "S",      "E"),
-    ToolEmitted:       _row(D,      D,      D,        "E"),  # as ToolProgressed
-    ToolFinished:      _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
-    TimerFired:        _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: a stream may fall silent
-    PluginRequestFinished:    _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
-    TeardownFinished:  _row("IR",   "R",    "S",      "ERI"),  # behind an abort in idle; of calls that were stopped, anywhere
+LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingProxyType({
+    #                                   IDLE    RUNNING STREAMING EXECUTING_TOOLS
+    signals.Prompt:                _row("IRE",  "R",    "S",      "E"),  # not postponed: the caller hears the position at once
+    signals.Steer:                 _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
+    signals.AbortCycle:            _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
+    signals.AbortTool:             _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
+    signals.StopSession:           _row("I",    "I",    "I",      "I"),
+    signals.ReplyQuery:            _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once
+    signals.StatusQuery:           _row("I",    "R",    "S",      "E"),
+    signals.MessagesQuery:         _row("I",    "R",    "S",      "E"),
+    signals.SnapshotQuery:         _row("I",    "R",    "S",      "E"),
+    signals.Approve:               _row("IER",  "R",    "S",      "ERI"),  # a user who decides too late or too early hears which it was
+    signals.Reject:                _row("IR",   "R",    "S",      "ERI"),  # as Approve
+    signals.Respond:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
+    signals.ToolAsked:             _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
+    signals.ToolWantsChild:        _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
+    signals.ChangeModel:           _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
+    signals.UpdatePluginOpts:      _row("I",    "R",    "S",      "E"),  # applied when the session is idle
+    signals.ChangePlugins:         _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
+    signals.ChangeTools:           _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
+    signals.Compact:               _row("IR",   "R",    "S",      "E"),  # now in idle, else before the next request
+    signals.SessionBegan:          _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
+    signals.Restarted:             _row("IR",   "IR",   "IR",     "IR"),  # whatever ran died with the old actor
+    signals.Parked:                _row("I",    "I",    "I",      "I"),
+    signals.StepCrashed:           _row("IRE",  "RI",   "SRI",    "ERI"),
+    signals.PluginLagged:          _row("I",    "R",    "S",      "E"),
+    signals.StreamStarted:         _row(D,      "RS",   D,        D),
+    signals.ChunksArrived:         _row(D,      D,      "S",      D),
+    signals.ResponseCompleted:     _row(D,      "REI",  "SERI",   D),  # RUNNING too: a response may come in one piece
+    signals.StreamFailed:          _row(D,      "RI",   "SRI",    D),
+    signals.ToolProgressed:        _row(D,      D,      D,        "E"),  # a survivor's progress belongs to no cycle any more
+    signals.ChildStarted:          _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
+    signals.ChildPublished:        _row("I",    "R",    "S",      "E"),
+    signals.ToolEmitted:           _row(D,      D,      D,        "E"),  # as ToolProgressed
+    signals.ToolFinished:          _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
+    signals.TimerFired:            _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: a stream may fall silent
+    signals.PluginRequestFinished: _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
+    signals.TeardownFinished:      _row("IR",   "R",    "S",      "ERI"),  # behind an abort in idle; of calls that were stopped, anywhere
 })
 # fmt: on
 
 
-def verdict(phase: Phase, data: Known, signal: Signal) -> Verdict:
+def verdict(phase: Phase, data: Known, signal: signals.Signal) -> Verdict:
     """Read the table; an outcome that is not waited for is dropped, whatever the cell says."""
     cell = LEGALITY[type(signal)][phase].verdict
-    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):
+    if cell is T and isinstance(signal, signals.EffectOutcome) and not is_awaited(data, signal):
         return D
     return cell
 
 
-def is_awaited(data: Known, outcome: EffectOutcome) -> bool:
+def is_awaited(data: Known, outcome: signals.EffectOutcome) -> bool:
     """Say whether this outcome is waited for: the effect is open, and what owns it is told such things."""
     return type(data.open.get(outcome.effect_id)) in AWAITED_BY[type(outcome)]
 
 
-AWAITED_BY: Final[Mapping[type[EffectOutcome], frozenset[type[Owner]]]] = MappingProxyType(
+AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[Owner]]]] = MappingProxyType(
     {
-        StreamStarted: frozenset({OfStream}),
-        ChunksArrived: frozenset({OfStream}),
-        ResponseCompleted: frozenset({OfStream, OfSummary}),
-        StreamFailed: frozenset({OfStream, OfSummary}),
-        ToolProgressed: frozenset({OfCall}),  # what a call says that is answered already belongs to no cycle
-        ToolEmitted: frozenset({OfCall}),
-        ChildStarted: frozenset({OfCall, OfSurvivor, OfChild}),
-        ChildPublished: frozenset({OfCall, OfSurvivor, OfChild}),
-        ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfChild, OfLoan}),
-        TimerFired: frozenset({OfStallTimer, OfPause, OfSummaryTimer, OfRetry, OfInteraction, OfHoldTimer}),
-        PluginRequestFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
-        TeardownFinished: frozenset({OfDrain, OfTeardown}),
+        signals.StreamStarted: frozenset({OfStream}),
+        signals.ChunksArrived: frozenset({OfStream}),
+        signals.ResponseCompleted: frozenset({OfStream, OfSummary}),
+        signals.StreamFailed: frozenset({OfStream, OfSummary}),
+        # What a call says that is answered already belongs to no cycle.
+        signals.ToolProgressed: frozenset({OfCall}),
+        signals.ToolEmitted: frozenset({OfCall}),
+        signals.ChildStarted: frozenset({OfCall, OfSurvivor, OfChild}),
+        signals.ChildPublished: frozenset({OfCall, OfSurvivor, OfChild}),
+        signals.ToolFinished: frozenset({OfCall, OfSurvivor, OfStoppedCall, OfChild, OfLoan}),
+        signals.TimerFired: frozenset(
+            {OfStallTimer, OfPause, OfSummaryTimer, OfRetry, OfInteraction, OfHoldTimer}
+        ),
+        signals.PluginRequestFinished: frozenset({OfTranscript, OfPluginRequest, OfHeldHook}),
+        signals.TeardownFinished: frozenset({OfDrain, OfTeardown}),
     }
 )
 """Whose effects an outcome may come from, by its class; from any other it is late, or a mistake of the shell."""

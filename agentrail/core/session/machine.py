@@ -24,49 +24,10 @@ import msgspec
 
 from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.gates import call_ids_of
+from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect, End
 from agentrail.core.protocol.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
-    Approve,
-    Asked,
-    ChangeModel,
-    ChangePlugins,
-    ChangeTools,
-    ChildPublished,
-    ChildStarted,
-    ChunksArrived,
-    Compact,
-    MessagesQuery,
-    Parked,
-    PluginLagged,
-    PluginRequestFinished,
-    Prompt,
-    Reject,
-    ReplyQuery,
-    Respond,
-    ResponseCompleted,
-    Restarted,
-    SessionBegan,
-    Signal,
-    SnapshotQuery,
-    StatusQuery,
-    Steer,
-    StepCrashed,
-    StopSession,
-    StreamFailed,
-    StreamStarted,
-    TeardownFinished,
-    TimerFired,
-    ToolAsked,
-    ToolEmitted,
-    ToolFinished,
-    ToolProgressed,
-    ToolWantsChild,
-    UpdatePluginOpts,
-)
 from agentrail.core.session import (
     batch,
     children,
@@ -129,13 +90,18 @@ _FAR_FUTURE_MS: Final = 2**53  # clocks say less, and nearly all times are such;
 _TAKE: Final = Verdict.TAKE
 _IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
 
-S = TypeVar("S", bound=Signal)
-A = TypeVar("A", bound=Asked)
+S = TypeVar("S", bound=signals.Signal)
+A = TypeVar("A", bound=signals.Asked)
 Take: TypeAlias = Callable[[StepContext, Phase, Any], Next]
 """Says what a signal means, which may be taken in this phase; gives what follows."""
 
 _Ending: TypeAlias = (
-    ResponseCompleted | StreamFailed | ToolFinished | TimerFired | PluginRequestFinished | TeardownFinished
+    signals.ResponseCompleted
+    | signals.StreamFailed
+    | signals.ToolFinished
+    | signals.TimerFired
+    | signals.PluginRequestFinished
+    | signals.TeardownFinished
 )
 """The outcomes that end an effect."""
 
@@ -171,7 +137,7 @@ def new_session(
     return SessionState(Phase.IDLE, data)
 
 
-def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+def step(state: SessionState, signal: signals.Signal) -> tuple[SessionState, tuple[Effect, ...]]:
     """Return the complete next state and the effects to carry out, in order.
 
     Total: every pair of phase and signal has a verdict. On a session that has ended nothing happens any more.
@@ -199,7 +165,7 @@ def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effec
     raise InternalError(describe(crash))
 
 
-def _check_time(signal: Signal) -> None:
+def _check_time(signal: signals.Signal) -> None:
     given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
     try:
         is_time = math.isfinite(given.at_ms)
@@ -213,14 +179,14 @@ def _check_time(signal: Signal) -> None:
 
 
 def _advance(
-    step: StepContext, phase: Phase, postponed: tuple[Signal, ...], signal: Signal
-) -> tuple[Phase, tuple[Signal, ...], bool]:
+    step: StepContext, phase: Phase, postponed: tuple[signals.Signal, ...], signal: signals.Signal
+) -> tuple[Phase, tuple[signals.Signal, ...], bool]:
     """Take a signal, and all that follows from it, until only the mailbox could bring more.
 
     Returns:
         The phase, what is postponed, and whether the session is over.
     """
-    todo: list[Signal] = [signal]  # the next one last
+    todo: list[signals.Signal] = [signal]  # the next one last
     while True:
         before = phase
         if todo:
@@ -261,10 +227,12 @@ def settle_step(step: StepContext, after: Next) -> Phase:
     return after
 
 
-def _postponed(step: StepContext, postponed: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
+def _postponed(
+    step: StepContext, postponed: tuple[signals.Signal, ...], signal: signals.Signal
+) -> tuple[signals.Signal, ...]:
     if len(postponed) < MAX_POSTPONED:
         return (*postponed, signal)
-    if not isinstance(signal, Asked):
+    if not isinstance(signal, signals.Asked):
         message = f"{MAX_POSTPONED} signals are postponed, and nobody waits for this {type(signal).__name__} who could be told"
         raise InternalError(message)
     step.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
@@ -285,7 +253,7 @@ def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_la
     return cycle.finish_checked(step, held.stop_reason, outcome)
 
 
-def _compact(step: StepContext, phase: Phase, signal: Compact) -> Phase:
+def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:
     """Shorten the history: at once where nothing goes on, else before the next request."""
     data = step.data
     if data.stopping is not None:
@@ -302,48 +270,48 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
     """Take what an effect came to: it is open no more, and its owner goes on."""
     owner = step.ended(signal.effect_id)
     match owner, signal:
-        case OfStream(), ResponseCompleted():
+        case OfStream(), signals.ResponseCompleted():
             return response.completed(step, phase, signal)
-        case OfCall(call_id), ToolFinished():
+        case OfCall(call_id), signals.ToolFinished():
             return batch.call_finished(step, phase, signal, call_id)
-        case OfStream(), StreamFailed():
+        case OfStream(), signals.StreamFailed():
             return response.response_failed(step, phase, signal)
-        case OfStallTimer(), TimerFired():
+        case OfStallTimer(), signals.TimerFired():
             return response.look_at_silence(step, phase, signal)
-        case OfPause(), TimerFired():
+        case OfPause(), signals.TimerFired():
             return cycle.send_request(step)
-        case OfRetry(call_id), TimerFired():
+        case OfRetry(call_id), signals.TimerFired():
             return batch.pause_is_over(step, call_id)
-        case OfStoppedCall(call_id), ToolFinished():
+        case OfStoppedCall(call_id), signals.ToolFinished():
             return batch.stopped_call_ended(step, phase, signal, call_id)
-        case OfSurvivor(call_id), ToolFinished():
+        case OfSurvivor(call_id), signals.ToolFinished():
             return batch.survivor_finished(step, phase, signal, call_id)
-        case OfChild(), ToolFinished():
+        case OfChild(), signals.ToolFinished():
             return batch.child_ended(step, phase, signal)
-        case OfLoan(), ToolFinished():
+        case OfLoan(), signals.ToolFinished():
             return batch.loan_ended(step, phase, signal)
-        case OfInteraction(interaction_id), TimerFired():
+        case OfInteraction(interaction_id), signals.TimerFired():
             return decisions.time_is_up(step, phase, interaction_id)
-        case OfPluginRequest() as asked, PluginRequestFinished():
+        case OfPluginRequest() as asked, signals.PluginRequestFinished():
             plugin_request_finished(step, asked, signal)
             return phase
-        case OfHeldHook(), PluginRequestFinished():
+        case OfHeldHook(), signals.PluginRequestFinished():
             return _go_on_held(step, phase, signal.result)
-        case OfHoldTimer(), TimerFired():
+        case OfHoldTimer(), signals.TimerFired():
             # What a model used whose answer is given up is unknown, so all that was reserved for it is booked.
             return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
-        case OfSummary(), ResponseCompleted():
+        case OfSummary(), signals.ResponseCompleted():
             compaction.summarised(step, signal.message.text, signal.usage)
             return phase
-        case OfSummary() | OfTranscript(), StreamFailed():
+        case OfSummary() | OfTranscript(), signals.StreamFailed():
             return cycle.go_on_after_compaction(step, compaction.go_on_without_summary(step, signal.usage))
-        case OfSummaryTimer(), TimerFired():
+        case OfSummaryTimer(), signals.TimerFired():
             return cycle.go_on_after_compaction(step, compaction.stop_waiting(step))
-        case OfTranscript(), PluginRequestFinished():
+        case OfTranscript(), signals.PluginRequestFinished():
             return cycle.go_on_after_compaction(step, compaction.saved(step, signal.result))
-        case OfDrain(), TeardownFinished():
+        case OfDrain(), signals.TeardownFinished():
             return batch.drained(step, phase)
-        case OfTeardown(), TeardownFinished():
+        case OfTeardown(), signals.TeardownFinished():
             teardown.teardown_settled(step, signal.receipt)
             return phase
         case _:
@@ -351,7 +319,7 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
             raise InternalError(message)
 
 
-def _put_aside(step: StepContext, phase: Phase, signal: StepCrashed) -> Next:
+def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where it is waited for: its caller, or the cycle itself."""
     step.data.quarantined += 1
     step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
@@ -364,28 +332,28 @@ def _put_aside(step: StepContext, phase: Phase, signal: StepCrashed) -> Next:
     return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
 
 
-def _stand_in(owner: Owner, signal: StepCrashed, effect_id: EffectId) -> _Ending:
+def _stand_in(owner: Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
     """Make the outcome that stands for the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
         case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
-            return StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
+            return signals.StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
         case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
-            return ToolFinished(
+            return signals.ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
         case OfDrain() | OfTeardown():
-            return TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
+            return signals.TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
         case OfPluginRequest() | OfHeldHook():
             result = RequestFailed(error=error, usage=None)
-            return PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
+            return signals.PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
         case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
-            return TimerFired(at_ms=at_ms, effect_id=effect_id)
+            return signals.TimerFired(at_ms=at_ms, effect_id=effect_id)
         case _ as never:
             assert_never(never)
 
 
-def _start(step: StepContext, phase: Phase, signal: SessionBegan) -> Phase:
+def _start(step: StepContext, phase: Phase, signal: signals.SessionBegan) -> Phase:
     step.data.started_at_ms = signal.at_ms
     data = step.data
     step.publish(SessionStart(model=data.model.model, tools=data.tools.names, plugins=data.stack.names))
@@ -396,7 +364,7 @@ def _start(step: StepContext, phase: Phase, signal: SessionBegan) -> Phase:
     return phase
 
 
-def _wait_for_reply(step: StepContext, signal: ReplyQuery) -> None:
+def _wait_for_reply(step: StepContext, signal: signals.ReplyQuery) -> None:
     cycle.wait_for_reply(step, signal.signal_id)
 
 
@@ -404,7 +372,7 @@ def _messages_of(_: Phase, data: Known, __: int) -> tuple[Message, ...]:
     return data.history.messages[:]
 
 
-def _plugin_lagged(step: StepContext, signal: PluginLagged) -> None:
+def _plugin_lagged(step: StepContext, signal: signals.PluginLagged) -> None:
     step.publish(PluginSlow(plugin=signal.plugin, hook=signal.hook, milliseconds=signal.milliseconds))
 
 
@@ -443,44 +411,46 @@ def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tupl
 
 _GIVEN: Final = dict(
     (
-        _by(Prompt, prompts.admit),
-        _by(Steer, prompts.steer),
-        _in_any(AbortCycle, teardown.abort),
-        _by(AbortTool, batch.abort_tool),
-        _in_any(StopSession, teardown.stop_session),
-        _staying(ReplyQuery, _wait_for_reply),
-        _telling(StatusQuery, status_of),
-        _telling(MessagesQuery, _messages_of),
-        _telling(SnapshotQuery, snapshot_of),
-        _by(Approve, decisions.approve),
-        _by(Reject, decisions.reject_call),
-        _by(Respond, decisions.answer_question),
-        _staying(ToolAsked, batch.tool_asked),
-        _staying(ToolWantsChild, children.wanted),
-        _staying(ChangeModel, settings.switch_model),
-        _by(UpdatePluginOpts, settings.update_plugin_opts),
-        _staying(ChangePlugins, settings.change_plugins),
-        _staying(ChangeTools, settings.change_tools),
-        _by(Compact, _compact),
-        _by(SessionBegan, _start),
-        _in_any(Restarted, teardown.restarted),
-        _in_any(Parked, teardown.parked),
-        _by(StepCrashed, _put_aside),
-        _staying(PluginLagged, _plugin_lagged),
-        _in_any(StreamStarted, response.stream_started),
-        _by(ChunksArrived, response.arrived),
-        _by(ResponseCompleted, _ended),
-        _by(StreamFailed, _ended),
-        _staying(ToolProgressed, batch.tool_progressed),
-        _staying(ChildStarted, children.child_started),
-        _staying(ChildPublished, children.child_published),
-        _staying(ToolEmitted, batch.tool_emitted),
-        _by(ToolFinished, _ended),
-        _by(TimerFired, _ended),
-        _by(PluginRequestFinished, _ended),
-        _by(TeardownFinished, _ended),
+        _by(signals.Prompt, prompts.admit),
+        _by(signals.Steer, prompts.steer),
+        _in_any(signals.AbortCycle, teardown.abort),
+        _by(signals.AbortTool, batch.abort_tool),
+        _in_any(signals.StopSession, teardown.stop_session),
+        _staying(signals.ReplyQuery, _wait_for_reply),
+        _telling(signals.StatusQuery, status_of),
+        _telling(signals.MessagesQuery, _messages_of),
+        _telling(signals.SnapshotQuery, snapshot_of),
+        _by(signals.Approve, decisions.approve),
+        _by(signals.Reject, decisions.reject_call),
+        _by(signals.Respond, decisions.answer_question),
+        _staying(signals.ToolAsked, batch.tool_asked),
+        _staying(signals.ToolWantsChild, children.wanted),
+        _staying(signals.ChangeModel, settings.switch_model),
+        _by(signals.UpdatePluginOpts, settings.update_plugin_opts),
+        _staying(signals.ChangePlugins, settings.change_plugins),
+        _staying(signals.ChangeTools, settings.change_tools),
+        _by(signals.Compact, _compact),
+        _by(signals.SessionBegan, _start),
+        _in_any(signals.Restarted, teardown.restarted),
+        _in_any(signals.Parked, teardown.parked),
+        _by(signals.StepCrashed, _put_aside),
+        _staying(signals.PluginLagged, _plugin_lagged),
+        _in_any(signals.StreamStarted, response.stream_started),
+        _by(signals.ChunksArrived, response.arrived),
+        _by(signals.ResponseCompleted, _ended),
+        _by(signals.StreamFailed, _ended),
+        _staying(signals.ToolProgressed, batch.tool_progressed),
+        _staying(signals.ChildStarted, children.child_started),
+        _staying(signals.ChildPublished, children.child_published),
+        _staying(signals.ToolEmitted, batch.tool_emitted),
+        _by(signals.ToolFinished, _ended),
+        _by(signals.TimerFired, _ended),
+        _by(signals.PluginRequestFinished, _ended),
+        _by(signals.TeardownFinished, _ended),
     )
 )
 # Total: a row of the table without a taker fails when this is imported.
-TAKERS: Final[Mapping[type[Signal], Take]] = MappingProxyType({kind: _GIVEN[kind] for kind in LEGALITY})
+TAKERS: Final[Mapping[type[signals.Signal], Take]] = MappingProxyType(
+    {kind: _GIVEN[kind] for kind in LEGALITY}
+)
 """Who takes a signal, by its class."""
