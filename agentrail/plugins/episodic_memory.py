@@ -147,5 +147,4 @@ def _answer_in(messages: Sequence[Message]) -> str:
 
 
 def _beginning(text: str) -> str:
-    # JSON has no word for half a character.
-    return text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()
+    return text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()  # JSON has no half characters

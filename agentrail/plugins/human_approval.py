@@ -1,6 +1,6 @@
 """`HumanApproval`: a person decides before some tools run; in a client, or by a line in the chat."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -23,10 +23,6 @@ from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behin
 from agentrail.plugins.shell_lines import ShellCommand, simple_commands
 
 
-def _as_tuple(options: Iterable[PermissionOption]) -> tuple[PermissionOption, ...]:
-    return tuple(options)
-
-
 @attrs.frozen
 class Asking:
     """When a person is asked.
@@ -44,7 +40,7 @@ class Asking:
     confirm_prefix: str | None
     timeout_seconds: float
     permission_options: tuple[PermissionOption, ...] = attrs.field(
-        default=PERMISSION_OPTIONS, converter=_as_tuple
+        default=PERMISSION_OPTIONS, converter=tuple
     )
 
 

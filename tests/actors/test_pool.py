@@ -251,7 +251,7 @@ async def test_a_caller_that_goes_gives_the_place_back(bench):
         queued.cancel()
         assert await pool.run("next") == ("next", 3)
         for job in (running, queued):
-            with pytest.raises(JobWithdrawn, match="cancelled by whoever submitted it"):
+            with pytest.raises(JobWithdrawn, match="cancelled by the caller that submitted it"):
                 await job.result()
         (only,) = [report for report in bench.reports if report.kind == "progress"][1:]
         assert only.incarnation == 1

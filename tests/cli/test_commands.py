@@ -19,7 +19,7 @@ async def test_help_names_every_command_and_is_quick_to_import():
     for name in ("run", "chat", "doctor"):
         assert name in ran.out
     program = (
-        "import sys; from agentrail.cli.commands import run_command; run_command(['--help']);"
+        "import sys; from agentrail.cli.commands import run_command_line; run_command_line(['--help']);"
         "print({'trio', 'httpx', 'prompt_toolkit', 'jsonschema'} & set(sys.modules))"
     )
     done = subprocess.run(  # noqa: ASYNC221 - half a second, with nothing else to do

@@ -144,7 +144,7 @@ def test_a_notice_that_is_postponed_too_often_is_a_bug_that_is_noticed(monkeypat
     cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
     monkeypatch.setattr(legality, "LEGALITY", {**legality.LEGALITY, SessionBegan: cells})
     state = run(SessionBegan(at_ms=1) for _ in range(machine.MAX_POSTPONED))
-    with pytest.raises(InternalError, match="nobody waits for this Started"):
+    with pytest.raises(InternalError, match="nobody waits for this SessionBegan"):
         machine.step(state, SessionBegan(at_ms=1))
 
 

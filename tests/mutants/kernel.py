@@ -38,8 +38,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="the table forbids a phase that follows",
         breaks="the table decides",
         file="core/session/legality.py",
-        old='    StreamStarted:     _row(D,      "RS",   D,        D),\n',
-        new='    StreamStarted:     _row(D,      "R",    D,        D),\n',
+        old='    signals.StreamStarted:         _row(D,      "RS",   D,        D),\n',
+        new='    signals.StreamStarted:         _row(D,      "R",    D,        D),\n',
         killed_by=f"{_STEP}::test_a_step_ends_where_the_table_says_that_it_may",
     ),
     Mutant(

@@ -221,7 +221,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (43,),
         "a late timer is taken",
         "core/session/legality.py",
-        "    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):\n",
+        "    if cell is T and isinstance(signal, signals.EffectOutcome) and not is_awaited(data, signal):\n",
         "    if cell is Verdict.TAKE and signal is None:\n",
         scenario("late_timers"),
     ),

@@ -405,7 +405,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a late outcome is taken",
         breaks=_ENDS,
         file="core/session/legality.py",
-        old="    if cell is T and isinstance(signal, EffectOutcome) and not is_awaited(data, signal):\n",
+        old="    if cell is T and isinstance(signal, signals.EffectOutcome) and not is_awaited(data, signal):\n",
         new="    if cell is Verdict.TAKE and signal is None:\n",
         killed_by=scenario("late_outcomes"),
     ),

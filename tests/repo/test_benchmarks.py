@@ -218,7 +218,7 @@ async def test_of_memory_the_line_that_holds_it_is_named():
 @pytest.mark.parametrize(
     ("file", "place"),
     [
-        (str(ROOT / "agentrail" / "core" / "machine.py"), "agentrail/core/session/machine.py"),
+        (str(ROOT / "agentrail" / "core" / "session" / "machine.py"), "agentrail/core/session/machine.py"),
         (pytest.__file__, "pytest/__init__.py"),
         (json.__file__, "json/__init__.py"),
         ("/elsewhere/x.py", "x.py"),

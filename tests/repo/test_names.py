@@ -17,6 +17,7 @@ ONE_MEANING: Final = {
     "app": "each group of commands of the command line",
     "apply_config_update": "what a plugin may have and what the base class has",
     "main": "the entry of each program",
+    "open_supervisor": "opens a supervisor: of actors, and of sessions, which is one of actors with what sessions need",
 }
 """Names that several modules may define, because they mean the same in each."""
 

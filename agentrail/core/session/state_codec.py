@@ -3,7 +3,7 @@
 One document each, which begins with `codec`, the version of its outline, and `kind`. A field that comes later gets a default,
 and what was written before is read with that; anything else is another version. A newer one is refused, whole.
 
-Code is not stored. A plugin stands there as its name, version, options and origin, and whoever reads gives the plugin of
+Code is not stored. A plugin stands there as its name, version, options and origin, and the reader gives the plugin of
 that name; the states of another version go through `migrate`, which is given them as the JSON that was stored, because the
 class they had may be gone. Tools are their specs. How handlers are called (`Stack.ask`) is the reader's to say.
 

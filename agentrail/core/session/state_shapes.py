@@ -63,7 +63,7 @@ class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Unique in its stack.
         version: Of the code that made its state.
         origin: Where its class was defined, `package.module:NAME`; for people and resolvers, nothing is imported by it here.
-        options: What it was given; None where nobody gave it any: of code that waits to be taken in, which keeps the old ones.
+        options: What it was given; None where it was given none: of code that waits to be taken in, which keeps the old ones.
     """
 
     name: str

@@ -4,7 +4,7 @@ An object has all fields of its class, under their own names; a mapping keeps it
 written sorted. In a union of classes each says which it is: by its own tag, or by `kind` and its name in snake_case. Reading
 takes nothing on trust: each type, each word of a closed set, no field that is not there, none that is missing and has no default.
 
-What classes of their own look like (a history, a toolbox) is told by whoever makes `Shapes`; nothing of a session enters here.
+What classes of their own look like (a history, a toolbox) is told by the maker of `Shapes`; nothing of a session enters here.
 """
 
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
@@ -311,9 +311,7 @@ class _SetOf(Row):
         items: list[Any] = super().encode(value, table)
         try:
             return sorted(items, key=written)
-        except (
-            UnicodeEncodeError
-        ):  # half of a character: it cannot be written at all, and whoever writes it says so
+        except UnicodeEncodeError:  # half of a character: the document cannot be written at all, and says so
             return items
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
@@ -574,7 +572,7 @@ class Shapes:
         """Give the shape of an annotation.
 
         Raises:
-            TypeError: Ours: nobody has said how such values are written.
+            TypeError: Ours: it is not said how such values are written.
         """
         found = self._known.get(hint)
         if found is None:
@@ -626,7 +624,7 @@ class Shapes:
             return _Member(kind)
         if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or attrs.has(kind)):
             return self.fields_of(kind)
-        message = f"nobody has said how a value of {hint} is written: give it a shape in `state_codec`"
+        message = f"it is not said how a value of {hint} is written: give it a shape in `state_codec`"
         raise TypeError(message)
 
     def _union(self, hint: Any, members: tuple[Any, ...]) -> Shape:
