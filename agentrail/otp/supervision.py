@@ -8,12 +8,12 @@ chance and no process in here: both come with each signal, and who carries out t
     >>> from agentrail.otp.exits import Crashed
     >>> async def serve():
     ...     pass
-    >>> state, effects = begin("top", SupervisorFlags("one_for_one"), [ChildSpec("a", serve)], at_seconds=0.0)
+    >>> state, effects = begin_supervisor("top", SupervisorFlags("one_for_one"), [ChildSpec("a", serve)], at_seconds=0.0)
     >>> (start,) = effects
-    >>> state, _ = step(state, ChildStarted(start.token, "handle of a", at_seconds=0.1, draw=0.5))
+    >>> state, _ = step_supervisor(state, InstanceStarted(start.token, "handle of a", at_seconds=0.1, draw=0.5))
     >>> state.phase
     'running'
-    >>> state, effects = step(state, ChildExited(start.token, Crashed("KeyError", "x"), at_seconds=9.0, draw=0.5))
+    >>> state, effects = step_supervisor(state, InstanceExited(start.token, Crashed("KeyError", "x"), at_seconds=9.0, draw=0.5))
     >>> [type(effect).__name__ for effect in effects]
     ['Report', 'StartChild']
 """
