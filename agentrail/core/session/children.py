@@ -5,7 +5,7 @@ their one outcome. A call that is answered by a child waits for its slot in the 
 where all that is left is lent or promised, as soon as something of it comes back.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -148,7 +148,8 @@ def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None
     faults = (
         [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
     )
-    max_turns: object = signal.max_turns  # the tool author's, which was not checked yet
+    given: Any = signal  # what the tool said was not checked yet, and a compiled module would take its type at its word
+    max_turns = given.max_turns
     if max_turns is not None and not (isinstance(max_turns, int) and max_turns >= 1):
         faults.append(f"max_turns is {max_turns!r}: expected 1 or more")
     return OptionError(faults) if faults else None
