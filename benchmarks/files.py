@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from agentrail.messages import CallId, SessionId
 from agentrail.sandboxes.beneath import find_opener
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.tools.read_file import read_file
+from benchmarks.explain import Explanation, slowest_functions
 from benchmarks.measure import Effort, Row, Sample, Target, interleave, repeat
 from benchmarks.ours import expect
 
@@ -32,18 +34,21 @@ _NEEDLE: Final = "needle"
 def files(effort: Effort) -> list[Row]:
     """Read a page with line numbers, and open a file through all checks."""
     with TemporaryDirectory() as root:
+        _write_page(root)
         place = Path(root, *_PLACE)
-        place.parent.mkdir(parents=True)
-        place.write_text("".join(f"line {number}\n" for number in range(_LINES)))
         count = effort.of(_READS)
         reads = interleave(
             partial(trio.run, _bare_reads, place, count),
             partial(trio.run, _our_reads, root, count),
             effort.rounds,
+            explain=partial(_explain_anew, _write_page, partial(_run_reads, count=count)),
         )
         count = effort.of(_OPENS)
         opens = interleave(
-            partial(_bare_opens, place, count), partial(_our_opens, root, count), effort.rounds
+            partial(_bare_opens, place, count),
+            partial(_our_opens, root, count),
+            effort.rounds,
+            explain=partial(_explain_anew, _write_page, partial(_our_opens, count=count)),
         )
     return [
         reads.row(
@@ -72,12 +77,13 @@ def search(effort: Effort) -> list[Row]:
         return []
     count = effort.of(_FILES)
     with TemporaryDirectory() as root:
-        for number in range(count):
-            place = Path(root, f"d{number % 100}", f"f{number}.txt")
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(f"{_NEEDLE if number % 400 == 0 else 'hay'}\n" * 20)
+        fill = partial(_write_haystack, count=count)
+        fill(root)
         rounds = interleave(
-            partial(_bare_search, program, root), partial(trio.run, _our_search, root), effort.rounds
+            partial(_bare_search, program, root),
+            partial(_run_search, root),
+            effort.rounds,
+            explain=partial(_explain_anew, fill, _run_search),
         )
     return [
         rounds.row(
@@ -104,6 +110,34 @@ def output(effort: Effort) -> list[Row]:
             target=Target(of="ours", must=8.0),
         )
     ]
+
+
+def _explain_anew(fill: Callable[[str], None], side: Callable[[str], Sample]) -> Explanation:
+    """Explain a miss in a tree of its own: rows are explained when all have run, and that of the run is gone by then."""
+    with TemporaryDirectory() as root:
+        fill(root)
+        return slowest_functions(partial(side, root))
+
+
+def _write_page(root: str) -> None:
+    place = Path(root, *_PLACE)
+    place.parent.mkdir(parents=True)
+    place.write_text("".join(f"line {number}\n" for number in range(_LINES)))
+
+
+def _write_haystack(root: str, count: int) -> None:
+    for number in range(count):
+        place = Path(root, f"d{number % 100}", f"f{number}.txt")
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(f"{_NEEDLE if number % 400 == 0 else 'hay'}\n" * 20)
+
+
+def _run_reads(root: str, count: int) -> Sample:
+    return trio.run(_our_reads, root, count)
+
+
+def _run_search(root: str) -> Sample:
+    return trio.run(_our_search, root)
 
 
 async def _bare_reads(place: Path, count: int) -> Sample:
